@@ -1,0 +1,1 @@
+"""Sidecars of brokers that already stand."""

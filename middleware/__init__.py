@@ -1,0 +1,1 @@
+"""Everything of Treecast that is independent of a client protocol."""

@@ -1,0 +1,195 @@
+"""`Cluster`: all that the broker needs from beyond this host, as look-ups of who owns what.
+
+Each look-up answers with an owner's Protocol: a partition's leader, a group's home, a transactional
+id's home, the cluster's definitions. On a host alone the owners are the local objects themselves
+(`local.LocalCluster`); with a fabric the relay answers with stand-ins that forward to the owner.
+
+A refusal is a raised `TreecastError`. What may have to wait returns an awaitable; what is hot
+(`PartitionLeader.append`, `.read`) answers at once where it can, and hands out a future only where it
+has to wait (an fsync, another host).
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol
+
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
+
+from .values import (
+    Appended,
+    CommittedOffset,
+    ConfigChange,
+    GroupDescription,
+    GroupListing,
+    InitProducer,
+    Isolation,
+    Joined,
+    JoinGroup,
+    MemberIdentity,
+    NewTopic,
+    OffsetAtTime,
+    OffsetCommits,
+    PartitionErrors,
+    PartitionRead,
+    Synced,
+    SyncGroup,
+    Topic,
+)
+
+
+class ReadWaiter(Protocol):
+    """Something that waits for records; `grown` is called on the loop, never from another thread."""
+
+    def grown(self, size: int) -> None:
+        """`size` more bytes can be read (0: only a bound such as the last stable offset moved)."""
+
+
+class PartitionLeader(Protocol):
+    """One partition as its readers and writers see it."""
+
+    def append(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]:
+        """Appends one or more whole record batches of magic 2.
+
+        `batches` is writable; base offsets and leader epochs are patched in place, and it is not
+        referred to after the call returns. `acks` as in Produce: 0, 1 or -1.
+        """
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+    ) -> PartitionRead | Future[PartitionRead]:
+        """Whole batches from the one that holds `offset`, at most `max_bytes` unless `at_least_one`."""
+
+    def watch(self, waiter: ReadWaiter) -> None:
+        """Calls `waiter.grown` after every append, until `unwatch`."""
+
+    def unwatch(self, waiter: ReadWaiter) -> None: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def check_leader_epoch(self, current: int) -> None:
+        """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `current` is -1 or this epoch."""
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime | Future[OffsetAtTime]:
+        """The first record at or after `timestamp` (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int] | Future[tuple[int, int]]:
+        """(the largest epoch up to `leader_epoch`, its end offset), or (-1, -1)."""
+
+    def delete_before(self, offset: int) -> int | Future[int]:
+        """DeleteRecords: forgets all before `offset` (-1: the high watermark); answers the new log start."""
+
+
+class GroupHome(Protocol):
+    """The owner of consumer groups."""
+
+    def join(self, request: JoinGroup) -> Awaitable[Joined]: ...
+
+    def sync(self, request: SyncGroup) -> Awaitable[Synced]: ...
+
+    def heartbeat(self, group_id: str, member: MemberIdentity) -> Awaitable[None]: ...
+
+    def leave(
+        self, group_id: str, members: Sequence[MemberIdentity]
+    ) -> Awaitable[Sequence[TreecastError | None]]:
+        """One answer per member; a member without a member id is named by its instance id."""
+
+    def commit_offsets(
+        self, group_id: str, member: MemberIdentity, offsets: OffsetCommits
+    ) -> Awaitable[PartitionErrors]:
+        """Answered when the home has the offsets on disk. The answer names the refused partitions only."""
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> Awaitable[Mapping[TopicPartition, CommittedOffset | TreecastError]]:
+        """None asks for all. A partition without a committed offset is left out."""
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> Awaitable[PartitionErrors]: ...
+
+    def describe(self, group_id: str) -> Awaitable[GroupDescription]:
+        """A group that does not exist is described as Dead, as Kafka does."""
+
+    def delete(self, group_id: str) -> Awaitable[None]: ...
+
+    def commit_transaction_offsets(
+        self,
+        group_id: str,
+        member: MemberIdentity,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        offsets: OffsetCommits,
+    ) -> Awaitable[PartitionErrors]:
+        """TxnOffsetCommit: kept as pending until `end_transaction_offsets`."""
+
+    def end_transaction_offsets(
+        self, group_id: str, producer: ProducerIdentity, *, committed: bool
+    ) -> Awaitable[None]:
+        """The decision of `producer`'s transaction for its pending offsets of this group."""
+
+
+class TransactionHome(Protocol):
+    """The owner of transactional ids."""
+
+    def init_producer(self, request: InitProducer) -> Awaitable[ProducerIdentity]: ...
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
+    ) -> Awaitable[PartitionErrors]: ...
+
+    def add_offsets(
+        self, transactional_id: str, producer: ProducerIdentity, group_id: str
+    ) -> Awaitable[None]: ...
+
+    def end(self, transactional_id: str, producer: ProducerIdentity, *, committed: bool) -> Awaitable[None]:
+        """Answered when the decision is on disk and the markers are written."""
+
+
+class Definitions(Protocol):
+    """The topics of the cluster. Looking is local and immediate, changing may wait."""
+
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Awaitable[Topic]: ...
+
+    def delete_topic(self, name: str) -> Awaitable[Topic]: ...
+
+    def create_partitions(
+        self, name: str, total: int, *, validate_only: bool = False
+    ) -> Awaitable[Topic]: ...
+
+    def alter_topic(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Awaitable[Topic]: ...
+
+
+class Cluster(Protocol):
+    """Who owns what. A host alone owns everything."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's spelling: 22 characters of URL-safe base64 of a UUID."""
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def definitions(self) -> Definitions: ...
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        """UNKNOWN_TOPIC where there is none."""
+
+    def group_home(self, group_id: str) -> GroupHome: ...
+
+    def transaction_home(self, transactional_id: str) -> TransactionHome: ...
+
+    def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
+
+    def new_producer(self) -> Awaitable[ProducerIdentity]:
+        """An identity for an idempotent producer without a transactional id."""

@@ -1,0 +1,236 @@
+"""What goes into the broker and comes out: plain values, the same for every face and for peers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER,
+    ProducerIdentity,
+    TopicId,
+    TopicPartition,
+)
+from treecast.middleware.model.topic_config import TopicConfig
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+MAX_TIMESTAMP = -3  # ListOffsets 7: the offset of the largest timestamp
+
+Buffer = bytes | bytearray | memoryview
+
+
+# --- topics
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. `partitions` -1 takes the daemon's default."""
+
+    name: str
+    partitions: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is defined. `name` is the Kafka spelling."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+    config: TopicConfig
+    internal: bool = False
+
+
+class ConfigOperation(enum.IntEnum):
+    """IncrementalAlterConfigs' operations."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    name: str
+    operation: ConfigOperation
+    value: str | None
+
+
+# --- records
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch went. Times in ms since the Unix epoch, -1 where CreateTime rules."""
+
+    base_offset: int
+    log_append_time: int
+    log_start_offset: int
+
+
+class Isolation(enum.IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """A transaction that was aborted: readers drop its producer's batches from `first_offset` on."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRead:
+    """Whole record batches from the one that holds the asked offset. `chunks` are joined by the reader."""
+
+    chunks: Sequence[Buffer]
+    size: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[AbortedTransaction] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAtTime:
+    """`timestamp` -1 and `offset` -1: nothing at or after the asked time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+# --- groups
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """A member's wish to be in the next generation. Times in ms."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    require_known_member_id: bool  # JoinGroup >= 4 without an instance id (KIP-394)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`members` is filled for the leader only."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    member_id: str
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+class MemberIdRequired(TreecastError):
+    """MEMBER_ID_REQUIRED with the id to join with."""
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__(Fault.MEMBER_ID_REQUIRED)
+        self.member_id = member_id
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """`assignments`: by the leader only. `protocol_type`, `protocol`: None where not sent (before v5)."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None
+    protocol: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdentity:
+    """How Heartbeat, LeaveGroup, OffsetCommit and TxnOffsetCommit name a member. Generation -1: none."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """`leader_epoch` -1 where unknown."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+OffsetCommits = Mapping[TopicPartition, CommittedOffset]
+PartitionErrors = Mapping[TopicPartition, TreecastError]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str
+    state: str  # Kafka's spelling: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+# --- producers and transactions
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducer:
+    """`transactional_id` None asks for a plain idempotent producer; `known`: what it has (KIP-360)."""
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    known: ProducerIdentity = NO_PRODUCER

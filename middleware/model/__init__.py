@@ -1,0 +1,1 @@
+"""Values: names, identities, records, schemas, counters, errors. Imports nothing else of Treecast."""

@@ -1,0 +1,230 @@
+"""Per-topic configuration: one table of keys, each with its type, default and bounds.
+
+The names, defaults and meanings are Kafka's (the topic-level configuration reference of Apache Kafka),
+so that admin tools work unchanged; keys of our own begin with `treecast.`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from .errors import Fault, TreecastError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class ConfigType(enum.IntEnum):
+    """The type codes of DescribeConfigs responses."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+Value = bool | int | float | str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. `low` and `high` bound numbers, `choices` bound strings and list items."""
+
+    name: str
+    type: ConfigType
+    default: str
+    doc: str
+    low: float = 0
+    high: float = INT64_MAX
+    choices: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> Value:
+        """The typed value of `text`, or INVALID_CONFIG."""
+        try:
+            return self._convert(text.strip())
+        except ValueError as error:
+            raise TreecastError(
+                Fault.INVALID_CONFIG, f"invalid value {text!r} for {self.name}: {error}"
+            ) from error
+
+    def _convert(self, text: str) -> Value:
+        if self.type is ConfigType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("expected true or false")
+            return text.lower() == "true"
+        if self.type is ConfigType.LIST:
+            items = tuple(item.strip() for item in text.split(",") if item.strip())
+            for item in items:
+                self._choose(item)
+            if not items:
+                raise ValueError(f"expected at least one of {', '.join(self.choices)}")
+            return items
+        if self.type is ConfigType.STRING:
+            return self._choose(text)
+        number = float(text) if self.type is ConfigType.DOUBLE else int(text)
+        if not self.low <= number <= self.high:
+            raise ValueError(f"expected {self.low:g} to {self.high:g}")
+        return number
+
+    def _choose(self, text: str) -> str:
+        if self.choices and text not in self.choices:
+            raise ValueError(f"expected one of {', '.join(self.choices)}")
+        return text
+
+
+_LONG, _INT, _BOOL, _STR = ConfigType.LONG, ConfigType.INT, ConfigType.BOOLEAN, ConfigType.STRING
+
+_TABLE = (
+    ConfigKey(
+        "cleanup.policy",
+        ConfigType.LIST,
+        "delete",
+        "delete old segments, compact by key, or both",
+        choices=("delete", "compact"),
+    ),
+    ConfigKey(
+        "compression.type",
+        _STR,
+        "producer",
+        "the stored compression; 'producer' keeps what was sent",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    ),
+    ConfigKey("delete.retention.ms", _LONG, "86400000", "how long a compacted log keeps tombstones"),
+    ConfigKey("file.delete.delay.ms", _LONG, "60000", "how long a deleted segment's file stays"),
+    ConfigKey("flush.messages", _LONG, str(INT64_MAX), "fsync after this many records", low=1),
+    ConfigKey("flush.ms", _LONG, str(INT64_MAX), "fsync after this time"),
+    ConfigKey("index.interval.bytes", _INT, "4096", "bytes between two index entries", high=INT32_MAX),
+    ConfigKey(
+        "max.compaction.lag.ms", _LONG, str(INT64_MAX), "longest time a record stays uncompacted", low=1
+    ),
+    ConfigKey("max.message.bytes", _INT, "1048588", "largest record batch that is taken", high=INT32_MAX),
+    ConfigKey(
+        "message.timestamp.after.max.ms",
+        _LONG,
+        "3600000",
+        "how far a record's timestamp may lie in the future",
+    ),
+    ConfigKey(
+        "message.timestamp.before.max.ms",
+        _LONG,
+        str(INT64_MAX),
+        "how far a record's timestamp may lie in the past",
+    ),
+    ConfigKey(
+        "message.timestamp.type",
+        _STR,
+        "CreateTime",
+        "whose clock stamps records",
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    ConfigKey(
+        "min.cleanable.dirty.ratio",
+        ConfigType.DOUBLE,
+        "0.5",
+        "share of uncompacted bytes that starts compaction",
+        high=1,
+    ),
+    ConfigKey("min.compaction.lag.ms", _LONG, "0", "shortest time a record stays uncompacted"),
+    ConfigKey(
+        "min.insync.replicas", _INT, "1", "kept for clients; one leader acknowledges", low=1, high=INT32_MAX
+    ),
+    ConfigKey("preallocate", _BOOL, "false", "kept for clients"),
+    ConfigKey(
+        "retention.bytes", _LONG, "-1", "size that old segments are deleted down to; -1: no bound", low=-1
+    ),
+    ConfigKey("retention.ms", _LONG, "604800000", "age at which segments are deleted; -1: never", low=-1),
+    ConfigKey(
+        "segment.bytes", _INT, "1073741824", "size at which a segment is rolled", low=14, high=INT32_MAX
+    ),
+    ConfigKey(
+        "segment.index.bytes", _INT, "10485760", "size at which a full index rolls", low=4, high=INT32_MAX
+    ),
+    ConfigKey("segment.jitter.ms", _LONG, "0", "random share taken off segment.ms"),
+    ConfigKey("segment.ms", _LONG, "604800000", "age at which a segment is rolled", low=1),
+    ConfigKey("unclean.leader.election.enable", _BOOL, "false", "kept for clients; leadership never moves"),
+    ConfigKey(
+        "treecast.replica",
+        _STR,
+        "full",
+        "what a host with interest keeps: the whole log or the tail from joining",
+        choices=("full", "tail"),
+    ),
+)
+
+TOPIC_CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType({key.name: key for key in _TABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic's configuration: the overrides as text, every key as a typed attribute of `of()`."""
+
+    overrides: Mapping[str, str]
+    cleanup_delete: bool
+    cleanup_compact: bool
+    compression_type: str
+    delete_retention_ms: int
+    flush_messages: int
+    flush_ms: int
+    index_interval_bytes: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    timestamp_after_max_ms: int
+    timestamp_before_max_ms: int
+    log_append_time: bool
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_ms: int
+    full_replica: bool
+
+    @classmethod
+    def of(
+        cls, overrides: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None
+    ) -> TopicConfig:
+        """Parses every key: an override, else the daemon's default, else Kafka's. Raises INVALID_CONFIG."""
+        overrides, defaults = dict(overrides or {}), defaults or {}
+        for name in overrides:
+            if name not in TOPIC_CONFIG_KEYS:
+                raise TreecastError(Fault.INVALID_CONFIG, f"unknown topic config name: {name}")
+        values: dict[str, Value] = {}
+        for name, key in TOPIC_CONFIG_KEYS.items():
+            values[name] = key.parse(overrides.get(name, defaults.get(name, key.default)))
+        policy = values["cleanup.policy"]
+        assert isinstance(policy, tuple)
+        return cls(
+            overrides=MappingProxyType(overrides),
+            cleanup_delete="delete" in policy,
+            cleanup_compact="compact" in policy,
+            compression_type=str(values["compression.type"]),
+            delete_retention_ms=_int(values["delete.retention.ms"]),
+            flush_messages=_int(values["flush.messages"]),
+            flush_ms=_int(values["flush.ms"]),
+            index_interval_bytes=_int(values["index.interval.bytes"]),
+            max_compaction_lag_ms=_int(values["max.compaction.lag.ms"]),
+            max_message_bytes=_int(values["max.message.bytes"]),
+            timestamp_after_max_ms=_int(values["message.timestamp.after.max.ms"]),
+            timestamp_before_max_ms=_int(values["message.timestamp.before.max.ms"]),
+            log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+            min_cleanable_dirty_ratio=float(str(values["min.cleanable.dirty.ratio"])),
+            min_compaction_lag_ms=_int(values["min.compaction.lag.ms"]),
+            retention_bytes=_int(values["retention.bytes"]),
+            retention_ms=_int(values["retention.ms"]),
+            segment_bytes=_int(values["segment.bytes"]),
+            segment_index_bytes=_int(values["segment.index.bytes"]),
+            segment_ms=_int(values["segment.ms"]),
+            full_replica=values["treecast.replica"] == "full",
+        )
+
+
+def _int(value: Value) -> int:
+    assert isinstance(value, int)
+    return value

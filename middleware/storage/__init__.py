@@ -1,0 +1,1 @@
+"""What is on this host's disk: partition logs and durable tables."""

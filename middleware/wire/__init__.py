@@ -1,0 +1,1 @@
+"""Bytes to values and back. Pure: no I/O, no clock, no randomness."""

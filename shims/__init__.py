@@ -1,0 +1,1 @@
+"""The faces: client protocols as applications see them."""

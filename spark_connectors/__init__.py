@@ -1,0 +1,1 @@
+"""Spark's way in and out of Treecast."""
