@@ -1,0 +1,141 @@
+"""Reads the imports of every module, and says which break the layers of docs/architecture.md.
+
+Imports go down the list `LAYERS` only; rooms on one line are strangers to each other.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# Highest first. A room may import the rooms of every line below its own.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("cli",),
+    ("daemon", "evaluation"),
+    ("agents",),
+    ("shims", "spark_connectors", "control"),
+    ("relay",),
+    ("fabric", "dataplane"),
+    ("broker",),
+    ("api", "storage"),
+    ("load",),
+    ("routing",),
+    ("filters",),
+    ("wire",),
+    ("model",),
+)
+
+# A face sees the broker through its public module, and these rooms; nothing else of `middleware`.
+SHIM_MAY_IMPORT = (
+    "treecast.middleware.broker",
+    "treecast.middleware.api",
+    "treecast.middleware.wire",
+    "treecast.middleware.model",
+)
+
+IMPURE = {"asyncio", "os", "random", "selectors", "signal", "socket", "subprocess", "threading", "time"}
+PURE_FOLDERS = ("middleware/model", "middleware/wire", "middleware/filters", "middleware/routing")
+PURE_FILES = (
+    "shims/*/codec*.py",
+    "shims/*/session*.py",
+    "middleware/broker/*/state.py",
+    "middleware/broker/groups/group.py",
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: where it stands and the module it names, in full."""
+
+    path: Path
+    line: int
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} imports {self.module}"
+
+
+def module_name(path: Path) -> str:
+    """`middleware/wire/varint.py` is `treecast.middleware.wire.varint`."""
+    parts = path.with_suffix("").parts
+    return ".".join(("treecast", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def imports_of(path: Path, root: Path = REPOSITORY) -> Iterator[Import]:
+    """Every import of a module, those inside functions too, relative ones resolved."""
+    name = module_name(path)
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse((root / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(path, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, base] if base else parent)
+            for alias in node.names:
+                yield Import(path, node.lineno, f"{base}.{alias.name}")
+
+
+def room(module: str) -> str | None:
+    """The room of one of our modules: `treecast.middleware.wire.varint` is in `wire`."""
+    parts = module.split(".")
+    if parts[0] != "treecast" or len(parts) < 2:
+        return None
+    if parts[1] != "middleware":
+        return parts[1]
+    return parts[2] if len(parts) > 2 else None
+
+
+def layer(name: str) -> int:
+    """The line of `LAYERS` that holds the room; 0 is the highest."""
+    for number, rooms in enumerate(LAYERS):
+        if name in rooms:
+            return number
+    raise KeyError(f"room {name!r} is in no layer: add it to LAYERS and to docs/architecture.md")
+
+
+def breaks_layers(found: Import) -> bool:
+    """Whether an import goes up, sideways, or from a face past the broker's public module."""
+    origin, target = room(module_name(found.path)), room(found.module)
+    if origin is None or target is None or origin == target:
+        return False
+    if target not in {name for rooms in LAYERS for name in rooms}:
+        return False  # a name of `treecast` itself, such as `__version__`
+    if layer(target) <= layer(origin):
+        return True
+    return origin == "shims" and not _public_to_shims(found.module)
+
+
+def _public_to_shims(module: str) -> bool:
+    broker = "treecast.middleware.broker"
+    if module == broker or module.startswith(f"{broker}."):
+        return module == broker or module.removeprefix(f"{broker}.") in exported(Path("middleware/broker"))
+    return module.startswith(SHIM_MAY_IMPORT)
+
+
+def exported(package: Path, root: Path = REPOSITORY) -> set[str]:
+    """The names in a package's `__all__`."""
+    for node in ast.parse((root / package / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def sources(root: Path = REPOSITORY) -> list[Path]:
+    """All modules of the package, relative to the repository."""
+    tops = ("middleware", "shims", "agents", "spark_connectors")
+    found = (path.relative_to(root) for top in tops for path in (root / top).rglob("*.py"))
+    return sorted(path for path in found if "_pb2" not in path.name)
+
+
+def pure_sources(root: Path = REPOSITORY) -> list[Path]:
+    """The modules that neither read nor await."""
+    folders = (path for folder in PURE_FOLDERS for path in (root / folder).rglob("*.py"))
+    files = (path for pattern in PURE_FILES for path in root.glob(pattern))
+    return sorted({path.relative_to(root) for path in (*folders, *files)})
