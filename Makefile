@@ -1,0 +1,73 @@
+# Each target does its own set-up: a virtual environment, and nothing outside this folder.
+#
+#   make demo      a daemon, clients of three kinds, a kill -9, and a table that says what arrived
+#   make test      all tests, interpreted and compiled
+#   make check     what a change must pass: format, lint, types, layers, tests
+#   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
+#   make foreign   other people's test suites, against our daemon  (SUITES=DIR for those not in a registry)
+#   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
+
+PYTHON   ?= python3
+VENV     := .venv
+COMPILED := .venv-compiled
+PY       := $(VENV)/bin/python
+
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench foreign crash clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# Everyday work is on an interpreted, editable install: a stale compiled file would shadow its source.
+$(VENV)/.installed: pyproject.toml setup.py
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV)"
+	@TREECAST_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
+	@touch $@
+
+setup: $(VENV)/.installed
+
+# The same source, with the hot modules compiled, installed as a user would install it.
+HOT := $(shell find middleware shims agents spark_connectors -name '*.py' 2>/dev/null)
+$(COMPILED)/.installed: pyproject.toml setup.py $(HOT)
+	@test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
+	@echo "compiling into $(COMPILED)"
+	@rm -rf build
+	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check '.[test,bench]'
+	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	@touch $@
+
+compiled: $(COMPILED)/.installed
+
+demo: setup
+	@$(PY) -m examples.demo $(DEMO)
+
+test: setup compiled
+	@$(PY) -m pytest $(TEST)
+	@$(COMPILED)/bin/python -m pytest tests/unit --compiled
+
+unit: setup
+	@$(PY) -m pytest tests/house tests/unit
+
+static: setup
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy -p treecast.middleware -p treecast.shims
+	@$(PY) -m pytest tests/house
+
+check: static test
+
+format: setup
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench: setup compiled
+	@$(PY) -m bench kafka --treecast-python $(COMPILED)/bin/python $(BENCH)
+
+foreign: setup
+	@$(PY) -m tests.foreign --suites "$(SUITES)" $(FOREIGN)
+
+crash: setup
+	@$(PY) tests/fault/crash_run.py $(CRASH)
+
+clean:
+	rm -rf $(VENV) $(COMPILED) build dist .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis
