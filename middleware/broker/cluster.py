@@ -44,7 +44,10 @@ class ReadWaiter(Protocol):
     """Something that waits for records; `grown` is called on the loop, never from another thread."""
 
     def grown(self, size: int) -> None:
-        """`size` more bytes can be read (0: only a bound such as the last stable offset moved)."""
+        """`size` more bytes can be read (0: a bound moved, and nobody counted the bytes below it)."""
+
+    def gone(self) -> None:
+        """The partition was deleted or is not led here any more. It has forgotten this waiter."""
 
 
 class PartitionLeader(Protocol):
@@ -64,8 +67,16 @@ class PartitionLeader(Protocol):
     ) -> PartitionRead | Future[PartitionRead]:
         """Whole batches from the one that holds `offset`, at most `max_bytes` unless `at_least_one`."""
 
-    def watch(self, waiter: ReadWaiter) -> None:
-        """Calls `waiter.grown` after every append, until `unwatch`."""
+    def append_marker(
+        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
+    ) -> None | Future[None]:
+        """Ends `producer`'s open transaction by a control batch; nothing where none is open.
+
+        A repeat is harmless. From the marker on, batches of older epochs of the producer are refused.
+        """
+
+    def watch(self, waiter: ReadWaiter, isolation: Isolation) -> None:
+        """Calls `waiter.grown` whenever more can be read under `isolation`, until `unwatch`."""
 
     def unwatch(self, waiter: ReadWaiter) -> None: ...
 

@@ -1,0 +1,42 @@
+"""What a daemon may choose about its broker. Names and defaults follow Kafka's broker settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from treecast.middleware.storage.fsync import FsyncPolicy
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Times in ms, sizes in bytes. `topic_defaults` stand behind each topic's own overrides."""
+
+    data: Path
+    fsync: FsyncPolicy = FsyncPolicy.INTERVAL
+    fsync_interval_ms: int = 1000
+
+    default_partitions: int = 1
+    max_partitions: int = 20_000  # of all topics together
+    auto_create_topics: bool = True
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 30 * MINUTE_MS
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 7 * DAY_MS
+
+    transaction_max_timeout_ms: int = 15 * MINUTE_MS
+    transactional_id_expiration_ms: int = 7 * DAY_MS
+    producer_id_expiration_ms: int = DAY_MS
+
+    transaction_check_interval_ms: int = 1_000
+    retention_check_interval_ms: int = 10_000
+    compaction_check_interval_ms: int = 15_000
+    expiry_check_interval_ms: int = MINUTE_MS
