@@ -125,7 +125,8 @@ class JoinGroup:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     require_known_member_id: bool  # JoinGroup >= 4 without an instance id (KIP-394)
-    reason: str = ""
+    reason: str = ""  # KIP-800
+    can_skip_assignment: bool = False  # JoinGroup >= 9 (KIP-814)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,7 @@ class MemberIdentity:
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
+    reason: str = ""  # LeaveGroup >= 5 (KIP-800)
 
 
 @dataclass(frozen=True, slots=True)
