@@ -1,0 +1,22 @@
+"""What a daemon may choose about groups. Names and defaults follow Kafka's broker settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Times in ms."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 30 * MINUTE_MS
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    new_member_timeout_ms: int = 5 * MINUTE_MS  # how long a new member's first join may wait
+    offset_metadata_max: int = 4096  # characters, as Kafka counts
+    offsets_retention_ms: int = 7 * DAY_MS
+    producer_id_expiration_ms: int = DAY_MS
