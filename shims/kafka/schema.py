@@ -1,0 +1,92 @@
+"""Requests and responses of every API off the hot path, by kafka-python's copy of Kafka's descriptors.
+
+kafka-python's own encoder and decoder are made for its client: a short message decodes to short fields,
+a varint may be as long as the message, a null stands where none may. So the face takes from the package
+the descriptors alone, as files, without importing it (150 ms and 20 MB), and compiles them with
+`messages`; tests hold the result against kafka-python's own codec. A message is compiled when it is
+first needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from .messages import Json, MalformedMessage, Message, Reader
+from .versions import API_VERSIONS, APIS
+
+_COMMENT = re.compile(r"(?m)^\s*//.*$")
+_INT32_SIZE = 4
+
+
+@cache
+def _directory() -> Path:
+    """Where the descriptors are. Finding a top-level package does not import it."""
+    spec = find_spec("kafka")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("kafka-python is not installed: its message descriptors are missing")
+    return Path(spec.submodule_search_locations[0]) / "protocol" / "schemas" / "resources"
+
+
+@cache
+def descriptor(name: str) -> Json:
+    """The descriptor of, say, `HeartbeatRequest`, its common structs resolved."""
+    text = (_directory() / f"{name}.json").read_text(encoding="utf-8")
+    parsed: Json = json.loads(_COMMENT.sub("", text))
+    common = {struct["name"]: struct["fields"] for struct in parsed.get("commonStructs", ())}
+    _resolve(parsed["fields"], common)
+    return parsed
+
+
+def _resolve(fields: list[Json], common: Mapping[str, list[Json]]) -> None:
+    for field in fields:
+        named = field["type"].removeprefix("[]")
+        if "fields" not in field and named in common:
+            field["fields"] = common[named]
+        _resolve(field.get("fields", []), common)
+
+
+@cache
+def _message(name: str, version: int, flexible: bool) -> Message:
+    return Message(descriptor(name)["fields"], version, flexible)
+
+
+def request_message(key: int, version: int) -> Message:
+    api = APIS[key]
+    return _message(f"{api.name}Request", version, version >= api.flexible)
+
+
+def response_message(key: int, version: int) -> Message:
+    api = APIS[key]
+    return _message(f"{api.name}Response", version, version >= api.flexible)
+
+
+def decode_request(key: int, version: int, body: memoryview) -> SimpleNamespace:
+    """A request's fields; those that this version lacks have their defaults. Raises MalformedMessage."""
+    reader = Reader(body)
+    values = request_message(key, version).read(reader)
+    if reader.left:
+        raise MalformedMessage(f"{reader.left} bytes behind the message")
+    return values
+
+
+def encode_response(key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytearray:
+    """A framed response. Fields left out take their defaults, those that this version lacks are dropped.
+
+    int32 size | int32 correlation id | header version 1: empty tagged fields | body
+
+    Flexible versions have header version 1, except ApiVersions: its client cannot know the version yet.
+    """
+    out = bytearray(2 * _INT32_SIZE)
+    if version >= APIS[key].flexible and key != API_VERSIONS:
+        out.append(0)
+    response_message(key, version).write(out, values)
+    out[:_INT32_SIZE] = (len(out) - _INT32_SIZE).to_bytes(_INT32_SIZE, "big")
+    out[_INT32_SIZE : 2 * _INT32_SIZE] = correlation_id.to_bytes(_INT32_SIZE, "big", signed=True)
+    return out

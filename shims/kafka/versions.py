@@ -1,0 +1,102 @@
+"""The APIs that the Kafka face serves: one table of keys, names and versions.
+
+`first` to `last` are answered. ApiVersions advertises from `advertised` on: it differs for Produce alone,
+where librdkafka takes a first version above 2 as a sign that the broker knows no compression.
+`flexible` is the first version with compact lengths and tagged fields (KIP-482); `NEVER` where none has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+NEVER = 32767
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API. `name` is the prefix of its message descriptors."""
+
+    key: int
+    name: str
+    first: int
+    last: int
+    flexible: int
+    advertised: int = -1
+
+    def serves(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    @property
+    def advertised_first(self) -> int:
+        return self.first if self.advertised < 0 else self.advertised
+
+
+PRODUCE = 0
+FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
+OFFSET_COMMIT = 8
+OFFSET_FETCH = 9
+FIND_COORDINATOR = 10
+JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+SYNC_GROUP = 14
+DESCRIBE_GROUPS = 15
+LIST_GROUPS = 16
+API_VERSIONS = 18
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
+DELETE_RECORDS = 21
+INIT_PRODUCER_ID = 22
+OFFSET_FOR_LEADER_EPOCH = 23
+ADD_PARTITIONS_TO_TXN = 24
+ADD_OFFSETS_TO_TXN = 25
+END_TXN = 26
+TXN_OFFSET_COMMIT = 28
+DESCRIBE_CONFIGS = 32
+ALTER_CONFIGS = 33
+DESCRIBE_LOG_DIRS = 35
+CREATE_PARTITIONS = 37
+DELETE_GROUPS = 42
+INCREMENTAL_ALTER_CONFIGS = 44
+OFFSET_DELETE = 47
+DESCRIBE_CLUSTER = 60
+
+_TABLE = (
+    Api(PRODUCE, "Produce", 3, 12, 9, advertised=0),
+    Api(FETCH, "Fetch", 4, 12, 12),
+    Api(LIST_OFFSETS, "ListOffsets", 1, 7, 6),
+    Api(METADATA, "Metadata", 0, 12, 9),
+    Api(OFFSET_COMMIT, "OffsetCommit", 2, 9, 8),
+    Api(OFFSET_FETCH, "OffsetFetch", 1, 9, 6),
+    Api(FIND_COORDINATOR, "FindCoordinator", 0, 4, 3),
+    Api(JOIN_GROUP, "JoinGroup", 0, 9, 6),
+    Api(HEARTBEAT, "Heartbeat", 0, 4, 4),
+    Api(LEAVE_GROUP, "LeaveGroup", 0, 5, 4),
+    Api(SYNC_GROUP, "SyncGroup", 0, 5, 4),
+    Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 5, 5),
+    Api(LIST_GROUPS, "ListGroups", 0, 5, 3),
+    Api(API_VERSIONS, "ApiVersions", 0, 4, 3),
+    Api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
+    Api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
+    Api(DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
+    Api(INIT_PRODUCER_ID, "InitProducerId", 0, 4, 2),
+    Api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4),
+    Api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 3, 3),
+    Api(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 3, 3),
+    Api(END_TXN, "EndTxn", 0, 3, 3),
+    Api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 3, 3),
+    Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
+    Api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
+    Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
+    Api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
+    Api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+    Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+    Api(OFFSET_DELETE, "OffsetDelete", 0, 0, NEVER),
+    Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
+)
+
+APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _TABLE})
