@@ -1,0 +1,1 @@
+"""One host's daemon: its configuration, its composition, its admin interfaces and its metrics."""

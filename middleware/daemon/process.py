@@ -1,0 +1,217 @@
+"""A daemon as a child process: started, awaited by its ready line, stopped, killed, started again.
+
+For tests, demonstrations and benchmarks. Blocking; it holds no threads and no event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 30.0
+NOT_SETTINGS = frozenset({"TREECAST_CI", "TREECAST_PURE"})
+
+
+class DaemonFailed(Exception):
+    """The daemon ended, or said nothing, before it was ready. The text holds its log."""
+
+
+def parse_ready(line: str) -> dict[str, str]:
+    """`ready name=h kafka=127.0.0.1:9092` as `{"name": "h", "kafka": "127.0.0.1:9092"}`; ValueError otherwise."""
+    word, *pairs = line.split()
+    if word != "ready":
+        raise ValueError(f"not a ready line: {line!r}")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`127.0.0.1:9092` or `[::1]:9092` as host and port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class DaemonProcess:
+    """One `treecast up`. Faces listen on port 0 of loopback unless `flags` or a restart say otherwise.
+
+    `scratch` holds the runtime directory (short, since a Unix socket's path has at most 107 bytes)
+    and the log of all runs; `data` is left in place for whoever made it.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        flags: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self.data = data
+        self.flags = list(flags)
+        self.python = python
+        self.scratch = Path(tempfile.mkdtemp(prefix="treecast-"))
+        self.runtime_dir = self.scratch / "run"
+        self.log_path = self.scratch / "log"
+        self.ready: dict[str, str] = {}
+        self._environment = self._clean_environment(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _clean_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """The caller's environment without settings of some other daemon."""
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("TREECAST_") or name in NOT_SETTINGS
+        }
+        return {**inherited, "TREECAST_RUNTIME_DIR": str(self.runtime_dir), **extra}
+
+    # --- what it is
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The running or last child."""
+        if self._process is None:
+            raise DaemonFailed("the daemon was never started")
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def kafka(self) -> str:
+        """HOST:PORT, as a client's bootstrap server."""
+        return self.ready["kafka"]
+
+    @property
+    def admin(self) -> str:
+        return self.ready["admin"]
+
+    @property
+    def control(self) -> str:
+        return self.ready["control"]
+
+    def address(self, face: str) -> tuple[str, int]:
+        return split_address(self.ready[face])
+
+    def log(self) -> str:
+        """All that the daemon has logged, over all its runs."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def command(self) -> list[str]:
+        """The command line, each face on port 0 unless the flags name it."""
+        faces = (
+            f
+            for name in ("kafka", "admin", "control")
+            for f in (f"--{name}", "127.0.0.1:0")
+            if not self._flagged(name)
+        )
+        module = [self.python, "-m", "treecast.middleware.cli", "up"]
+        return [*module, "--data", str(self.data), *faces, *self.flags]
+
+    def _flagged(self, name: str) -> bool:
+        return any(flag == f"--{name}" or flag.startswith(f"--{name}=") for flag in self.flags)
+
+    # --- what can be done with it
+
+    def start(self, *, wait: bool = True) -> DaemonProcess:
+        """Starts it; with `wait` returns when it is ready. Raises DaemonFailed with its log."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
+                cwd=self.scratch,
+            )
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, timeout: float = READY_SECONDS) -> dict[str, str]:
+        """Waits for the ready line; raises DaemonFailed where it ends or stays silent instead."""
+        line = self._read_line(time.monotonic() + timeout)
+        if not line.startswith("ready "):
+            code = self.stop(timeout=0)
+            raise DaemonFailed(f"no ready line (exit code {code}), but {line!r}; the log:\n{self.log()}")
+        self.ready = parse_ready(line)
+        return self.ready
+
+    def _read_line(self, deadline: float) -> str:
+        out = self.process.stdout
+        assert out is not None
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([out], [], [], left)[0]:
+                break
+            piece = os.read(out.fileno(), 4096)
+            if not piece:
+                break
+            line += piece
+        return line.decode(errors="replace")
+
+    def stop(self, *, timeout: float = STOP_SECONDS) -> int:
+        """SIGTERM, then SIGKILL after `timeout` seconds. Answers the exit code (-9 where it had to be killed)."""
+        if self.running:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        self._close_pipe()
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+        self._close_pipe()
+
+    def restart(self, *, same_ports: bool = True) -> DaemonProcess:
+        """Starts it again on the same data, and by default on the ports that it had."""
+        if self.running:
+            self.stop()
+        if same_ports:
+            self.pin_ports()
+        return self.start()
+
+    def pin_ports(self) -> None:
+        """From the next start on, listens on the ports it has now, so that clients find it again."""
+        for face in ("kafka", "admin", "control"):
+            if face in self.ready and not self._flagged(face):
+                self.flags += [f"--{face}", self.ready[face]]
+
+    def _close_pipe(self) -> None:
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def clean_up(self) -> str:
+        """Kills what still runs, removes the scratch directory, and answers the log."""
+        if self.running:
+            self.kill()
+        log = self.log()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return log
+
+    def __enter__(self) -> DaemonProcess:
+        return self if self.running else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.running:
+            self.stop()
+        self.clean_up()

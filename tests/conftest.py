@@ -1,0 +1,144 @@
+"""Fixtures for all tests: real daemons as child processes, and tools that a test needs.
+
+| fixture         | what it is                                                                  |
+| --------------- | --------------------------------------------------------------------------- |
+| `daemon`        | one running `treecast up` on port 0, data in a temporary directory           |
+| `start_daemon`  | starts daemons: `start_daemon("--fsync", "batch", data=path, environment={})` |
+| `shared_daemon` | one for all tests of a module; for tests that each use topics of their own   |
+| `require_tool`  | `require_tool("kcat")`: its path, or a skip (a failure where TREECAST_CI=1)    |
+| `require`       | `require(condition, reason)`: the same for any other condition                |
+
+Each daemon is a `treecast.middleware.daemon.process.DaemonProcess`: `.kafka` (HOST:PORT), `.address("kafka")`,
+`.pid`, `.kill()`, `.stop()`, `.restart()`, `.log()`. Its log is printed after the test, for failure reports.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class StartDaemon(Protocol):
+    def __call__(
+        self,
+        *flags: str,
+        data: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
+    ) -> DaemonProcess: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--compiled",
+        action="store_true",
+        help="the hot modules must be the compiled ones; the run fails at once where they are not",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--compiled"):
+        interpreted = [name for name in _hot_modules() if not _is_compiled(name)]
+        if interpreted:
+            raise pytest.UsageError(f"not compiled in this installation: {', '.join(interpreted)}")
+
+
+def _hot_modules() -> list[str]:
+    """setup.py's HOT_MODULES, as module names."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "HOT_MODULES" and node.value:
+            paths = ast.literal_eval(node.value)
+            return ["treecast." + path.removesuffix(".py").replace("/", ".") for path in paths]
+    raise pytest.UsageError("setup.py has no HOT_MODULES")
+
+
+def _is_compiled(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    return spec is not None and str(spec.origin).endswith(tuple(EXTENSION_SUFFIXES))
+
+
+class _Daemons:
+    """Starts daemons, and cleans up after all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: list[DaemonProcess] = []
+
+    def __call__(
+        self,
+        *flags: str,
+        data: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
+    ) -> DaemonProcess:
+        where = data if data is not None else self._folder / f"data{len(self._started)}"
+        daemon = DaemonProcess(where, flags, environment=environment)
+        self._started.append(daemon)
+        return daemon.start() if start else daemon
+
+    def clean_up(self) -> None:
+        for number, daemon in enumerate(self._started):
+            if daemon.running:
+                daemon.stop()
+            log = daemon.clean_up()
+            print(f"--- log of daemon {number} {' '.join(daemon.flags)}\n{log}", file=sys.stderr)
+
+
+@pytest.fixture
+def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
+    daemons = _Daemons(tmp_path)
+    yield daemons
+    daemons.clean_up()
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon) -> DaemonProcess:
+    return start_daemon()
+
+
+@pytest.fixture(scope="module")
+def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    daemons = _Daemons(tmp_path_factory.mktemp("shared"))
+    yield daemons()
+    daemons.clean_up()
+
+
+def _require(condition: object, reason: str) -> None:
+    if condition:
+        return
+    if os.environ.get("TREECAST_CI") == "1":
+        pytest.fail(f"needed in CI: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[object, str], None]:
+    """`require(condition, reason)`: goes on where the condition holds, else skips; in CI it fails."""
+    return _require
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[[str], str]:
+    """`require_tool("kcat")`: the path of a program on this machine."""
+
+    def find(name: str) -> str:
+        path = shutil.which(name)
+        _require(path, f"{name} is not installed")
+        assert path is not None
+        return path
+
+    return find
