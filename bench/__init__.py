@@ -1,0 +1,1 @@
+"""Comparisons with peers: `python -m bench` from the repository's root. See docs/benchmarks.md."""

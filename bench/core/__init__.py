@@ -1,0 +1,1 @@
+"""The harness: peers, workloads, measurements, rounds, reports. Knows no protocol."""

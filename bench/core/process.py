@@ -1,0 +1,143 @@
+"""A server as the operating system sees it: its processes, their CPU time and memory, from /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory in bytes: all of it, what is anonymous (heap, stacks), and what maps files."""
+
+    resident: int
+    anonymous: int
+    file: int
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def descendants(pid: int) -> list[int]:
+    """`pid` and all its living descendants."""
+    found = [pid]
+    for known in found:
+        for task in Path(f"/proc/{known}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found.extend(int(child) for child in task.read_text().split())
+    return found
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time that the processes, all their threads and their reaped children have used.
+
+    From /proc/<pid>/stat (utime, stime, cutime, cstime), whose unit is 10 ms on Linux.
+    """
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(field) for field in fields[11:15])
+    return total / _TICKS
+
+
+def memory(pids: Iterable[int]) -> Memory:
+    sums = {"VmRSS": 0, "RssAnon": 0, "RssFile": 0}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name in sums:
+                    sums[name] += int(value.split()[0]) * 1024
+    return Memory(sums["VmRSS"], sums["RssAnon"], sums["RssFile"])
+
+
+def threads(pids: Iterable[int]) -> int:
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            total += len(os.listdir(f"/proc/{pid}/task"))
+    return total
+
+
+class ServerProcess:
+    """A server that the harness started. Its output goes to one file; it stops with all it spawned."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.command = list(command)
+        self.log = log
+        with open(log, "ab") as sink:
+            self.started = time.monotonic()
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                cwd=cwd,
+                env=None if environment is None else dict(environment),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def pids(self) -> list[int]:
+        return descendants(self.pid)
+
+    def wait_until(self, ready: object, timeout: float, interval: float = 0.005) -> float:
+        """Asks `ready()` until it says yes; returns the seconds since the start of the process.
+
+        Raises RuntimeError with the end of the log if the process ends before, or after `timeout` s.
+        """
+        assert callable(ready)
+        while True:
+            if ready():
+                return time.monotonic() - self.started
+            if self._process.poll() is not None:
+                raise RuntimeError(f"{self.command[0]} ended ({self._process.returncode}):\n{self.tail()}")
+            if time.monotonic() - self.started > timeout:
+                raise RuntimeError(f"{self.command[0]} does not serve after {timeout:g} s:\n{self.tail()}")
+            time.sleep(interval)
+
+    def tail(self, size: int = 4000) -> str:
+        return self.log.read_text(errors="replace")[-size:]
+
+    def kill(self) -> None:
+        """SIGKILL to the server and what it spawned."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self, timeout: float = 30) -> int:
+        """SIGTERM, then SIGKILL after `timeout` s; returns the exit code."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self._process.returncode
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)

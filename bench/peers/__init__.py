@@ -1,0 +1,1 @@
+"""What is measured: servers that the harness starts, asks and stops."""

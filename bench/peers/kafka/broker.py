@@ -1,0 +1,173 @@
+"""One Apache Kafka node in KRaft mode, broker and controller in one process, on loopback."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.core.peer import Peer
+from bench.core.process import ServerProcess, free_port
+from treecast.middleware.load.connection import serves
+
+from .jars import HERE, class_path, ensure_jars, kafka_version
+from .tools import java, run_tool
+
+HEAP = ("-Xmx1G", "-Xms1G")  # bin/kafka-server-start.sh
+JVM = (  # bin/kafka-run-class.sh
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+# config/server.properties of a distribution; ports and directories are added below.
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "2",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+
+
+class KafkaBroker(Peer):
+    """Starts on an empty directory unless `data` names one, which is then kept at `stop`.
+
+    `properties` override or add to what a distribution's server.properties says. Also a context manager:
+
+        with KafkaBroker() as kafka:
+            run_tool("kafka-topics", "--bootstrap-server", kafka.bootstrap, "--list")
+    """
+
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        parent: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        start_timeout: float = 120,
+    ) -> None:
+        self.name = "Apache Kafka"
+        self._keep = data
+        self._parent = parent
+        self._extra = dict(properties or {})
+        self._timeout = start_timeout
+        self._folder: Path | None = None
+        self._process: ServerProcess | None = None
+        self._port = 0
+
+    def prepare(self) -> None:
+        ensure_jars()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def data(self) -> Path:
+        """Where the partitions' directories are."""
+        return self._running_folder() / "logs"
+
+    @property
+    def log(self) -> Path:
+        return self._running_folder() / "server.log"
+
+    def start(self) -> float:
+        """Formats the storage (once), starts the node, and waits until it answers Metadata."""
+        ensure_jars()
+        self._folder = folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-", dir=self._parent))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._port, controller = free_port(), free_port()
+        config = folder / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self._properties(controller).items()))
+        if not (self.data / "meta.properties").exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            run_tool("kafka-storage", "format", "--standalone", "-t", cluster, "-c", str(config))
+        self._process = ServerProcess(self._command(config), self.log, cwd=folder)
+        try:
+            return self._process.wait_until(lambda: serves(*self.address), self._timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._folder is not None and self._keep is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def kill(self) -> None:
+        """SIGKILL; the data stay until `stop`."""
+        if self._process is not None:
+            self._process.kill()
+
+    def pids(self) -> list[int]:
+        return [] if self._process is None else self._process.pids()
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("Kafka is not running")
+        return self._process.pid
+
+    def settings(self) -> Mapping[str, str]:
+        ours = {"version": kafka_version(), "jvm": " ".join((*HEAP, *JVM))}
+        return {
+            **ours,
+            **PROPERTIES,
+            **self._extra,
+            "durability": "log.flush.* unset: no fsync, page cache (Kafka's default)",
+        }
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _running_folder(self) -> Path:
+        if self._folder is None:
+            raise RuntimeError("Kafka is not running")
+        return self._folder
+
+    def _properties(self, controller: int) -> dict[str, str]:
+        listeners = f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}"
+        return {
+            **PROPERTIES,
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+            "log.dirs": str(self.data),
+            **self._extra,
+        }
+
+    def _command(self, config: Path) -> list[str]:
+        log4j = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+        return [java(), *HEAP, *JVM, log4j, "-cp", class_path(), "kafka.Kafka", str(config)]

@@ -1,0 +1,1 @@
+"""Load generators behind `treecast bench` and the comparisons in bench/."""

@@ -1,0 +1,77 @@
+"""A blocking connection for the calls around a load run: is it up, make a topic, where does it end."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+
+from . import frames
+from .frames import ClusterView, LoadError
+
+TOPIC_ALREADY_EXISTS = 36
+_NOT_YET = (3, 5, 7)  # unknown topic, no leader, timed out: what a broker says right after a topic was made
+
+
+class Connection:
+    """One request, one answer. Raises OSError as sockets do, LoadError for what is no answer."""
+
+    def __init__(self, host: str, port: int, timeout: float = 30) -> None:
+        self._socket = socket.create_connection((host, port), timeout)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def call(self, frame: bytes | bytearray) -> bytes:
+        """Sends a frame; returns the response without its length."""
+        self._socket.sendall(frame)
+        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
+    def _exactly(self, count: int) -> bytes:
+        out = bytearray()
+        while len(out) < count:
+            data = self._socket.recv(min(count - len(out), 1 << 20))
+            if not data:
+                raise LoadError("the server closed the connection")
+            out += data
+        return bytes(out)
+
+    def api_versions(self) -> dict[int, tuple[int, int]]:
+        return frames.parse_api_versions(self.call(frames.api_versions_request()))
+
+    def metadata(self, topics: list[str] | None = None) -> ClusterView:
+        return frames.parse_metadata(self.call(frames.metadata_request(topics)))
+
+    def create_topic(
+        self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, wait: float = 30
+    ) -> None:
+        """Makes a topic unless it exists, and waits until every partition has a leader."""
+        payload = self.call(frames.create_topic_request(topic, partitions, configs))
+        error, message = frames.parse_create_topics(payload)
+        if error not in (0, TOPIC_ALREADY_EXISTS, *_NOT_YET):
+            raise LoadError(f"cannot create topic {topic}: error {error} {message}")
+        deadline = time.monotonic() + wait
+        while True:
+            error, leaders = self.metadata([topic]).topics.get(topic, (3, {}))
+            if not error and len(leaders) >= partitions and all(node >= 0 for node in leaders.values()):
+                return
+            if time.monotonic() > deadline:
+                raise LoadError(f"topic {topic} has no leaders after {wait:g} s (error {error})")
+            time.sleep(0.01)
+
+    def offset(self, topic: str, partition: int, timestamp: int = frames.LATEST) -> int:
+        return frames.parse_list_offsets(self.call(frames.list_offsets_request(topic, partition, timestamp)))
+
+
+def serves(host: str, port: int, timeout: float = 1) -> bool:
+    """Whether a Kafka broker answers ApiVersions and then names itself in Metadata."""
+    try:
+        with Connection(host, port, timeout) as connection:
+            connection.api_versions()
+            return bool(connection.metadata([]).brokers)
+    except (OSError, LoadError):
+        return False
