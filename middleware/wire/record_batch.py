@@ -1,0 +1,49 @@
+"""Record batches of magic 2: the one unit that is stored and carried. This is the module to import.
+
+`batch_header` reads headers and writes their fields in place, `batch_check` checks what a producer sent,
+`record_values` makes batches from records and reads records from batches.
+"""
+
+from .batch_check import check_batches
+from .batch_header import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    patch_batch,
+    read_header,
+    stamp_append_time,
+)
+from .compression import MAX_UNCOMPRESSED_BYTES
+from .record_values import (
+    ABORT,
+    COMMIT,
+    build_batch,
+    control_marker,
+    encode_record,
+    read_control_type,
+    read_records,
+    record_size,
+)
+
+__all__ = [
+    "ABORT",
+    "COMMIT",
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "MAGIC",
+    "MAX_UNCOMPRESSED_BYTES",
+    "NO_TIMESTAMP",
+    "BatchHeader",
+    "build_batch",
+    "check_batches",
+    "control_marker",
+    "encode_record",
+    "patch_batch",
+    "read_control_type",
+    "read_header",
+    "read_records",
+    "record_size",
+    "stamp_append_time",
+]

@@ -1,0 +1,227 @@
+"""Record batches made from values and read into values, for whatever is off the hot path.
+
+Control records (KIP-98) are the markers that end a transaction. Their key is version (int16, 0) and
+type (int16); their value is version (int16, 0) and the coordinator's epoch (int32).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from crc32c import crc32c
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_SEQUENCE, ProducerIdentity
+from treecast.middleware.model.records import Compression, Record, TimestampType
+
+from .batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Data,
+)
+from .compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
+from .varint import read_varint, read_varlong, varlong_size, write_varlong
+
+ABORT: Final = 0
+COMMIT: Final = 1
+
+_START: Final = struct.Struct(">qiibI")
+_REST: Final = struct.Struct(">hiqqqhii")  # from `attributes` on: what the CRC covers
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_CONTROL_VALUE: Final = struct.Struct(">hi")
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    producer: ProducerIdentity = NO_PRODUCER,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    max_timestamp: int | None = None,
+    last_offset_delta: int | None = None,
+    delete_horizon: int | None = None,
+) -> bytes:
+    """A batch of `records`.
+
+    A record's `offset` counts where it is at least `base_offset` (so compaction keeps gaps); else it
+    follows the one before. `last_offset_delta` and `max_timestamp` default to the records' own;
+    compaction passes the old batch's offset, and may then keep a batch without records.
+    `delete_horizon` (ms, KIP-534) takes the place of `baseTimestamp`.
+    """
+    attributes = int(compression)
+    attributes |= LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    attributes |= TRANSACTIONAL_BIT if transactional else 0
+    attributes |= CONTROL_BIT if control else 0
+    attributes |= DELETE_HORIZON_BIT if delete_horizon is not None else 0
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if delete_horizon is not None:
+        base_timestamp = delete_horizon
+    if max_timestamp is None:
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    body, last = _encode_records(records, base_offset, base_timestamp)
+    payload = compress(compression, body)
+    rest = _REST.pack(
+        attributes,
+        last if last_offset_delta is None else last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer.producer_id,
+        producer.epoch,
+        base_sequence,
+        len(records),
+    )
+    length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
+    start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc32c(payload, crc32c(rest)))
+    return b"".join((start, rest, payload))
+
+
+def _encode_records(
+    records: Sequence[Record], base_offset: int, base_timestamp: int
+) -> tuple[bytearray, int]:
+    """The records' bytes and the last offset delta (-1 without records)."""
+    out = bytearray()
+    delta = -1
+    for record in records:
+        delta = record.offset - base_offset if record.offset >= base_offset + delta + 1 else delta + 1
+        encode_record(out, record, record.timestamp - base_timestamp, delta)
+    return out, delta
+
+
+def encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    """Appends one record with its length."""
+    body = bytearray(b"\0")
+    write_varlong(body, timestamp_delta)
+    write_varlong(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varlong(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode("utf-8", "surrogateescape"))
+        _write_bytes(body, value)
+    write_varlong(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)  # -1
+    else:
+        write_varlong(out, len(value))
+        out += value
+
+
+def record_size(record: Record, timestamp_delta: int, offset_delta: int) -> int:
+    """How many bytes `encode_record` appends, at most 5 more."""
+    size = 1 + varlong_size(timestamp_delta) + varlong_size(offset_delta)
+    size += 10 + len(record.key or b"") + len(record.value or b"") + 5
+    for name, value in record.headers:
+        size += 10 + len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
+    return size + 5
+
+
+def read_records(
+    data: Data, position: int, header: BatchHeader, limit: int = MAX_UNCOMPRESSED_BYTES
+) -> list[Record]:
+    """The records of the batch at `position` with absolute offsets and times, decompressed up to `limit`."""
+    payload = memoryview(data)[position + HEADER_SIZE : position + header.size]
+    if header.compression > Compression.ZSTD:
+        raise TreecastError(Fault.UNSUPPORTED_COMPRESSION, f"compression codec {header.compression}")
+    records = decompress(Compression(header.compression), payload, limit)
+    try:
+        return _decode_records(records, header)
+    except (IndexError, ValueError) as error:
+        raise TreecastError(Fault.CORRUPT_BATCH, f"a batch's records are wrong: {error}") from error
+
+
+def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
+    records: list[Record] = []
+    position = 0
+    for _ in range(header.count):
+        length, position = read_varint(data, position)
+        end = position + length
+        if not 0 < length <= len(data) - position:
+            raise ValueError("a record is longer than the batch")
+        timestamp_delta, position = read_varlong(data, position + 1)
+        offset_delta, position = read_varint(data, position)
+        key, position = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
+        headers, position = _read_headers(data, position, end)
+        if position != end:
+            raise ValueError("a record's parts do not fill it")
+        timestamp = (
+            header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
+        )
+        records.append(Record(key, value, headers, timestamp, header.base_offset + offset_delta))
+    if position != len(data):
+        raise ValueError("bytes are left after the last record")
+    return records
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, position = read_varint(data, position)
+    if count == 0:
+        return (), position
+    if not 0 < count <= end - position:
+        raise ValueError(f"a record cannot have {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position, end)
+        if name is None:
+            raise ValueError("a header has no key")
+        value, position = _read_bytes(data, position, end)
+        headers.append((name.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length == -1:
+        return None, position
+    if not 0 <= length <= end - position:
+        raise ValueError(f"a length of {length} does not fit the record")
+    return data[position : position + length], position + length
+
+
+def control_marker(
+    kind: int,
+    producer: ProducerIdentity,
+    *,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The batch that ends a transaction of `producer`: `kind` is COMMIT or ABORT."""
+    marker = Record(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch), (), timestamp)
+    return build_batch(
+        [marker],
+        base_offset=base_offset,
+        producer=producer,
+        transactional=True,
+        control=True,
+        leader_epoch=leader_epoch,
+    )
+
+
+def read_control_type(data: Data, position: int, header: BatchHeader) -> int:
+    """COMMIT, ABORT, or a type that later versions of Kafka write. CORRUPT_BATCH where there is none."""
+    records = read_records(data, position, header)
+    key = records[0].key if records else None
+    if not header.control or key is None or len(key) < _CONTROL_KEY.size:
+        raise TreecastError(Fault.CORRUPT_BATCH, "a control batch tells no type")
+    kind: int = _CONTROL_KEY.unpack_from(key, 0)[1]
+    return kind
