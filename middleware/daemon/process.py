@@ -26,7 +26,7 @@ class DaemonFailed(Exception):
 
 
 def parse_ready(line: str) -> dict[str, str]:
-    """`ready name=h kafka=127.0.0.1:9092` as `{"name": "h", "kafka": "127.0.0.1:9092"}`; ValueError otherwise."""
+    """`ready name=h kafka=127.0.0.1:9092` as a dictionary; ValueError where it is no ready line."""
     word, *pairs = line.split()
     if word != "ready":
         raise ValueError(f"not a ready line: {line!r}")
@@ -165,7 +165,7 @@ class DaemonProcess:
         return line.decode(errors="replace")
 
     def stop(self, *, timeout: float = STOP_SECONDS) -> int:
-        """SIGTERM, then SIGKILL after `timeout` seconds. Answers the exit code (-9 where it had to be killed)."""
+        """SIGTERM, then SIGKILL after `timeout` seconds. Answers the exit code, -9 where it was killed."""
         if self.running:
             self.process.send_signal(signal.SIGTERM)
         try:

@@ -1,0 +1,209 @@
+"""From flags, variables and a TOML file to `Settings`, and every mistake named with what would be right.
+
+Precedence: flag, then variable, then file, then default. An unknown key is refused. A variable that
+begins with TREECAST_ but resembles no setting is some other program's, and only named in the log.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
+
+from .settings import FACES, NOT_SERVED, PREFIX, Key, Settings, keys
+
+CONFIG_VARIABLE = "TREECAST_CONFIG"
+# Variables of ours that are not settings of a daemon.
+_OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE"})
+_MISSPELT = 0.8  # how alike, from 0 to 1, makes a variable a misspelt setting
+
+
+class ConfigError(Exception):
+    """A setting is wrong. The text names where it stands and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings, where each that is not a default came from, and what the log should mention."""
+
+    settings: Settings
+    sources: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as it was written, and where."""
+
+    value: object
+    where: str
+
+
+def load(flags: Mapping[str, str], environment: Mapping[str, str], config: Path | None = None) -> Loaded:
+    """Reads all sources; raises ConfigError. `flags` maps names of settings to text."""
+    chosen = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    given: dict[str, _Given] = _from_file(chosen) if chosen else {}
+    variables, remarks = _from_environment(environment)
+    given |= variables
+    given |= {name: _Given(text, keys()[name].flag) for name, text in flags.items()}
+    values = {name: _convert(keys()[name], entry) for name, entry in given.items()}
+    sources = {name: entry.where for name, entry in given.items()}
+    settings = _complete(Settings(**values), environment)  # type: ignore[arg-type]
+    _check(settings, sources)
+    return Loaded(settings, sources, remarks)
+
+
+# --- reading
+
+
+def _from_file(path: Path) -> dict[str, _Given]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    for name in table:
+        if name not in keys():
+            raise ConfigError(f"{path}: unknown key {name!r}; {_nearest(name, keys())}")
+    return {name: _Given(value, f"{path}: {name}") for name, value in table.items()}
+
+
+def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given], tuple[str, ...]]:
+    by_variable = {key.variable: key.name for key in keys().values()}
+    given: dict[str, _Given] = {}
+    remarks = []
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in _OTHER_VARIABLES:
+            continue
+        if variable in by_variable:
+            given[by_variable[variable]] = _Given(text, variable)
+        elif similar := difflib.get_close_matches(variable, by_variable, 1, _MISSPELT):
+            raise ConfigError(f"unknown variable {variable}; did you mean {similar[0]}?")
+        else:
+            remarks.append(f"{variable} is no setting of the daemon, and is ignored")
+    return given, tuple(remarks)
+
+
+def _nearest(name: str, valid: Iterable[str]) -> str:
+    valid = list(valid)
+    similar = difflib.get_close_matches(name, valid, 1, 0.0)
+    return f"did you mean {similar[0]!r}?"
+
+
+def unknown_flag(text: str) -> str:
+    """What to say of a flag that there is none of."""
+    flag = text.split("=", 1)[0]
+    valid = [*(key.flag for key in keys().values()), "--config", "--help"]
+    return f"unknown flag {flag}; did you mean {difflib.get_close_matches(flag, valid, 1, 0.0)[0]}?"
+
+
+# --- converting
+
+
+def _convert(key: Key, given: _Given) -> object:
+    value = given.value
+    if key.base is dict:
+        return _topic_defaults(value, given.where)
+    from_file = not isinstance(value, str)
+    try:
+        return msgspec.convert(value, key.hint, strict=from_file)
+    except msgspec.ValidationError as error:
+        what = str(error).split(" - at ")[0]
+        raise ConfigError(f"{given.where}: {value!r} does not fit: {what} ({key.placeholder})") from error
+
+
+def _topic_defaults(value: object, where: str) -> dict[str, str]:
+    if isinstance(value, str):
+        pairs = [item.strip() for item in value.split(";") if item.strip()]
+        for pair in pairs:
+            if "=" not in pair:
+                raise ConfigError(f"{where}: expected KEY=VALUE, as in retention.ms=86400000, not {pair!r}")
+        value = dict(pair.split("=", 1) for pair in pairs)
+    if not isinstance(value, dict):
+        raise ConfigError(f'{where}: expected a table, as in [topic_defaults] and "retention.ms" = 86400000')
+    defaults = {name.strip(): _topic_text(item) for name, item in value.items()}
+    for name in defaults:
+        if name not in TOPIC_CONFIG_KEYS:
+            raise ConfigError(f"{where}: unknown topic setting {name!r}; {_nearest(name, TOPIC_CONFIG_KEYS)}")
+    try:
+        TopicConfig.of(defaults=defaults)
+    except TreecastError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return defaults
+
+
+def _topic_text(item: object) -> str:
+    """TOML's types as Kafka writes them."""
+    if isinstance(item, bool):
+        return str(item).lower()
+    return ",".join(map(str, item)) if isinstance(item, list) else str(item).strip()
+
+
+# --- completing and checking
+
+
+def _complete(settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """Fills in what depends on the machine."""
+    return msgspec.structs.replace(
+        settings,
+        name=settings.name or socket.gethostname(),
+        data=os.path.abspath(os.path.expanduser(settings.data or default_data(environment))),
+    )
+
+
+def default_data(environment: Mapping[str, str]) -> str:
+    """systemd's state directory, else the system's for root, else the user's."""
+    if given := environment.get("STATE_DIRECTORY"):
+        return given.split(":")[0]
+    if os.geteuid() == 0:
+        return "/var/lib/treecast"
+    state = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "treecast")
+
+
+def _check(settings: Settings, sources: Mapping[str, str]) -> None:
+    def where(name: str) -> str:
+        return sources.get(name, keys()[name].flag)
+
+    for face in FACES:
+        _check_address(face, getattr(settings, face), where(face))
+    if settings.kafka_advertised:
+        address = _parse(settings.kafka_advertised, where("kafka_advertised"))
+        if not address.port:
+            raise ConfigError(f"{where('kafka_advertised')}: clients cannot be told port 0")
+    if settings.join:
+        raise ConfigError(
+            f"{where('join')}: {NOT_SERVED['fabric']}, so there is no cluster to join; start without --join"
+        )
+    if any(character.isspace() for character in settings.name):
+        raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        raise ConfigError(
+            f"{where('group_min_session_timeout_ms')}: the shortest session timeout is above the longest"
+        )
+
+
+def _check_address(face: str, text: str, where: str) -> None:
+    if text == OFF:
+        return
+    if face in NOT_SERVED:
+        raise ConfigError(f"{where}: {NOT_SERVED[face]}; leave --{face} away, or say --{face} off")
+    _parse(text, where)
+
+
+def _parse(text: str, where: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {text!r} is no address: {error}") from error

@@ -1,0 +1,48 @@
+"""The service manager's notifications: `sd_notify(3)` over a datagram to $NOTIFY_SOCKET.
+
+    READY=1  STOPPING=1  WATCHDOG=1  STATUS=<one line>
+
+The watchdog's ping comes from the event loop itself, at half of $WATCHDOG_USEC: a loop that is stuck
+sends none, and systemd restarts the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+
+class Notifier:
+    """Sends to the service manager where there is one; otherwise does nothing."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self.watchdog_seconds = _watchdog_seconds(environment)
+
+    @property
+    def active(self) -> bool:
+        return bool(self._address)
+
+    def send(self, *assignments: str) -> bool:
+        """Sends e.g. `READY=1`; answers whether it was sent. A missing manager is no error."""
+        if not self._address:
+            return False
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.setblocking(False)
+            try:
+                channel.sendto("\n".join(assignments).encode(), address)
+            except OSError:
+                return False
+        return True
+
+
+def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
+    """How often to ping: half of the time-out; None where no watchdog is meant for this process."""
+    microseconds = environment.get("WATCHDOG_USEC", "")
+    if not microseconds.isdigit() or int(microseconds) == 0:
+        return None
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(microseconds) / 2_000_000

@@ -1,0 +1,217 @@
+"""The settings of a daemon: one table, from which flags, variables, the TOML file and the manual derive.
+
+A field of `Settings` is a key of the file; its flag is `--` and the name with hyphens, its variable
+`TREECAST_` and the name in capitals.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import FieldInfo, fields
+
+from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
+from treecast.middleware.storage.fsync import FsyncPolicy
+
+PREFIX = "TREECAST_"
+INT31 = 2**31 - 1
+
+
+class LogLevel(enum.Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(enum.Enum):
+    """AUTO is CONSOLE on a terminal and JSON elsewhere."""
+
+    AUTO = "auto"
+    CONSOLE = "console"
+    JSON = "json"
+
+
+def _address(what: str) -> Meta:
+    return Meta(description=what, extra={"placeholder": "HOST:PORT|off"})
+
+
+def _milliseconds(what: str, low: int = 0) -> Meta:
+    return Meta(description=what, ge=low, le=2**53, extra={"placeholder": "MS"})
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that an operator may choose. Times are in ms, sizes in bytes."""
+
+    name: Annotated[str, Meta(description="this host's name in the cluster; default: the machine's")] = ""
+    data: Annotated[
+        str,
+        Meta(
+            description="the data directory; default: what systemd gives, else /var/lib/treecast for root,"
+            " else ~/.local/state/treecast",
+            extra={"placeholder": "DIR"},
+        ),
+    ] = ""
+    runtime_dir: Annotated[
+        str,
+        Meta(
+            description="where the Unix sockets are; default: /run/treecast, else $XDG_RUNTIME_DIR/treecast",
+            extra={"placeholder": "DIR"},
+        ),
+    ] = ""
+    join: Annotated[
+        str,
+        Meta(
+            description="another daemon's control address, to join its cluster",
+            extra={"placeholder": "HOST:PORT"},
+        ),
+    ] = ""
+
+    kafka: Annotated[str, _address("the Kafka face")] = DEFAULT_ADDRESSES["kafka"]
+    amqp: Annotated[str, _address("the AMQP face; not served by this version")] = OFF
+    mqtt: Annotated[str, _address("the MQTT face; not served by this version")] = OFF
+    stare: Annotated[str, _address("the STARE face; not served by this version")] = OFF
+    admin: Annotated[str, _address("HTTP: metrics, status and health")] = DEFAULT_ADDRESSES["admin"]
+    control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]
+    fabric: Annotated[str, _address("UDP and TCP between hosts; not served by this version")] = OFF
+
+    kafka_advertised: Annotated[
+        str,
+        Meta(
+            description="the address that Kafka clients are told; default: the one that each client reached",
+            extra={"placeholder": "HOST:PORT"},
+        ),
+    ] = ""
+    max_request_bytes: Annotated[
+        int,
+        Meta(
+            description="the largest request that the Kafka face takes",
+            ge=1024,
+            le=INT31,
+            extra={"placeholder": "BYTES"},
+        ),
+    ] = 100 * 1024 * 1024
+
+    fsync: Annotated[
+        FsyncPolicy,
+        Meta(
+            description="when what was acknowledged is forced to disk: what a power failure may take"
+            " (a killed process loses nothing under any of them)"
+        ),
+    ] = FsyncPolicy.INTERVAL
+    fsync_interval_ms: Annotated[int, _milliseconds("with fsync = interval: how often", 1)] = 1000
+
+    default_partitions: Annotated[
+        int, Meta(description="partitions of a topic that is created without a number", ge=1, le=20_000)
+    ] = 1
+    auto_create_topics: Annotated[
+        bool, Meta(description="whether a client that asks for a missing topic creates it")
+    ] = True
+    topic_defaults: Annotated[
+        dict[str, str],
+        Meta(
+            description="topic settings under Kafka's names, for topics that don't override them,"
+            " such as retention.ms; a table in the file, several parted by ; elsewhere",
+            extra={"placeholder": "KEY=VALUE"},
+        ),
+    ] = {}
+
+    group_initial_rebalance_delay_ms: Annotated[
+        int,
+        _milliseconds(
+            "how long an empty group waits for more members after the first;"
+            " less than Kafka's 3000, since members on one host start together"
+        ),
+    ] = 100
+    group_min_session_timeout_ms: Annotated[
+        int, _milliseconds("the shortest session timeout that a group member may ask for", 1)
+    ] = 6_000
+    group_max_session_timeout_ms: Annotated[
+        int, _milliseconds("the longest session timeout that a group member may ask for", 1)
+    ] = 1_800_000
+    offsets_retention_ms: Annotated[
+        int, _milliseconds("how long an empty group's committed offsets are kept", 1)
+    ] = 604_800_000
+    transaction_max_timeout_ms: Annotated[
+        int, _milliseconds("the longest transaction timeout that a producer may ask for", 1)
+    ] = 900_000
+
+    shutdown_grace_ms: Annotated[
+        int, _milliseconds("how long requests in flight may take to finish after SIGTERM")
+    ] = 5_000
+    log_level: Annotated[LogLevel, Meta(description="the least severe messages that are logged")] = (
+        LogLevel.INFO
+    )
+    log_format: Annotated[LogFormat, Meta(description="auto: console on a terminal, else JSON lines")] = (
+        LogFormat.AUTO
+    )
+
+
+FACES = ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric")
+NOT_SERVED = {
+    "amqp": "this version has no AMQP face",
+    "mqtt": "this version has no MQTT face",
+    "stare": "this version has no STARE face",
+    "fabric": "this version has no fabric between hosts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting. `hint` is its type with its bounds, `base` without; `placeholder` is what help shows."""
+
+    name: str
+    hint: object
+    base: type
+    default: object
+    doc: str
+    placeholder: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+    @property
+    def default_text(self) -> str:
+        """The default as an operator would write it; empty where it depends on the machine."""
+        return value_text(self.default)
+
+
+def value_text(value: object) -> str:
+    """A setting's value as it stands in a flag or variable."""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ";".join(f"{name}={text}" for name, text in value.items())
+    return str(value)
+
+
+@cache
+def keys() -> dict[str, Key]:
+    """All settings by name, in the order of `Settings`."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {field.name: _key(field, hints[field.name]) for field in fields(Settings)}
+
+
+def _key(field: FieldInfo, hint: object) -> Key:
+    annotated, meta = get_args(hint)
+    base = get_origin(annotated) or annotated
+    default = field.default_factory() if field.default is NODEFAULT else field.default
+    placeholder = (meta.extra or {}).get("placeholder", _placeholder(base))
+    return Key(field.name, hint, base, default, meta.description, placeholder)
+
+
+def _placeholder(base: type) -> str:
+    if issubclass(base, enum.Enum):
+        return "|".join(str(choice.value) for choice in base)
+    return {bool: "true|false", int: "N"}.get(base, "TEXT")
