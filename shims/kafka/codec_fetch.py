@@ -1,0 +1,314 @@
+"""Fetch 4-12: the request into values, the response from values and the log's own bytes.
+
+Source: FetchRequest.json and FetchResponse.json of Apache Kafka's message schemas; KIP-227 (sessions),
+KIP-320 (leader epochs), KIP-392 (racks).
+
+    request 4+:  replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation int8,
+                 7+: session_id int32, session_epoch int32,
+                 [topic, [partition int32, 9+: current_leader_epoch int32, fetch_offset int64,
+                 12+: last_fetched_epoch int32, 5+: log_start_offset int64, partition_max_bytes int32]],
+                 7+: [topic, [partition int32]], 11+: rack_id
+    response 4+: throttle_time_ms int32, 7+: error int16, session_id int32,
+                 [topic, [partition int32, error int16, high_watermark int64, last_stable_offset int64,
+                 5+: log_start_offset int64, [producer_id int64, first_offset int64],
+                 11+: preferred_read_replica int32, records]]
+
+Version 12 is flexible; its tagged fields (cluster id, diverging epoch, current leader, snapshot) are
+skipped when read and left out when written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from treecast.middleware.wire.kafka_primitives import (
+    Buffer,
+    LocalCodecError,
+    Reader,
+    put_count,
+    put_name,
+)
+
+FLEXIBLE: Final = 12
+JOIN_BELOW: Final = 2048  # smaller records are copied beside the fields around them
+_MAX_FRAME: Final = 0x7FFF_FFFF
+_SMALLEST_TOPIC: Final = 2
+_SMALLEST_PARTITION: Final = 16  # of version 4
+
+_FRAME: Final = struct.Struct(">iii")
+_FRAME_FLEXIBLE: Final = struct.Struct(">iibi")
+_SESSION: Final = struct.Struct(">hi")
+_PARTITION_4: Final = struct.Struct(">ihqq")
+_PARTITION_5: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qq")
+_INT32: Final = struct.Struct(">i")
+
+
+class FetchPartition:
+    """A partition to read. Epochs and the follower's log start are -1 where they were not sent."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+
+
+class FetchRequest:
+    """A Fetch request. Without a session (before version 7): session id 0, epoch -1.
+
+    `forgotten` are the (topic, partition) that an incremental fetch drops from its session.
+    """
+
+    def __init__(
+        self,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: int,
+        session_id: int,
+        session_epoch: int,
+        partitions: list[FetchPartition],
+        forgotten: list[tuple[str, int]],
+        rack: str,
+    ) -> None:
+        self.replica_id = replica_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.partitions = partitions
+        self.forgotten = forgotten
+        self.rack = rack
+
+
+class FetchResult:
+    """The answer for one partition: `chunks` are whole record batches, sent as they are.
+
+    `aborted` are (producer id, first offset), None (null) where read_committed was not asked for.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        error_code: int = 0,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        chunks: Sequence[Buffer] = (),
+        aborted: Sequence[tuple[int, int]] | None = None,
+        preferred_read_replica: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.chunks = chunks
+        self.aborted = aborted
+        self.preferred_read_replica = preferred_read_replica
+
+
+def decode_fetch_request(frame: memoryview, body: int, version: int) -> FetchRequest:
+    """The request whose body begins at `body` of `frame`. Raises RemoteCodecError."""
+    reader = Reader(frame, body)
+    compact = version >= FLEXIBLE
+    replica_id = reader.int32()
+    max_wait_ms = reader.int32()
+    min_bytes = reader.int32()
+    max_bytes = reader.int32()
+    isolation = reader.int8()
+    session_id = reader.int32() if version >= 7 else 0
+    session_epoch = reader.int32() if version >= 7 else -1
+    partitions: list[FetchPartition] = []
+    for _ in range(reader.count(_SMALLEST_TOPIC, compact)):
+        topic = reader.string(compact)
+        for _ in range(reader.count(_SMALLEST_PARTITION, compact)):
+            partitions.append(_partition(reader, topic, version))
+        if compact:
+            reader.skip_tagged_fields()
+    forgotten = _forgotten(reader, compact) if version >= 7 else []
+    rack = reader.string(compact) if version >= 11 else ""
+    if compact:
+        reader.skip_tagged_fields()
+    reader.end()
+    return FetchRequest(
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+        rack,
+    )
+
+
+def _partition(reader: Reader, topic: str, version: int) -> FetchPartition:
+    partition = reader.int32()
+    current_leader_epoch = reader.int32() if version >= 9 else -1
+    offset = reader.int64()
+    last_fetched_epoch = reader.int32() if version >= FLEXIBLE else -1
+    log_start_offset = reader.int64() if version >= 5 else -1
+    max_bytes = reader.int32()
+    if version >= FLEXIBLE:
+        reader.skip_tagged_fields()
+    return FetchPartition(
+        topic, partition, offset, max_bytes, current_leader_epoch, last_fetched_epoch, log_start_offset
+    )
+
+
+def _forgotten(reader: Reader, compact: bool) -> list[tuple[str, int]]:
+    forgotten: list[tuple[str, int]] = []
+    for _ in range(reader.count(_SMALLEST_TOPIC, compact)):
+        topic = reader.string(compact)
+        for _ in range(reader.count(4, compact)):
+            forgotten.append((topic, reader.int32()))
+        if compact:
+            reader.skip_tagged_fields()
+    return forgotten
+
+
+class _Pieces:
+    """A frame on its way: fields are joined, large records stay buffers of their own."""
+
+    def __init__(self, start: bytes) -> None:
+        self.first = bytearray(start)
+        self.out = self.first  # where fields go now
+        self.buffers: list[Buffer] = [self.first]
+        self.size = 0  # of all buffers but `out`
+
+    def add_records(self, chunk: Buffer) -> None:
+        size = len(chunk)
+        if size < JOIN_BELOW:
+            self.out += chunk
+            return
+        self.size += len(self.out) + size
+        self.buffers.append(chunk)
+        self.out = bytearray()
+        self.buffers.append(self.out)
+
+    def finish(self) -> list[Buffer]:
+        self.size += len(self.out)
+        if not self.out:
+            self.buffers.pop()
+        if self.size - 4 > _MAX_FRAME:
+            raise LocalCodecError(f"a response of {self.size} bytes is too long")
+        _INT32.pack_into(self.first, 0, self.size - 4)
+        return self.buffers
+
+
+def encode_fetch_response(
+    correlation_id: int,
+    version: int,
+    results: list[FetchResult],
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_ms: int = 0,
+) -> list[Buffer]:
+    """The whole frame, size included, in as few buffers as leave large records uncopied.
+
+    Results of one topic that follow each other are put together.
+    """
+    compact = version >= FLEXIBLE
+    if compact:
+        pieces = _Pieces(_FRAME_FLEXIBLE.pack(0, correlation_id, 0, throttle_ms))
+    else:
+        pieces = _Pieces(_FRAME.pack(0, correlation_id, throttle_ms))
+    if version >= 7:
+        pieces.out += _SESSION.pack(error_code, session_id)
+    put_count(pieces.out, _topics(results), compact)
+    first = 0
+    while first < len(results):
+        end = _end_of_topic(results, first)
+        put_name(pieces.out, results[first].topic, compact)
+        put_count(pieces.out, end - first, compact)
+        while first < end:
+            _put_result(pieces, results[first], version)
+            first += 1
+        if compact:
+            pieces.out += b"\0"
+    if compact:
+        pieces.out += b"\0"
+    return pieces.finish()
+
+
+def _topics(results: list[FetchResult]) -> int:
+    """How many runs of one topic there are."""
+    runs = 0
+    last = ""
+    for index, result in enumerate(results):
+        if index == 0 or result.topic != last:
+            runs += 1
+            last = result.topic
+    return runs
+
+
+def _end_of_topic(results: list[FetchResult], first: int) -> int:
+    topic = results[first].topic
+    end = first + 1
+    while end < len(results) and results[end].topic == topic:
+        end += 1
+    return end
+
+
+def _put_result(pieces: _Pieces, result: FetchResult, version: int) -> None:
+    compact = version >= FLEXIBLE
+    out = pieces.out
+    if version >= 5:
+        out += _PARTITION_5.pack(
+            result.partition,
+            result.error_code,
+            result.high_watermark,
+            result.last_stable_offset,
+            result.log_start_offset,
+        )
+    else:
+        out += _PARTITION_4.pack(
+            result.partition, result.error_code, result.high_watermark, result.last_stable_offset
+        )
+    _put_aborted(out, result.aborted, compact)
+    if version >= 11:
+        out += _INT32.pack(result.preferred_read_replica)
+    size = 0
+    for chunk in result.chunks:
+        size += len(chunk)
+    if size >= _MAX_FRAME:
+        raise LocalCodecError(f"records of {size} bytes are too long")
+    put_count(out, size, compact)
+    for chunk in result.chunks:
+        pieces.add_records(chunk)
+    if compact:
+        pieces.out += b"\0"
+
+
+def _put_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, compact: bool) -> None:
+    if aborted is None:
+        put_count(out, -1, compact)
+        return
+    put_count(out, len(aborted), compact)
+    for producer_id, first_offset in aborted:
+        out += _ABORTED.pack(producer_id, first_offset)
+        if compact:
+            out += b"\0"
