@@ -1,0 +1,83 @@
+"""A thin, blocking client of the daemon's admin service (`proto/treecast/v1/daemon.proto`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from .discovery import Endpoint, find_control
+from .rpc import Caller
+from .v1 import daemon_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Daemon"]
+CALL_SECONDS = 30.0
+
+
+class DaemonClient:
+    """One connection. Every method raises `TreecastError` for a refusal and `rpc.Unreachable`."""
+
+    def __init__(self, endpoint: Endpoint | str | None = None, *, timeout: float = CALL_SECONDS) -> None:
+        """`endpoint`: HOST:PORT, or what discovery found; None looks for this host's daemon."""
+        self.endpoint = find_control() if endpoint is None else endpoint
+        self._caller = Caller(SERVICE, _target(self.endpoint), timeout)
+
+    def status(self) -> pb.StatusResponse:
+        return cast(pb.StatusResponse, self._caller.call("Status", pb.StatusRequest()))
+
+    # --- topics
+
+    def list_topics(self) -> Sequence[pb.Topic]:
+        return cast(pb.ListTopicsResponse, self._caller.call("ListTopics", pb.ListTopicsRequest())).topics
+
+    def describe_topic(self, name: str) -> pb.DescribeTopicResponse:
+        answer = self._caller.call("DescribeTopic", pb.DescribeTopicRequest(name=name))
+        return cast(pb.DescribeTopicResponse, answer)
+
+    def create_topic(
+        self, name: str, partitions: int = 0, config: Mapping[str, str] | None = None
+    ) -> pb.Topic:
+        """`partitions` 0 takes the daemon's default."""
+        request = pb.CreateTopicRequest(name=name, partitions=partitions, config=dict(config or {}))
+        return cast(pb.CreateTopicResponse, self._caller.call("CreateTopic", request)).topic
+
+    def delete_topic(self, name: str) -> pb.Topic:
+        answer = self._caller.call("DeleteTopic", pb.DeleteTopicRequest(name=name))
+        return cast(pb.DeleteTopicResponse, answer).topic
+
+    def alter_topic(self, name: str, set: Mapping[str, str], unset: Sequence[str] = ()) -> pb.Topic:
+        request = pb.AlterTopicRequest(name=name, set=dict(set), unset=list(unset))
+        return cast(pb.AlterTopicResponse, self._caller.call("AlterTopic", request)).topic
+
+    def create_partitions(self, name: str, total: int) -> pb.Topic:
+        request = pb.CreatePartitionsRequest(name=name, total=total)
+        return cast(pb.CreatePartitionsResponse, self._caller.call("CreatePartitions", request)).topic
+
+    # --- groups
+
+    def list_groups(self) -> Sequence[pb.Group]:
+        return cast(pb.ListGroupsResponse, self._caller.call("ListGroups", pb.ListGroupsRequest())).groups
+
+    def describe_group(self, group_id: str) -> pb.DescribeGroupResponse:
+        answer = self._caller.call("DescribeGroup", pb.DescribeGroupRequest(group_id=group_id))
+        return cast(pb.DescribeGroupResponse, answer)
+
+    def delete_group(self, group_id: str) -> None:
+        self._caller.call("DeleteGroup", pb.DeleteGroupRequest(group_id=group_id))
+
+    def reset_group(self, request: pb.ResetGroupRequest) -> pb.ResetGroupResponse:
+        return cast(pb.ResetGroupResponse, self._caller.call("ResetGroup", request))
+
+    def close(self) -> None:
+        self._caller.close()
+
+    def __enter__(self) -> DaemonClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _target(endpoint: Endpoint | str) -> str:
+    if isinstance(endpoint, str):
+        return endpoint
+    return f"unix:{endpoint.socket}" if endpoint.socket else str(endpoint.address)
