@@ -10,7 +10,8 @@ from . import frames
 from .frames import ClusterView, LoadError
 
 TOPIC_ALREADY_EXISTS = 36
-_NOT_YET = (3, 5, 7)  # unknown topic, no leader, timed out: what a broker says right after a topic was made
+# Unknown topic, no leader, not the leader, timed out: what a broker may say right after a topic was made.
+_NOT_YET = (3, 5, 6, 7)
 
 
 class Connection:
@@ -49,19 +50,32 @@ class Connection:
     def create_topic(
         self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, wait: float = 30
     ) -> None:
-        """Makes a topic unless it exists, and waits until every partition has a leader."""
+        """Makes a topic unless it exists, and waits until every partition has a leader that says so."""
         payload = self.call(frames.create_topic_request(topic, partitions, configs))
         error, message = frames.parse_create_topics(payload)
         if error not in (0, TOPIC_ALREADY_EXISTS, *_NOT_YET):
             raise LoadError(f"cannot create topic {topic}: error {error} {message}")
         deadline = time.monotonic() + wait
-        while True:
-            error, leaders = self.metadata([topic]).topics.get(topic, (3, {}))
-            if not error and len(leaders) >= partitions and all(node >= 0 for node in leaders.values()):
-                return
+        while error := self._missing(topic, partitions):
             if time.monotonic() > deadline:
-                raise LoadError(f"topic {topic} has no leaders after {wait:g} s (error {error})")
+                raise LoadError(f"topic {topic} has no leaders after {wait:g} s (error {error})", error)
             time.sleep(0.01)
+
+    def _missing(self, topic: str, partitions: int) -> int:
+        """0 once all partitions can be used, else the error that stands for why not."""
+        error, leaders = self.metadata([topic]).topics.get(topic, (3, {}))
+        if error:
+            return error
+        if len(leaders) < partitions or any(node < 0 for node in leaders.values()):
+            return 5
+        try:
+            for partition in range(partitions):
+                self.offset(topic, partition)
+        except LoadError as refused:
+            if refused.code not in _NOT_YET:
+                raise
+            return refused.code
+        return 0
 
     def offset(self, topic: str, partition: int, timestamp: int = frames.LATEST) -> int:
         return frames.parse_list_offsets(self.call(frames.list_offsets_request(topic, partition, timestamp)))

@@ -27,7 +27,11 @@ _PREFIX = struct.Struct(">qi")
 
 
 class LoadError(Exception):
-    """The server answered with an error, or with bytes that are no answer."""
+    """The server answered with an error (`code`, where it is Kafka's), or with bytes that are no answer."""
+
+    def __init__(self, detail: str, code: int = 0) -> None:
+        super().__init__(detail)
+        self.code = code
 
 
 # -- encoding ---------------------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ def parse_list_offsets(payload: bytes) -> int:
         raise LoadError("ListOffsets was not answered for one partition")
     cursor.int32()
     if error := cursor.int16():
-        raise LoadError(f"ListOffsets was answered with error {error}")
+        raise LoadError(f"ListOffsets was answered with error {error}", error)
     cursor.int64()
     return cursor.int64()
 
