@@ -4,7 +4,7 @@ Request header version 1 is `api_key int16, api_version int16, correlation_id in
 of flexible requests, adds tagged fields (KIP-482). The client id keeps its int16 length in both.
 Source: RequestHeader.json of Apache Kafka's message schemas.
 
-`codec_produce` and `codec_fetch` hold the messages, `codec_client` the clients' side of them.
+`codec_produce` and `codec_fetch` hold the two messages.
 """
 
 from __future__ import annotations
