@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from treecast.middleware.model.errors import TreecastError
-from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
+from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 
 from .values import (
     Appended,
@@ -69,7 +69,7 @@ class PartitionLeader(Protocol):
 
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
-    ) -> None | Future[None]:
+    ) -> Future[None] | None:
         """Ends `producer`'s open transaction by a control batch; nothing where none is open.
 
         A repeat is harmless. From the marker on, batches of older epochs of the producer are refused.
@@ -82,6 +82,10 @@ class PartitionLeader(Protocol):
 
     @property
     def leader_epoch(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of its log that this host holds, for status and metrics."""
 
     def check_leader_epoch(self, current: int) -> None:
         """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `current` is -1 or this epoch."""
@@ -166,6 +170,9 @@ class Definitions(Protocol):
     """The topics of the cluster. Looking is local and immediate, changing may wait."""
 
     def topics(self) -> Mapping[str, Topic]: ...
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        """UNKNOWN_TOPIC_ID where there is none."""
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Awaitable[Topic]: ...
 

@@ -1,0 +1,179 @@
+"""The data directory: whose it is, which format it has, and that one daemon alone uses it.
+
+meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}
+lock             locked (flock) while a daemon runs; holds its process id
+clean-shutdown   there after an orderly close, gone while a daemon runs
+tables.sqlite    `storage.tables`
+logs/            one directory per partition
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+FORMAT = 1
+_META, _LOCK, _CLEAN = "meta.json", "lock", "clean-shutdown"
+_HARMLESS = {_LOCK, _META + ".new", "lost+found"}  # what a directory may hold before its first use
+
+
+class DataDirectoryError(TreecastError):
+    """The data directory cannot be used as it is; `detail` says why and what to do. Nothing was touched."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(Fault.STORAGE, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What `meta.json` says."""
+
+    format: int
+    cluster_id: str
+    host_id: int
+
+
+def new_cluster_id(random_bits: int) -> str:
+    """Kafka's spelling of a random UUID: 22 characters of URL-safe base64."""
+    raw = uuid.UUID(int=random_bits & (2**128 - 1), version=4).bytes
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+class DataDirectory:
+    """An open, locked data directory. `was_clean`: the last daemon closed it in order, or it is new."""
+
+    def __init__(self, path: Path, meta: Meta, lock: int, *, was_clean: bool) -> None:
+        self.path = path
+        self.meta = meta
+        self.was_clean = was_clean
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path, host_id: int, cluster_id: str) -> DataDirectory:
+        """Opens `path`, or makes a new one of `cluster_id`. Raises DataDirectoryError."""
+        try:
+            known = _read_meta(path, host_id)
+            path.mkdir(parents=True, exist_ok=True)
+            lock = _take_lock(path)
+        except OSError as error:
+            raise DataDirectoryError(f"cannot use data directory {path}: {error.strerror}") from error
+        try:
+            meta = known or _read_meta(path, host_id) or _write_meta(path, Meta(FORMAT, cluster_id, host_id))
+            clean = known is None or (path / _CLEAN).exists()
+            (path / _CLEAN).unlink(missing_ok=True)
+            (path / "logs").mkdir(exist_ok=True)
+            _sync(path)
+        except OSError as error:
+            os.close(lock)
+            raise DataDirectoryError(f"cannot write data directory {path}: {error.strerror}") from error
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(path, meta, lock, was_clean=clean)
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def tables(self) -> Path:
+        return self.path / "tables.sqlite"
+
+    def close(self, *, clean: bool) -> None:
+        """Lets go of the lock; with `clean`, says that all was flushed."""
+        if self._lock < 0:
+            return
+        try:
+            if clean:
+                (self.path / _CLEAN).write_bytes(b"")
+                _sync(self.path)
+        finally:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _read_meta(path: Path, host_id: int) -> Meta | None:
+    """What the directory says about itself; None where it is new. Reads only."""
+    if not path.exists():
+        return None
+    if not path.is_dir():
+        raise DataDirectoryError(f"{path} is not a directory; give another with --data")
+    try:
+        text = (path / _META).read_text()
+    except FileNotFoundError:
+        strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _HARMLESS)
+        if strangers:
+            raise DataDirectoryError(
+                f"{path} holds {strangers[0]!r} but no {_META}: it is no data directory of Treecast;"
+                " give an empty or a new directory with --data"
+            ) from None
+        return None
+    return _checked(path, text, host_id)
+
+
+def _checked(path: Path, text: str, host_id: int) -> Meta:
+    try:
+        values = json.loads(text)
+        found = int(values["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataDirectoryError(
+            f"{path / _META} cannot be read ({error}); restore it, or give another directory with --data"
+        ) from error
+    if found != FORMAT:
+        raise DataDirectoryError(
+            f"{path} has data format {found}, this Treecast reads format {FORMAT}: run the Treecast"
+            f" release that wrote it, or give another directory with --data"
+        )
+    try:
+        meta = Meta(found, str(values["cluster_id"]), int(values["host_id"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataDirectoryError(f"{path / _META} lacks {error}; restore it") from error
+    if meta.host_id != host_id:
+        raise DataDirectoryError(
+            f"{path} belongs to host id {meta.host_id}, this daemon is host id {host_id}:"
+            " give each host a data directory of its own with --data"
+        )
+    return meta
+
+
+def _write_meta(path: Path, meta: Meta) -> Meta:
+    new = path / (_META + ".new")
+    text = json.dumps({"format": meta.format, "cluster_id": meta.cluster_id, "host_id": meta.host_id})
+    with new.open("w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path / _META)
+    return meta
+
+
+def _take_lock(path: Path) -> int:
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise DataDirectoryError(
+            f"{path} is in use by another daemon (process {holder}): stop it, or give another"
+            " directory with --data"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    return lock
+
+
+def _sync(path: Path) -> None:
+    """Makes the directory's own entries durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

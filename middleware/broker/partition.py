@@ -1,0 +1,329 @@
+"""`LocalPartition`: a partition that this host leads, on top of its log."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from treecast.middleware.model.counters import BrokerCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
+from treecast.middleware.model.records import Compression
+from treecast.middleware.model.topic_config import INT64_MAX, TopicConfig
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.wire.record_batch import (
+    ABORT,
+    COMMIT,
+    BatchHeader,
+    build_batch,
+    check_batches,
+    control_marker,
+    read_header,
+    read_records,
+)
+
+from .cluster import ReadWaiter
+from .values import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    AbortedTransaction,
+    Appended,
+    Buffer,
+    Isolation,
+    OffsetAtTime,
+    PartitionRead,
+)
+
+_FEW = 16  # aborted transactions that are answered without looking where the answer ends
+
+_COMPRESSIONS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+class TransactionGuard(Protocol):
+    """Knows whether a producer's transaction is open on a partition (KIP-890)."""
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
+    ) -> None: ...
+
+
+class LocalPartition:
+    """Implements `cluster.PartitionLeader`. All calls come from the loop."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        log: PartitionLog,
+        guard: TransactionGuard,
+        counters: BrokerCounters,
+        clock: Callable[[], float],
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._guard = guard
+        self._counters = counters
+        self._clock = clock
+        self._waiters: dict[ReadWaiter, None] = {}
+        self._committed_waiters: dict[ReadWaiter, None] = {}
+        self._unstable_bytes = 0  # appended since something stopped the last stable offset from growing
+        self._gone = False
+        self.reconfigure(log.config)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Takes a changed topic configuration over."""
+        self.log.config = config
+        self._max_bytes = config.max_message_bytes
+        self._compacted = config.cleanup_compact
+        self._stamps = config.log_append_time
+        self._before_ms = config.timestamp_before_max_ms
+        self._after_ms = config.timestamp_after_max_ms
+        self._compression = _COMPRESSIONS.get(config.compression_type)  # None: as the producer sent it
+
+    # --- writing
+
+    def append(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]:
+        """As `cluster.PartitionLeader`. A repeat of an idempotent batch is answered as the first time."""
+        headers = check_batches(batches, self._max_bytes)
+        if self._gone:
+            raise self._unknown()
+        now_ms = int(self._clock() * 1000)
+        for header in headers:
+            if header.producer_id >= 0:
+                repeated = self._check_producer(header, len(headers), transactional_id)
+                if repeated is not None:
+                    self._counters.duplicate_batches += 1
+                    return self._answer(Appended(repeated, -1, self.log.start_offset), acks)
+            self._check_rules(header, now_ms)
+        if self._compression is not None:
+            batches, headers = recompressed(batches, headers, self._compression)
+        return self._answer(self._store(batches, headers, now_ms), acks)
+
+    def append_marker(
+        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
+    ) -> Future[None] | None:
+        if self._gone:
+            raise self._unknown()
+        state = self.log.producers.get(producer.producer_id)
+        if state is not None and state.transaction_start >= 0:
+            now_ms = int(self._clock() * 1000)
+            self.log.producers.check_marker(producer.producer_id, producer.epoch, coordinator_epoch)
+            marker = bytearray(
+                control_marker(
+                    COMMIT if committed else ABORT,
+                    producer,
+                    coordinator_epoch=coordinator_epoch,
+                    timestamp=now_ms,
+                )
+            )
+            self._store(memoryview(marker), [read_header(marker, 0)], now_ms)
+        return self._flushed(None)
+
+    def _check_producer(
+        self, header: BatchHeader, batches: int, transactional_id: str | None
+    ) -> int | None:
+        """The base offset of the batch that `header` repeats, None where it is to be appended."""
+        if batches > 1:
+            raise TreecastError(
+                Fault.INVALID_RECORD, "an idempotent producer's batch comes alone, not with others"
+            )
+        repeated = self.log.producers.check(header)
+        if repeated is None and header.transactional:
+            if transactional_id is None:
+                raise TreecastError(
+                    Fault.INVALID_TRANSACTION_STATE, "a transactional batch without a transactional id"
+                )
+            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+            self._guard.verify(transactional_id, producer, self.name)
+        return repeated
+
+    def _check_rules(self, header: BatchHeader, now_ms: int) -> None:
+        """What the topic's configuration says of a single batch."""
+        if self._compacted and header.first_keyless >= 0:
+            raise TreecastError(
+                Fault.INVALID_RECORD,
+                f"topic {self.name.topic} is compacted, record {header.first_keyless} has no key",
+            )
+        if self._stamps:
+            return
+        if header.max_timestamp - now_ms > self._after_ms:
+            raise self._wrong_time(header.max_timestamp, now_ms)
+        if self._before_ms != INT64_MAX and now_ms - header.min_timestamp > self._before_ms:
+            raise self._wrong_time(header.min_timestamp, now_ms)
+
+    def _wrong_time(self, timestamp: int, now_ms: int) -> TreecastError:
+        return TreecastError(
+            Fault.INVALID_TIMESTAMP,
+            f"timestamp {timestamp} is not between {self._before_ms} ms before and {self._after_ms} ms"
+            f" after the broker's time {now_ms}",
+        )
+
+    def _store(self, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> Appended:
+        log = self.log
+        end, stable = log.end_offset, log.stable_offset
+        stored = log.append(batches, headers, now_ms)
+        if self._waiters:
+            for waiter in tuple(self._waiters):
+                waiter.grown(len(batches))
+        if self._committed_waiters:
+            self._wake_committed(len(batches), end, stable)
+        return Appended(stored.base_offset, stored.log_append_time, log.start_offset)
+
+    def _wake_committed(self, size: int, end: int, stable: int) -> None:
+        """`end` and `stable` as they were before the append of `size` bytes."""
+        after = self.log.stable_offset
+        if after == stable:
+            return
+        if stable != end or after != self.log.end_offset:
+            size = 0  # some of the bytes that became readable, or are not yet, are others
+        for waiter in tuple(self._committed_waiters):
+            waiter.grown(size)
+
+    # --- reading
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+    ) -> PartitionRead:
+        if self._gone:
+            raise self._unknown()
+        log = self.log
+        end, stable = log.end_offset, log.stable_offset
+        if isolation == Isolation.READ_UNCOMMITTED:
+            chunks, size = log.read(offset, max_bytes, end, at_least_one=at_least_one)
+            return PartitionRead(chunks, size, end, stable, log.start_offset)
+        chunks, size = log.read(offset, max_bytes, stable, at_least_one=at_least_one)
+        aborted = self._aborted(offset, stable, chunks) if size else ()
+        return PartitionRead(chunks, size, end, stable, log.start_offset, aborted)
+
+    def _aborted(self, offset: int, stable: int, chunks: Sequence[Buffer]) -> list[AbortedTransaction]:
+        """What a reader of `chunks` has to leave out; a long list is cut at the last batch's end."""
+        found = self.log.aborted_between(offset, stable)
+        if len(found) > _FEW:
+            end = end_of(chunks)
+            found = [entry for entry in found if entry[1] < end]
+        return [AbortedTransaction(*entry) for entry in found]
+
+    def watch(self, waiter: ReadWaiter, isolation: Isolation) -> None:
+        waiters = self._committed_waiters if isolation else self._waiters
+        waiters[waiter] = None
+
+    def unwatch(self, waiter: ReadWaiter) -> None:
+        self._waiters.pop(waiter, None)
+        self._committed_waiters.pop(waiter, None)
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.log.leader_epoch
+
+    @property
+    def size(self) -> int:
+        return self.log.size
+
+    def check_leader_epoch(self, current: int) -> None:
+        known = self.log.leader_epoch
+        if current == NO_LEADER_EPOCH or current == known:
+            return
+        if current < known:
+            raise TreecastError(Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} is over, it is {known}")
+        raise TreecastError(Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown, it is {known}")
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime:
+        if self._gone:
+            raise self._unknown()
+        log = self.log
+        limit = log.stable_offset if isolation else log.end_offset
+        if timestamp == EARLIEST_TIMESTAMP:
+            return OffsetAtTime(log.start_offset, -1, log.leader_epoch)
+        if timestamp == LATEST_TIMESTAMP:
+            return OffsetAtTime(limit, -1, log.leader_epoch)
+        if timestamp == MAX_TIMESTAMP:
+            found = log.max_timestamp_offset()
+        elif timestamp < 0:
+            raise TreecastError(Fault.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+        else:
+            found = log.offset_for_time(timestamp, limit)
+        if found is None:
+            return OffsetAtTime(-1, -1, NO_LEADER_EPOCH)
+        return OffsetAtTime(*found)
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        return self.log.end_of_epoch(leader_epoch)
+
+    def delete_before(self, offset: int) -> int:
+        if self._gone:
+            raise self._unknown()
+        end = self.log.end_offset
+        if offset == -1:
+            offset = end
+        if not 0 <= offset <= end:
+            raise TreecastError(Fault.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside 0 to {end}")
+        return self.log.delete_before(offset)
+
+    # --- life
+
+    def remove(self) -> None:
+        """The topic is deleted: wakes who waits; every later call says UNKNOWN_TOPIC."""
+        self._leave()
+        self.log.delete()
+
+    def close(self) -> None:
+        self._leave()
+        self.log.close()
+
+    def _leave(self) -> None:
+        self._gone = True
+        waiters = (*self._waiters, *self._committed_waiters)
+        self._waiters.clear()
+        self._committed_waiters.clear()
+        for waiter in waiters:
+            waiter.gone()
+
+    def _unknown(self) -> TreecastError:
+        return TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {self.name} any more")
+
+
+def end_of(chunks: Sequence[Buffer]) -> int:
+    """The offset after the last batch of `chunks`, each of which holds whole batches."""
+    chunk = chunks[-1]
+    position = 0
+    while True:
+        header = read_header(chunk, position)
+        position += header.size
+        if position >= len(chunk):
+            return header.next_offset
+
+
+def recompressed(
+    batches: memoryview, headers: list[BatchHeader], compression: Compression
+) -> tuple[memoryview, list[BatchHeader]]:
+    """The same records in batches of `compression`, as topics with a `compression.type` store them."""
+    if all(header.compression == compression for header in headers):
+        return batches, headers
+    out = bytearray()
+    fresh: list[BatchHeader] = []
+    position = 0
+    for header in headers:
+        start = len(out)
+        if header.compression == compression:
+            out += batches[position : position + header.size]
+        else:
+            out += build_batch(
+                read_records(batches, position, header),
+                base_offset=header.base_offset,
+                compression=compression,
+                producer=ProducerIdentity(header.producer_id, header.producer_epoch),
+                base_sequence=header.base_sequence,
+                transactional=header.transactional,
+            )
+        fresh.append(read_header(out, start))
+        position += header.size
+    return memoryview(out), fresh

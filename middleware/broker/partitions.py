@@ -1,0 +1,145 @@
+"""The partitions of this host: their directories under `logs/`, and the open `LocalPartition`s.
+
+    logs/<topic>-<n>          a partition
+    logs/<id>.<n>-delete      on its way out; whatever a crash left of it goes at the next start
+    logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, never removed
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from treecast.middleware.model.counters import BrokerCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId, TopicPartition
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.storage.log import PartitionLog
+
+from .partition import LocalPartition, TransactionGuard
+from .values import Topic
+
+_log = logging.getLogger(__name__)
+
+LogOpener = Callable[[Path, TopicConfig], PartitionLog]
+
+
+class LocalPartitions:
+    """Implements `topics.TopicStorage`, and answers who looks for a partition."""
+
+    def __init__(
+        self,
+        directory: Path,
+        open_log: LogOpener,
+        guard: TransactionGuard,
+        counters: BrokerCounters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._directory = directory
+        self._open_log = open_log
+        self._guard = guard
+        self._counters = counters
+        self._clock = clock
+        self._by_topic: dict[str, list[LocalPartition]] = {}
+
+    def get(self, topic: str, index: int) -> LocalPartition:
+        """UNKNOWN_TOPIC where there is none."""
+        partitions = self._by_topic.get(topic)
+        if partitions is None or not 0 <= index < len(partitions):
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
+        return partitions[index]
+
+    def __iter__(self) -> Iterator[LocalPartition]:
+        """All of them, as they are now; topics may come and go while it runs."""
+        for partitions in list(self._by_topic.values()):
+            yield from list(partitions)
+
+    # --- TopicStorage
+
+    def open(self, topic: Topic) -> None:
+        self._by_topic[topic.name] = [self._opened(topic, index) for index in range(topic.partitions)]
+
+    def create(self, topic: Topic, first: int) -> None:
+        made = self._by_topic.setdefault(topic.name, [])
+        try:
+            for index in range(first, topic.partitions):
+                self._put_aside(topic.name, topic.topic_id, index, "stray")
+                made.append(self._opened(topic, index))
+        except BaseException:
+            self.remove(topic, first)
+            raise
+
+    def reconfigure(self, topic: Topic) -> None:
+        for partition in self._by_topic[topic.name]:
+            partition.reconfigure(topic.config)
+
+    def remove(self, topic: Topic, first: int) -> None:
+        partitions = self._by_topic.get(topic.name, [])
+        for partition in partitions[first:]:
+            partition.remove()
+            self._discard(topic.name, topic.topic_id, partition.name.partition)
+        del partitions[first:]
+        if not partitions:
+            self._by_topic.pop(topic.name, None)
+
+    def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
+        for index in range(partitions):
+            self._discard(name, topic_id, index)
+
+    # --- life
+
+    def sweep(self) -> None:
+        """At start: removes what is on its way out."""
+        for path in self._directory.glob("*-delete"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Closes every partition; the first refusal is raised when all were tried."""
+        first: TreecastError | None = None
+        for partition in self:
+            try:
+                partition.close()
+            except TreecastError as error:
+                first = first or error
+        self._by_topic.clear()
+        if first is not None:
+            raise first
+
+    def _opened(self, topic: Topic, index: int) -> LocalPartition:
+        try:
+            log = self._open_log(self._path(topic.name, index), topic.config)
+        except OSError as error:
+            raise _refused(f"open partition {topic.name}-{index}", error) from error
+        return LocalPartition(
+            TopicPartition(topic.name, index), log, self._guard, self._counters, self._clock
+        )
+
+    def _path(self, topic: str, index: int) -> Path:
+        return self._directory / f"{topic}-{index}"
+
+    def _discard(self, topic: str, topic_id: TopicId, index: int) -> None:
+        """Renames, so that the name is free at once, then removes."""
+        moved = self._put_aside(topic, topic_id, index, "delete")
+        if moved is not None:
+            shutil.rmtree(moved, ignore_errors=True)
+
+    def _put_aside(self, topic: str, topic_id: TopicId, index: int, why: str) -> Path | None:
+        """Where the directory is now; None where there was none."""
+        path = self._path(topic, index)
+        aside = self._directory / f"{topic_id.hex}.{index}-{why}"
+        try:
+            os.rename(path, aside)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refused(f"rename {path}", error) from error
+        if why == "stray":
+            _log.warning("%s belonged to no topic and was renamed to %s", path, aside.name)
+        return aside
+
+
+def _refused(what: str, error: OSError) -> TreecastError:
+    return TreecastError(Fault.STORAGE, f"cannot {what}: {error.strerror or error}")

@@ -1,0 +1,239 @@
+"""The topic registry: which topics exist, with how many partitions and which configuration; durable.
+
+Names follow Kafka's rules with one exception: Kafka refuses `a_b` beside `a.b` because their metrics
+would share a name. Here `.` separates levels, metrics carry names as labels, and no client expects the
+refusal, so both may exist.
+
+Table `topics`: name -> {"id": hex, "partitions": n, "config": {key: text}}.
+Table `deletions`: topic id -> {"name": ..., "partitions": n}.
+
+The table is what counts. New directories are made before the definition is written: a crash between
+leaves directories of no topic, which are put aside should the name ever be created again. A deletion
+is written in one transaction with the topic's removal, and cleared when the directories are gone: a
+crash between is made good at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, ConfigType, TopicConfig
+from treecast.middleware.model.topics import check_kafka_name
+from treecast.middleware.storage.tables import Change, Tables
+
+from .settings import BrokerSettings
+from .values import ConfigChange, ConfigOperation, NewTopic, Topic
+
+TOPICS, DELETIONS = "topics", "deletions"
+
+
+class TopicStorage(Protocol):
+    """Where partitions live. `first` is the first partition that is meant, the rest follow to the last."""
+
+    def open(self, topic: Topic) -> None:
+        """Opens all partitions at start, making those that are missing. Raises STORAGE."""
+
+    def create(self, topic: Topic, first: int) -> None:
+        """Makes partitions; what an unknown topic left in their place is put aside. STORAGE: made none."""
+
+    def reconfigure(self, topic: Topic) -> None: ...
+
+    def remove(self, topic: Topic, first: int) -> None:
+        """Wakes the readers with UNKNOWN_TOPIC and removes the directories."""
+
+    def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
+        """Finishes a deletion that a crash broke off."""
+
+
+class TopicRegistry:
+    """`Definitions` of a host alone."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        tables: Tables,
+        storage: TopicStorage,
+        rng: random.Random,
+        on_removed: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._storage = storage
+        self._rng = rng
+        self._on_removed = on_removed
+        self._topics: dict[str, Topic] = {}
+        self._view = MappingProxyType(self._topics)
+        self._by_id: dict[TopicId, str] = {}
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Reads the tables, finishes broken-off deletions, and opens every partition."""
+        TopicConfig.of(self._settings.topic_defaults)  # a bad default is refused, topics or not
+        for name, value in self._tables.load(TOPICS).items():
+            self._keep(self._decode(name, value))
+        for key, value in self._tables.load(DELETIONS).items():
+            entry = json.loads(value)
+            if entry["name"] not in self._topics:  # else all but this entry was gone before its name was used
+                self._storage.remove_leftovers(entry["name"], uuid.UUID(key), entry["partitions"])
+                await self._on_removed(entry["name"])
+            await self._tables.commit([Change(DELETIONS, key, None)])
+        for topic in self._topics.values():
+            self._storage.open(topic)
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self._view
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        name = self._by_id.get(topic_id)
+        if name is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+        return self._topics[name]
+
+    async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
+        async with self._changing:
+            topic = self._defined(new)
+            if validate_only:
+                return topic
+            return await self._grow(topic, 0)
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
+        async with self._changing:
+            topic = self._existing(name)
+            if total <= topic.partitions:
+                raise TreecastError(
+                    Fault.INVALID_PARTITIONS,
+                    f"topic {name} has {topic.partitions} partitions already; their number can only grow",
+                )
+            self._check_partitions(total, total - topic.partitions)
+            grown = replace(topic, partitions=total)
+            if validate_only:
+                return grown
+            return await self._grow(grown, topic.partitions)
+
+    async def alter_topic(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Topic:
+        async with self._changing:
+            topic = self._existing(name)
+            overrides = altered(topic.config.overrides, self._settings.topic_defaults, changes)
+            config = TopicConfig.of(overrides, self._settings.topic_defaults)
+            changed = replace(topic, config=config)
+            if validate_only:
+                return changed
+            await self._tables.commit([self._entry(changed)])
+            self._keep(changed)
+            self._storage.reconfigure(changed)
+            return changed
+
+    async def delete_topic(self, name: str) -> Topic:
+        async with self._changing:
+            topic = self._existing(name)
+            key = topic.topic_id.hex
+            broken_off = json.dumps({"name": name, "partitions": topic.partitions}).encode()
+            await self._tables.commit([Change(TOPICS, name, None), Change(DELETIONS, key, broken_off)])
+            del self._topics[name]
+            del self._by_id[topic.topic_id]
+            self._storage.remove(topic, 0)
+            await self._on_removed(name)
+            await self._tables.commit([Change(DELETIONS, key, None)])
+            return topic
+
+    async def _grow(self, topic: Topic, first: int) -> Topic:
+        """Makes the partitions from `first` on, then the definition, or neither."""
+        self._storage.create(topic, first)
+        try:
+            await self._tables.commit([self._entry(topic)])
+        except BaseException:
+            self._storage.remove(topic, first)
+            raise
+        self._keep(topic)
+        return topic
+
+    def _defined(self, new: NewTopic) -> Topic:
+        check_kafka_name(new.name)
+        if new.name in self._topics:
+            raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
+        partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
+        self._check_partitions(partitions, partitions)
+        config = TopicConfig.of(new.config, self._settings.topic_defaults)
+        topic_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        return Topic(new.name, topic_id, partitions, config)
+
+    def _check_partitions(self, total: int, more: int) -> None:
+        if total < 1:
+            raise TreecastError(Fault.INVALID_PARTITIONS, f"a topic has at least one partition, not {total}")
+        taken = sum(topic.partitions for topic in self._topics.values())
+        if taken + more > self._settings.max_partitions:
+            raise TreecastError(
+                Fault.INVALID_PARTITIONS,
+                f"{more} partitions more than the {taken} there are would pass this daemon's bound"
+                f" of {self._settings.max_partitions} (max_partitions)",
+            )
+
+    def _existing(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name}")
+        return topic
+
+    def _keep(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic.name
+
+    def _entry(self, topic: Topic) -> Change:
+        value = {
+            "id": topic.topic_id.hex,
+            "partitions": topic.partitions,
+            "config": dict(topic.config.overrides),
+        }
+        return Change(TOPICS, topic.name, json.dumps(value).encode())
+
+    def _decode(self, name: str, value: bytes) -> Topic:
+        entry = json.loads(value)
+        config = TopicConfig.of(entry["config"], self._settings.topic_defaults)
+        return Topic(name, uuid.UUID(entry["id"]), entry["partitions"], config)
+
+
+def altered(
+    overrides: Mapping[str, str], defaults: Mapping[str, str], changes: Sequence[ConfigChange]
+) -> dict[str, str]:
+    """The overrides after IncrementalAlterConfigs' `changes` (KIP-339). Raises as Kafka's controller does."""
+    result = dict(overrides)
+    if len({change.name for change in changes}) != len(changes):
+        raise TreecastError(Fault.INVALID_REQUEST, "a configuration key is named twice")
+    for change in changes:
+        key = TOPIC_CONFIG_KEYS.get(change.name)
+        if key is None:
+            raise TreecastError(Fault.INVALID_CONFIG, f"unknown topic config name: {change.name}")
+        if change.operation is ConfigOperation.DELETE:
+            result.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise TreecastError(Fault.INVALID_CONFIG, f"no value is given for {change.name}")
+        if change.operation is ConfigOperation.SET:
+            result[change.name] = change.value
+            continue
+        if key.type is not ConfigType.LIST:
+            raise TreecastError(
+                Fault.INVALID_CONFIG, f"{change.name} is no list to append to or subtract from"
+            )
+        before = result.get(change.name, defaults.get(change.name, key.default))
+        result[change.name] = _edited_list(before, change)
+    return result
+
+
+def _edited_list(before: str, change: ConfigChange) -> str:
+    items = [item.strip() for item in before.split(",") if item.strip()]
+    named = [item.strip() for item in (change.value or "").split(",") if item.strip()]
+    if change.operation is ConfigOperation.APPEND:
+        return ",".join(items + [item for item in named if item not in items])
+    return ",".join(item for item in items if item not in named)

@@ -1,0 +1,58 @@
+"""How transactions lie in the durable tables: table `transactions`, transactional id -> JSON."""
+
+from __future__ import annotations
+
+import json
+
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.storage.tables import Change
+
+from .state import State, Transaction
+
+TRANSACTIONS = "transactions"
+
+
+def change(transaction: Transaction) -> Change:
+    """Keeps the transaction; one that is dead is removed."""
+    if transaction.state is State.DEAD:
+        return Change(TRANSACTIONS, transaction.transactional_id, None)
+    return Change(TRANSACTIONS, transaction.transactional_id, encode(transaction))
+
+
+def encode(transaction: Transaction) -> bytes:
+    partitions: dict[str, list[int]] = {}
+    for partition in sorted(transaction.partitions):
+        partitions.setdefault(partition.topic, []).append(partition.partition)
+    return json.dumps(
+        {
+            "producer": [transaction.producer_id, transaction.epoch],
+            "last": [transaction.last_producer_id, transaction.last_epoch],
+            "timeout_ms": transaction.timeout_ms,
+            "state": transaction.state.value,
+            "partitions": partitions,
+            "groups": sorted(transaction.groups),
+            "started": transaction.started,
+            "updated": transaction.updated,
+        }
+    ).encode()
+
+
+def decode(transactional_id: str, value: bytes) -> Transaction:
+    entry = json.loads(value)
+    return Transaction(
+        transactional_id,
+        producer_id=entry["producer"][0],
+        epoch=entry["producer"][1],
+        timeout_ms=entry["timeout_ms"],
+        state=State(entry["state"]),
+        partitions=frozenset(
+            TopicPartition(topic, index)
+            for topic, indexes in entry["partitions"].items()
+            for index in indexes
+        ),
+        groups=frozenset(entry["groups"]),
+        started=entry["started"],
+        updated=entry["updated"],
+        last_producer_id=entry["last"][0],
+        last_epoch=entry["last"][1],
+    )
