@@ -1,0 +1,580 @@
+"""One consumer group: joins, syncs, heartbeats, leaves and the passing of time, as Kafka's brokers do it.
+
+Every call takes `now` (seconds of any steady clock). Who joins or syncs gives a number; the answer to
+it, and what has to be written, are collected as effects, to be taken after each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from treecast.middleware.broker.values import (
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    Joined,
+    JoinGroup,
+    MemberIdentity,
+    MemberIdRequired,
+    Synced,
+    SyncGroup,
+)
+from treecast.middleware.model.counters import BrokerCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .effects import Answer, AssignmentWritten, Effect, EmptyWritten, Note, TakeOverWritten, Write, Written
+from .members import Member, Members
+from .records import GroupRecord
+from .settings import GroupSettings
+from .state import Event, State, step
+from .subscription import CONSUMER, all_subscribed
+
+NEVER = float("inf")
+_SHORTEST_WAIT = 1.0  # seconds, where members ask for rebalance time-outs of next to nothing
+
+
+class Group:
+    """A group's membership. `new_member_id` makes an id that begins with the text it is given."""
+
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        counters: BrokerCounters,
+        new_member_id: Callable[[str], str],
+        now: float,
+    ) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.since = now  # when it came into this state
+        self.generation = 0
+        self.protocol_type = ""  # "" until a member joins: offsets only
+        self.protocol = ""
+        self.members = Members()
+        self._settings = settings
+        self._counters = counters
+        self._new_member_id = new_member_id
+        self._effects: list[Effect] = []
+        self._reserved: dict[str, float] = {}  # member id -> until when it may be used (KIP-394)
+        self._unsynced: set[str] = set()  # who has not asked for its assignment in this generation
+        self._subscribed: frozenset[str] | None = None
+        self._round_deadline = NEVER
+        self._sync_deadline = NEVER
+        self._delayed = False  # the round began in an empty group and waits for more members
+        self._grew = False  # a member came while it waited
+        self._delay_left = 0.0  # how much longer it may be made to wait
+        self._earliest = NEVER  # no deadline is before this
+
+    # --- what is asked of it
+
+    def join(self, request: JoinGroup, waiter: int, now: float) -> None:
+        """Takes `waiter` into the next generation, or answers it at once."""
+        try:
+            self._join(request, waiter, now)
+        except TreecastError as refused:
+            self._answer(waiter, refused)
+        self._complete_if_all_joined(now)
+
+    def sync(self, request: SyncGroup, waiter: int, now: float) -> None:
+        """Answers `waiter` with its assignment, as soon as the leader's is on disk."""
+        try:
+            self._sync(request, waiter, now)
+        except TreecastError as refused:
+            self._answer(waiter, refused)
+
+    def heartbeat(self, identity: MemberIdentity, now: float) -> None:
+        """Prolongs a member's session. Raises REBALANCE_IN_PROGRESS where it should join again."""
+        member = self._member_of_generation(identity)
+        self._prolong(member, now)
+        step(self.state, Event.HEARTBEAT)
+
+    def leave(self, identities: Sequence[MemberIdentity], now: float) -> list[TreecastError | None]:
+        """Removes members; each gets an answer of its own."""
+        step(self.state, Event.LEAVE)
+        answers: list[TreecastError | None] = []
+        for identity in identities:
+            try:
+                self._leave(identity, now)
+                answers.append(None)
+            except TreecastError as refused:
+                answers.append(refused)
+        self._complete_if_all_joined(now)
+        return answers
+
+    def check_commit(self, identity: MemberIdentity, now: float, *, in_transaction: bool) -> None:
+        """Raises what forbids this committer. A member's commit also prolongs its session."""
+        named = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
+        if identity.generation < 0 and self.state is State.EMPTY:
+            step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT_ALONE)
+        elif named:
+            member = self._member_of_generation(identity)
+            step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT)
+            if not in_transaction:
+                self._prolong(member, now)
+        else:  # producers before KIP-447 don't name their member
+            step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT_ALONE)
+
+    def check_delete_offsets(self) -> None:
+        """Raises what forbids to delete offsets of any topic (KIP-496)."""
+        if step(self.state, Event.DELETE_OFFSETS) is not State.EMPTY and self.protocol_type != CONSUMER:
+            raise TreecastError(Fault.GROUP_NOT_EMPTY)
+
+    def delete(self, now: float) -> None:
+        self._enter(step(self.state, Event.DELETE), now)
+
+    def forget(self, now: float) -> None:
+        """Ends a group that has neither members nor offsets."""
+        self._enter(step(self.state, Event.FORGET), now)
+
+    def unload(self, now: float) -> None:
+        """Answers everybody with NOT_COORDINATOR, so that they look for the group's home again."""
+        self._enter(step(self.state, Event.UNLOAD), now)
+        for member in self.members:
+            self._answer_both(member, TreecastError(Fault.NOT_COORDINATOR))
+
+    # --- what is seen of it
+
+    @property
+    def idle(self) -> bool:
+        """No members, and nobody about to become one."""
+        return self.state in (State.EMPTY, State.DEAD) and not self._reserved
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether members read `topic`, as far as it can be known: unknown counts as yes."""
+        return self.state is not State.EMPTY and (self._subscribed is None or topic in self._subscribed)
+
+    @property
+    def subscribed(self) -> frozenset[str] | None:
+        """The topics of a generation of consumers, None where that cannot be known."""
+        return self._subscribed
+
+    def listing(self) -> GroupListing:
+        return GroupListing(self.group_id, self.protocol_type, self.state.value)
+
+    def description(self) -> GroupDescription:
+        """As DescribeGroups shows it: metadata and assignments only of a stable generation."""
+        stable = self.state is State.STABLE
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(self.protocol) if stable else b"",
+                member.assignment if stable else b"",
+            )
+            for member in self.members
+        )
+        protocol = self.protocol if stable else ""
+        return GroupDescription(self.group_id, self.state.value, self.protocol_type, protocol, members)
+
+    def take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    # --- time
+
+    def next_deadline(self) -> float:
+        """When to call `expire` at the latest; it may turn out that nothing is due then."""
+        return self._earliest
+
+    def expire(self, now: float) -> None:
+        """Does what is due: silent members, unused ids, overdue syncs, the end of a round."""
+        for member_id in [m for m, until in self._reserved.items() if until <= now]:
+            del self._reserved[member_id]
+        for member in self.members:
+            if member.deadline is not None and member.deadline <= now and member.member_id in self.members:
+                self._session_over(member, now)
+        if self._sync_deadline <= now:
+            self._syncs_overdue(now)
+        if self._round_deadline <= now:
+            self._round_over(now)
+        self._complete_if_all_joined(now)
+        self._earliest = self._exact_deadline()
+
+    def _exact_deadline(self) -> float:
+        sessions = [member.deadline for member in self.members if member.deadline is not None]
+        return min([*sessions, *self._reserved.values(), self._sync_deadline, self._round_deadline])
+
+    def _arm(self, deadline: float) -> float:
+        self._earliest = min(self._earliest, deadline)
+        return deadline
+
+    def _prolong(self, member: Member, now: float) -> None:
+        """Starts a session anew. A new member doesn't know its id yet, so its first join has longer."""
+        new = self._settings.new_member_timeout_ms / 1000
+        member.deadline = self._arm(now + (new if member.is_new else member.session_timeout))
+
+    def _session_over(self, member: Member, now: float) -> None:
+        if member.waits and not member.is_new:
+            member.deadline = None  # it waits for us; its session starts anew with the answer
+            return
+        self._counters.expired_members += 1
+        self._remove(member, now, "its session timed out")
+
+    def _syncs_overdue(self, now: float) -> None:
+        """Members that took part in the round and then never asked for their assignment are removed."""
+        overdue, self._unsynced = self._unsynced, set()
+        self._sync_deadline = NEVER
+        for member_id in sorted(overdue & {member.member_id for member in self.members}):
+            self._counters.expired_members += 1
+            self._remove(self.members[member_id], now, "it did not sync in time")
+
+    def _round_over(self, now: float) -> None:
+        if self._delayed and self._grew and self._delay_left > 0:
+            delay = min(self._settings.initial_rebalance_delay_ms / 1000, self._delay_left)
+            self._delay_left -= delay
+            self._grew = False
+            self._round_deadline = self._arm(now + delay)
+        else:
+            self._complete_round(now)
+
+    # --- joining
+
+    def _join(self, request: JoinGroup, waiter: int, now: float) -> None:
+        step(self.state, Event.JOIN)
+        known = self.members.get(request.member_id) or self.members.of_instance(request.instance_id)
+        if not self._has_room_for(known):
+            self._reserved.pop(request.member_id, None)
+            if known is not None:
+                self._remove(known, now, "the group is full")
+            raise TreecastError(Fault.GROUP_FULL)
+        if not self._speaks_with(request):
+            raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
+        if not request.member_id:
+            self._join_without_id(request, waiter, now)
+        elif request.member_id in self._reserved:
+            if request.instance_id is not None:
+                raise TreecastError(Fault.INVALID_REQUEST, "the member id was given to a dynamic member")
+            self._add(request.member_id, request, waiter, now)
+        else:
+            self._rejoin(request, waiter, now)
+
+    def _has_room_for(self, known: Member | None) -> bool:
+        """Members that wait count while joins are collected: the last to join again are shed."""
+        if self.state is State.EMPTY:
+            return True
+        if self.state is State.PREPARING:
+            waits = known is not None and known.join_waiter is not None
+            return waits or self.members.joined() < self._settings.max_size
+        return known is not None or len(self.members) < self._settings.max_size
+
+    def _speaks_with(self, request: JoinGroup) -> bool:
+        names = [name for name, _ in request.protocols]
+        if self.state is State.EMPTY:
+            return bool(request.protocol_type and names)
+        return request.protocol_type == self.protocol_type and self.members.agree_on(names)
+
+    def _join_without_id(self, request: JoinGroup, waiter: int, now: float) -> None:
+        prefix = request.client_id if request.instance_id is None else request.instance_id
+        member_id = self._new_member_id(prefix)
+        former = self.members.of_instance(request.instance_id)
+        if former is not None:
+            self._take_over(former, member_id, request, waiter, now)
+        elif request.require_known_member_id and request.instance_id is None:
+            step(self.state, Event.RESERVE)
+            self._reserved[member_id] = self._arm(now + request.session_timeout_ms / 1000)
+            raise MemberIdRequired(member_id)
+        else:
+            self._add(member_id, request, waiter, now)
+
+    def _add(self, member_id: str, request: JoinGroup, waiter: int, now: float) -> None:
+        following = step(self.state, Event.JOIN)
+        self._reserved.pop(member_id, None)
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        if self._delayed:
+            self._grew = True
+        member = Member.of(member_id, request)
+        member.join_waiter = waiter
+        self.members.add(member)
+        self._prolong(member, now)
+        self._note("member joins", member_id, request.reason)
+        self._enter(following, now)
+
+    def _rejoin(self, request: JoinGroup, waiter: int, now: float) -> None:
+        """A member joins again: a new generation only if something may have changed."""
+        member = self.members.find(request.member_id, request.instance_id)
+        leads = member.member_id == self.members.leader
+        changed = member.protocols != request.protocols or (leads and self.state is State.STABLE)
+        following = step(self.state, Event.CHANGE if changed else Event.REJOIN)
+        if following is not State.PREPARING:
+            # it may not have received the answer to its join: the generation is as it was
+            self._prolong(member, now)
+            self._answer(waiter, self._joined(member))
+            return
+        self._note("member joins again", member.member_id, request.reason)
+        self.members.update(member, request)
+        self._wait_for_join(member, waiter)
+        self._enter(following, now)
+
+    def _take_over(self, member: Member, member_id: str, request: JoinGroup, waiter: int, now: float) -> None:
+        """A static member restarts and takes over from its former self (KIP-345)."""
+        former_id, former_leader = member.member_id, self.members.leader
+        self._answer_both(member, TreecastError(Fault.FENCED_INSTANCE))
+        self.members.rename(member, member_id)
+        if former_id in self._unsynced:
+            self._unsynced.remove(former_id)
+            self._unsynced.add(member_id)
+        self.members.update(member, request)
+        self._note("static member restarts", member_id, request.reason)
+        same = self.members.elected_protocol() == self.protocol
+        following = step(self.state, Event.TAKE_OVER if same else Event.CHANGE)
+        member.join_waiter = waiter
+        self._prolong(member, now)
+        if following is State.STABLE:
+            joined = self._joined_after_take_over(member, former_leader, request.can_skip_assignment)
+            written = TakeOverWritten(self.generation, waiter, member_id, joined)
+            self._effects.append(Write(self._record(), written))
+        self._enter(following, now)
+
+    def _joined_after_take_over(self, member: Member, former_leader: str, can_skip: bool) -> Joined:
+        """A leader that restarts must not assign: a stable generation keeps its assignment.
+
+        From JoinGroup 9 on it is told so (KIP-814); before, it is told that its former self leads.
+        """
+        leads = member.member_id == self.members.leader
+        members = self.members.metadata(self.protocol) if leads and can_skip else ()
+        leader = self.members.leader if can_skip else former_leader
+        return Joined(
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            leader,
+            member.member_id,
+            members,
+            skip_assignment=leads and can_skip,
+        )
+
+    def _wait_for_join(self, member: Member, waiter: int) -> None:
+        if member.join_waiter is not None:  # it gave up on the first; whoever still listens may try again
+            self._answer(member.join_waiter, TreecastError(Fault.REBALANCE_IN_PROGRESS))
+        member.join_waiter = waiter
+
+    def _joined(self, member: Member) -> Joined:
+        """The current generation as `member` is told of it."""
+        leads = member.member_id == self.members.leader and self.state is State.COMPLETING
+        return Joined(
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.members.leader,
+            member.member_id,
+            self.members.metadata(self.protocol) if leads else (),
+        )
+
+    # --- rounds
+
+    def _enter(self, following: State, now: float) -> None:
+        """Goes to `following`, and begins what belongs to it."""
+        before, self.state = self.state, following
+        if before is not following:
+            self.since = now
+            if following is State.PREPARING:
+                self._begin_round(before, now)
+            elif following is State.DEAD:
+                self._reserved.clear()
+                self._round_deadline = self._sync_deadline = NEVER
+
+    def _begin_round(self, before: State, now: float) -> None:
+        """Those who wait for an assignment join again; in an empty group the first waits for others."""
+        if before is State.COMPLETING:
+            self._answer_syncs(TreecastError(Fault.REBALANCE_IN_PROGRESS), now)
+        self._unsynced.clear()
+        self._sync_deadline = NEVER
+        timeout = self.members.rebalance_timeout()
+        delay = self._settings.initial_rebalance_delay_ms / 1000
+        self._delayed = before is State.EMPTY and delay > 0
+        self._grew = False
+        self._delay_left = max(timeout - delay, 0.0)
+        self._round_deadline = self._arm(now + (delay if self._delayed else timeout))
+
+    def _complete_if_all_joined(self, now: float) -> None:
+        if self.state is not State.PREPARING or self._delayed or self._reserved:
+            return
+        if self.members.all_joined():
+            self._complete_round(now)
+
+    def _complete_round(self, now: float) -> None:
+        """Ends the round with those who joined. Static members that did not stay (KIP-345)."""
+        self._delayed = False
+        for member in self.members:
+            if member.join_waiter is None and member.instance_id is None:
+                self._drop(member, "it did not join in time")
+        if self.members and not self.members.elect_joined_leader():
+            timeout = max(self.members.rebalance_timeout(), _SHORTEST_WAIT)
+            self._round_deadline = self._arm(now + timeout)
+            return
+        self._round_deadline = NEVER
+        self.generation += 1
+        if self.members:
+            self._begin_generation(now)
+        else:
+            self._become_empty(now)
+
+    def _become_empty(self, now: float) -> None:
+        self.protocol = ""
+        self._subscribed = None
+        self._enter(step(self.state, Event.NO_GENERATION), now)
+        self._effects.append(Write(self._record(), EmptyWritten()))
+
+    def _begin_generation(self, now: float) -> None:
+        self.protocol = self.members.elected_protocol()
+        self._subscribed = self._find_subscribed()
+        self._enter(step(self.state, Event.GENERATION), now)
+        self._counters.rebalances += 1
+        for member in self.members:
+            member.is_new = False
+            member.assignment = b""
+            self._prolong(member, now)
+            if member.join_waiter is not None:
+                waiter, member.join_waiter = member.join_waiter, None
+                self._answer(waiter, self._joined(member))
+            self._unsynced.add(member.member_id)
+        self._sync_deadline = self._arm(now + max(self.members.rebalance_timeout(), _SHORTEST_WAIT))
+        self._note("generation begins", self.members.leader, f"{len(self.members)} members")
+
+    def _find_subscribed(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        return all_subscribed(member.metadata(self.protocol) for member in self.members)
+
+    # --- assignments
+
+    def _sync(self, request: SyncGroup, waiter: int, now: float) -> None:
+        member = self._member_of_generation(
+            MemberIdentity(request.member_id, request.instance_id, request.generation)
+        )
+        if request.protocol_type not in (None, self.protocol_type):
+            raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
+        if request.protocol not in (None, self.protocol):
+            raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
+        following = step(self.state, Event.SYNC)
+        self._synced(member.member_id)
+        if following is State.STABLE:
+            self._prolong(member, now)
+            self._answer(waiter, Synced(self.protocol_type, self.protocol, member.assignment))
+            return
+        if member.sync_waiter is not None:
+            self._answer(member.sync_waiter, TreecastError(Fault.REBALANCE_IN_PROGRESS))
+        member.sync_waiter = waiter
+        if member.member_id == self.members.leader:
+            given = dict(request.assignments)
+            assignments = {m.member_id: given.get(m.member_id, b"") for m in self.members}
+            written = AssignmentWritten(self.generation, assignments)
+            self._effects.append(Write(self._record(assignments), written))
+
+    def _synced(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        if not self._unsynced:
+            self._sync_deadline = NEVER
+
+    def written(self, then: Written, error: TreecastError | None, now: float) -> None:
+        """What a `Write` asked for is on disk, or `error` says why not."""
+        if isinstance(then, EmptyWritten) or then.generation != self.generation:
+            return
+        if error is not None:
+            error = TreecastError(Fault.COORDINATOR_UNAVAILABLE, str(error))
+        if isinstance(then, TakeOverWritten):
+            self._taken_over(then, error, now)
+        elif self.state is State.COMPLETING and error is not None:
+            self._answer_syncs(error, now)
+            self._enter(step(self.state, Event.UNASSIGNED), now)
+        elif self.state is State.COMPLETING:
+            self._enter(step(self.state, Event.ASSIGNED), now)
+            for member in self.members:
+                member.assignment = then.assignments.get(member.member_id, b"")
+            self._answer_syncs(None, now)
+        self._complete_if_all_joined(now)
+
+    def _taken_over(self, then: TakeOverWritten, error: TreecastError | None, now: float) -> None:
+        member = self.members.get(then.member_id)
+        if self.state is not State.STABLE or member is None or member.join_waiter != then.waiter:
+            return  # a round began meanwhile, and answers it
+        member.join_waiter = None
+        self._prolong(member, now)
+        self._answer(then.waiter, then.joined if error is None else error)
+
+    def _answer_syncs(self, error: TreecastError | None, now: float) -> None:
+        for member in self.members:
+            if error is not None:
+                member.assignment = b""
+            if member.sync_waiter is not None:
+                waiter, member.sync_waiter = member.sync_waiter, None
+                synced = Synced(self.protocol_type, self.protocol, member.assignment)
+                self._answer(waiter, synced if error is None else error)
+                self._prolong(member, now)
+
+    # --- leaving
+
+    def _leave(self, identity: MemberIdentity, now: float) -> None:
+        if identity.member_id in self._reserved:
+            del self._reserved[identity.member_id]
+            return
+        if identity.member_id:
+            member = self.members.find(identity.member_id, identity.instance_id)
+        else:  # an administrator removes a static member
+            found = self.members.of_instance(identity.instance_id)
+            if found is None:
+                raise TreecastError(Fault.UNKNOWN_MEMBER)
+            member = found
+        self._remove(member, now, identity.reason or "it left")
+
+    def _remove(self, member: Member, now: float, reason: str) -> None:
+        """Removes a member, and begins a round for the others."""
+        following = step(self.state, Event.MEMBER_GONE)
+        self._drop(member, reason)
+        self._enter(following, now)
+
+    def _drop(self, member: Member, reason: str) -> None:
+        self.members.remove(member)
+        self._synced(member.member_id)
+        self._answer_both(member, TreecastError(Fault.UNKNOWN_MEMBER))
+        self._note("member is removed", member.member_id, reason)
+
+    # --- common
+
+    def _member_of_generation(self, identity: MemberIdentity) -> Member:
+        if self.state is State.DEAD:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
+        member = self.members.find(identity.member_id, identity.instance_id)
+        if identity.generation != self.generation:
+            raise TreecastError(Fault.ILLEGAL_GENERATION)
+        return member
+
+    def _answer(self, waiter: int, result: Joined | Synced | TreecastError) -> None:
+        self._effects.append(Answer(waiter, result))
+
+    def _answer_both(self, member: Member, error: TreecastError) -> None:
+        for waiter in (member.join_waiter, member.sync_waiter):
+            if waiter is not None:
+                self._answer(waiter, error)
+        member.join_waiter = member.sync_waiter = None
+
+    def _note(self, event: str, member_id: str, reason: str) -> None:
+        self._effects.append(Note(event, member_id, reason))
+
+    # --- durability
+
+    def _record(self, assignments: dict[str, bytes] | None = None) -> GroupRecord:
+        """The group as it is to be found after a restart, with `assignments` if they are new."""
+        members = tuple(
+            member.record(member.assignment if assignments is None else assignments[member.member_id])
+            for member in self.members
+        )
+        return GroupRecord(self.generation, self.protocol_type, self.protocol, self.members.leader, members)
+
+    def restore(self, record: GroupRecord, since: float, now: float) -> None:
+        """Continues the generation that was written; the sessions of its members start anew."""
+        self.generation = record.generation
+        self.protocol_type, self.protocol = record.protocol_type, record.protocol
+        for saved in record.members:
+            member = Member.of_record(saved)
+            self.members.add(member)
+            self._prolong(member, now)
+        self.members.leader = record.leader
+        self.state = State.STABLE if record.members else State.EMPTY
+        self.since = since
+        self._subscribed = self._find_subscribed() if record.members else None
+        if len(self.members) > self._settings.max_size:
+            self._enter(step(self.state, Event.CHANGE), now)

@@ -1,0 +1,218 @@
+"""What one group has committed, and what transactions have added for it.
+
+A commit can be seen once it is on disk. Until then, and while a transaction is open, the offset is
+unstable (KIP-447). Of two commits of a partition the later one counts, in the order they came to this
+host: a transaction's offset has the place at which it was added, not at which it was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from treecast.middleware.broker.values import CommittedOffset, OffsetCommits
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
+from treecast.middleware.storage.tables import Change
+
+from .records import OFFSETS, PENDING, OffsetRecord, PendingRecord, encode, offset_key, pending_key
+
+
+@dataclass(slots=True)
+class _Producer:
+    """What is known of a producer: the newest epoch, and the offsets of its open transaction."""
+
+    epoch: int
+    touched_ms: int
+    offsets: dict[TopicPartition, OffsetRecord] = field(default_factory=dict)
+
+
+def split_by_metadata(
+    offsets: OffsetCommits, limit: int
+) -> tuple[OffsetCommits, dict[TopicPartition, TreecastError]]:
+    """The commits that can be taken, and those whose metadata is longer than `limit` characters."""
+    refused = {
+        partition: TreecastError(Fault.OFFSET_METADATA_TOO_LARGE)
+        for partition, commit in offsets.items()
+        if len(commit.metadata) > limit
+    }
+    if not refused:
+        return offsets, refused
+    return {p: commit for p, commit in offsets.items() if p not in refused}, refused
+
+
+class GroupOffsets:
+    """The offsets of one group. Methods that change something answer what is to be written for it."""
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self._committed: dict[TopicPartition, OffsetRecord] = {}
+        self._writing: dict[TopicPartition, list[int]] = {}  # the orders of commits not on disk yet
+        self._producers: dict[int, _Producer] = {}
+
+    # --- looking
+
+    def __bool__(self) -> bool:
+        """Whether anything is there that somebody may ask for."""
+        return bool(self._committed or self._writing) or any(p.offsets for p in self._producers.values())
+
+    @property
+    def remembers(self) -> bool:
+        """Whether there is nothing to ask for, but producers' epochs to be kept."""
+        return bool(self._producers)
+
+    def fetch(
+        self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    ) -> dict[TopicPartition, CommittedOffset | TreecastError]:
+        """The committed offsets of `partitions`, or all; UNSTABLE_OFFSETS for those still open."""
+        unstable = self._unstable() if require_stable else frozenset[TopicPartition]()
+        found: dict[TopicPartition, CommittedOffset | TreecastError] = {}
+        for partition in self._committed if partitions is None else partitions:
+            if partition in unstable:
+                found[partition] = TreecastError(Fault.UNSTABLE_OFFSETS)
+            elif partition in self._committed:
+                found[partition] = self._committed[partition].value()
+        return found
+
+    def _unstable(self) -> frozenset[TopicPartition]:
+        return frozenset(self._writing).union(*(p.offsets for p in self._producers.values()))
+
+    def partitions(self) -> set[TopicPartition]:
+        """All that is known in any way."""
+        return self._committed.keys() | self._unstable()
+
+    # --- committing
+
+    def begin_commit(
+        self, offsets: OffsetCommits, now_ms: int, order: int
+    ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
+        """The records to write; `end_commit` is called with them when they are on disk, or cannot be."""
+        records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
+        for partition in records:
+            self._writing.setdefault(partition, []).append(order)
+        return records, [self._set(partition, record) for partition, record in records.items()]
+
+    def end_commit(self, records: Mapping[TopicPartition, OffsetRecord], error: TreecastError | None) -> None:
+        for partition, record in records.items():
+            orders = self._writing.get(partition, [])
+            if record.order not in orders:
+                continue  # deleted while it was being written
+            orders.remove(record.order)
+            if not orders:
+                del self._writing[partition]
+            if error is None:
+                self._put(partition, record)
+
+    def _put(self, partition: TopicPartition, record: OffsetRecord) -> None:
+        if self._is_newest(partition, record):
+            self._committed[partition] = record
+
+    def _is_newest(self, partition: TopicPartition, record: OffsetRecord) -> bool:
+        current = self._committed.get(partition)
+        return current is None or current.order <= record.order
+
+    def _set(self, partition: TopicPartition, record: OffsetRecord) -> Change:
+        return Change(OFFSETS, offset_key(self._group_id, partition), encode(record))
+
+    # --- transactions
+
+    def add_pending(
+        self, identity: ProducerIdentity, offsets: OffsetCommits, now_ms: int, order: int
+    ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
+        """Adds to the producer's open transaction, unstable at once; `drop_pending` if it isn't written."""
+        producer = self._producers.setdefault(identity.producer_id, _Producer(identity.epoch, now_ms))
+        if identity.epoch < producer.epoch:
+            raise TreecastError(Fault.INVALID_PRODUCER_EPOCH)
+        if identity.epoch > producer.epoch and producer.offsets:
+            # the decision on the older epoch's transaction is still on its way here
+            raise TreecastError(Fault.COORDINATOR_LOADING, "the previous transaction is still being ended")
+        records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
+        producer.epoch, producer.touched_ms = identity.epoch, now_ms
+        producer.offsets.update(records)
+        return records, [self._set_pending(identity.producer_id, producer)]
+
+    def drop_pending(self, producer_id: int, records: Mapping[TopicPartition, OffsetRecord]) -> None:
+        """Takes back what `add_pending` added."""
+        producer = self._producers.get(producer_id)
+        if producer is not None:
+            for partition, record in records.items():
+                if producer.offsets.get(partition) is record:
+                    del producer.offsets[partition]
+
+    def end_transaction(
+        self, identity: ProducerIdentity, now_ms: int, *, committed: bool
+    ) -> tuple[list[Change], Callable[[], None]]:
+        """What to write for the decision, and what to do once that is on disk.
+
+        The epoch stays known, so that a commit of the transaction that was on its way meanwhile is
+        refused. A decision of an older epoch has nothing to decide.
+        """
+        producer = self._producers.setdefault(identity.producer_id, _Producer(identity.epoch, now_ms))
+        if identity.epoch < producer.epoch:
+            return [], lambda: None
+        decided = dict(producer.offsets)
+        kept = {p: record for p, record in decided.items() if committed and self._outlives(p, record)}
+        closed = _Producer(identity.epoch, now_ms)
+        changes = [self._set(partition, record) for partition, record in kept.items()]
+        changes.append(self._set_pending(identity.producer_id, closed))
+
+        def apply() -> None:
+            producer.epoch, producer.touched_ms = max(producer.epoch, identity.epoch), now_ms
+            self.drop_pending(identity.producer_id, decided)
+            for partition, record in kept.items():
+                self._put(partition, record)
+
+        return changes, apply
+
+    def _outlives(self, partition: TopicPartition, record: OffsetRecord) -> bool:
+        """Whether no later commit of the partition is there, or being written."""
+        later = any(order > record.order for order in self._writing.get(partition, ()))
+        return self._is_newest(partition, record) and not later
+
+    def _set_pending(self, producer_id: int, producer: _Producer) -> Change:
+        offsets = tuple((p.topic, p.partition, record) for p, record in producer.offsets.items())
+        value = encode(PendingRecord(producer.epoch, producer.touched_ms, offsets))
+        return Change(PENDING, pending_key(self._group_id, producer_id), value)
+
+    # --- deleting
+
+    def remove(self, partitions: Collection[TopicPartition]) -> list[Change]:
+        """Forgets `partitions`, also what is being written and what transactions added."""
+        gone = self.partitions() & set(partitions)
+        changes = [Change(OFFSETS, offset_key(self._group_id, partition), None) for partition in gone]
+        for partition in gone:
+            self._committed.pop(partition, None)
+            self._writing.pop(partition, None)
+        for producer_id, producer in self._producers.items():
+            if producer.offsets.keys() & gone:
+                producer.offsets = {p: r for p, r in producer.offsets.items() if p not in gone}
+                changes.append(self._set_pending(producer_id, producer))
+        return changes
+
+    def remove_all(self) -> list[Change]:
+        """Forgets everything, for a group that ends."""
+        changes = self.remove(self.partitions())
+        changes += [Change(PENDING, pending_key(self._group_id, p), None) for p in self._producers]
+        self._producers.clear()
+        return changes
+
+    def expired(self, due: Callable[[TopicPartition, OffsetRecord], bool]) -> list[TopicPartition]:
+        """The committed offsets that are `due`, but for those still open."""
+        unstable = self._unstable()
+        return [p for p, record in self._committed.items() if p not in unstable and due(p, record)]
+
+    def forget_producers(self, before_ms: int) -> list[Change]:
+        """Forgets the epochs of producers not heard of since `before_ms`, but for open transactions."""
+        gone = [i for i, p in self._producers.items() if not p.offsets and p.touched_ms <= before_ms]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return [Change(PENDING, pending_key(self._group_id, producer_id), None) for producer_id in gone]
+
+    # --- after a restart
+
+    def restore(self, partition: TopicPartition, record: OffsetRecord) -> None:
+        self._committed[partition] = record
+
+    def restore_pending(self, producer_id: int, record: PendingRecord) -> None:
+        offsets = {TopicPartition(topic, partition): r for topic, partition, r in record.offsets}
+        self._producers[producer_id] = _Producer(record.epoch, record.touched_ms, offsets)
