@@ -54,7 +54,8 @@ class Tables:
         return {key: bytes(value) for key, value in rows}
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Writes `changes` as one transaction, at once."""
+        """Writes `changes` as one transaction, at once. Of one key the last change counts."""
+        changes = list({(change.table, change.key): change for change in changes}.values())
         try:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(
