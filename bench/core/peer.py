@@ -15,6 +15,7 @@ class Peer(abc.ABC):
     """
 
     name: str
+    is_floor = False  # a bare loop, whose start-up and memory mean nothing
 
     def prepare(self) -> None:  # noqa: B027  (most peers need nothing)
         """What is done once and not measured: fetching, building."""

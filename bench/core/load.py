@@ -1,0 +1,69 @@
+"""A load run in a process of its own, with the server's CPU time taken around it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .peer import Peer
+
+TREECAST_LOAD = (sys.executable, "-m", "treecast.middleware.load")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """What the load reported, and what the server used meanwhile."""
+
+    result: dict[str, Any]
+    server_cpu: float  # seconds
+
+    @property
+    def cpu_per_record(self) -> float:
+        """Microseconds."""
+        return 1e6 * self.server_cpu / float(self.result["records"])
+
+
+def run_load(
+    peer: Peer,
+    order: Mapping[str, Any],
+    command: Sequence[str] = TREECAST_LOAD,
+    timeout: float = 600,
+) -> LoadRun:
+    """Starts `command`, hands it `order` as one JSON line, and lets it go once it says `ready`.
+
+    It answers with one JSON line: `{"result": {"records": ..., ...}}` or `{"error": ...}`, which becomes a
+    RuntimeError.
+    """
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            if line.strip() != "ready":
+                raise RuntimeError(_error(line))
+            before = peer.cpu_seconds()
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            used = peer.cpu_seconds() - before
+            answer = json.loads(line) if line.strip() else {}
+            if "result" not in answer:
+                raise RuntimeError(_error(line))
+            process.wait(timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return LoadRun(answer["result"], used)
+
+
+def _error(line: str) -> str:
+    try:
+        return str(json.loads(line)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the load ended without a result: {line.strip()!r}"

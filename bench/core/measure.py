@@ -1,0 +1,70 @@
+"""Metrics, samples and workloads: what is measured, and one value of it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .peer import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A measured quantity. `target` is the ratio, Treecast's to the peer's, that the project asks for:
+    at least that where higher is better, else at most."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    target: float | None = None
+
+    def meets(self, ratio: float) -> bool | None:
+        if self.target is None:
+            return None
+        return ratio >= self.target if self.higher_is_better else ratio <= self.target
+
+
+THROUGHPUT = Metric("throughput", "records/s", True, 2.0)
+CLIENT_THROUGHPUT = Metric("client throughput", "records/s", True)
+SERVER_CPU = Metric("server CPU", "µs/record", False, 0.5)
+ACK_P50 = Metric("ack p50", "ms", False)
+ACK_P99 = Metric("ack p99", "ms", False, 0.5)
+ACK_P999 = Metric("ack p99.9", "ms", False)
+DELIVERY_P50 = Metric("end-to-end p50", "ms", False)
+DELIVERY_P99 = Metric("end-to-end p99", "ms", False, 0.5)
+DELIVERY_P999 = Metric("end-to-end p99.9", "ms", False)
+REACHED = Metric("rate reached", "records/s", True)
+LAG_P99 = Metric("generator lag p99", "ms", False)
+START_UP = Metric("start-up", "s", False, 0.1)
+IDLE_MEMORY = Metric("resident, idle", "MiB", False, 0.25)
+LOADED_MEMORY = Metric("resident, after load", "MiB", False, 0.25)
+LOADED_ANONYMOUS = Metric("of it anonymous", "MiB", False)
+
+Values = Mapping[Metric, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value: of a metric, for a peer, under a workload, in a round."""
+
+    peer: str
+    round: int
+    workload: str
+    metric: Metric
+    value: float
+
+
+class Workload(abc.ABC):
+    """Something that is done to a running peer. `name` stands in reports."""
+
+    name: str
+    floor = False  # whether the bare loop can serve it
+
+    def missing(self) -> str:
+        """Why it cannot run here, or an empty string."""
+        return ""
+
+    @abc.abstractmethod
+    def run(self, peer: Peer, number: int) -> Values:
+        """Warms up, measures once; `number` counts the rounds."""

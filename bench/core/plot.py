@@ -1,0 +1,101 @@
+"""The result as one picture: a panel per metric, a bar per peer and workload, whiskers over the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .report import Row, Spread, number
+
+COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8"}
+OTHERS = ("#d9822b", "#7a5195", "#3f6fb5")
+
+
+def draw(rows: Sequence[Row], names: Sequence[str], path: Path, title: str) -> None:
+    """Writes `path` (.png or .svg). Panels: each metric that asks for a ratio, in the rows' order."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    metrics = list(dict.fromkeys(row.metric for row in rows if row.metric.target is not None))
+    panels = [[row for row in rows if row.metric == metric] for metric in metrics]
+    heights = [1.1 + 0.26 * sum(len(row.peers) for row in panel) for panel in panels]
+    figure, axes = plt.subplots(
+        len(panels),
+        1,
+        figsize=(10, sum(heights) + 0.8),
+        height_ratios=heights,
+        squeeze=False,
+        layout="constrained",
+    )
+    figure.suptitle(title, fontsize=13)
+    for axis, panel in zip(axes[:, 0], panels, strict=True):
+        _panel(axis, panel, names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
+    """Bars on a logarithmic axis where the values span more than a factor of 20."""
+    from matplotlib.axes import Axes
+
+    assert isinstance(axis, Axes)
+    metric = rows[0].metric
+    position, ticks, labels = 0.0, [], []
+    largest = max(spread.high for row in rows for spread in row.peers.values())
+    smallest = min(spread.median for row in rows for spread in row.peers.values())
+    if smallest > 0 and largest / smallest > 20:
+        axis.set_xscale("log")
+    for row in rows:
+        present = [name for name in names if name in row.peers]
+        ticks.append(position + (len(present) - 1) / 2)
+        ratio = "" if row.ratio is None else f"\n{row.ratio:.3g}x"
+        labels.append(row.workload + ratio)
+        for name in present:
+            _bar(axis, position, row.peers[name], name, names)
+            position += 1
+        position += 0.6
+    axis.set_yticks(ticks, labels, fontsize=8)
+    axis.invert_yaxis()
+    better = "higher" if metric.higher_is_better else "lower"
+    sign = "≥" if metric.higher_is_better else "≤"
+    asked = f"{better} is better; asked: {sign} {metric.target:g}x"
+    axis.set_title(f"{metric.name} ({metric.unit}) · {asked}", fontsize=10, loc="left")
+    axis.margins(x=0.18)
+    axis.grid(axis="x", alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    handles = {name: _colour(name, names) for name in names if any(name in row.peers for row in rows)}
+    patches = [axis.barh([float("nan")], [1], color=colour) for colour in handles.values()]
+    axis.legend(patches, list(handles), fontsize=8, loc="best")
+
+
+def _bar(axis: object, position: float, spread: Spread, name: str, names: Sequence[str]) -> None:
+    from matplotlib.axes import Axes
+
+    assert isinstance(axis, Axes)
+    whisker = [[spread.median - spread.low], [spread.high - spread.median]]
+    axis.barh(
+        [position],
+        [spread.median],
+        xerr=whisker if spread.count > 1 else None,
+        height=0.9,
+        color=_colour(name, names),
+        error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "#444444"},
+    )
+    axis.annotate(
+        number(spread.median),
+        (spread.high, position),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+    )
+
+
+def _colour(name: str, names: Sequence[str]) -> str:
+    if name in COLOURS:
+        return COLOURS[name]
+    others = [other for other in names if other not in COLOURS]
+    return OTHERS[others.index(name) % len(OTHERS)]

@@ -1,0 +1,210 @@
+"""What came out: medians, spread and ratios, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .measure import Metric, Sample
+
+FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of a metric over rounds, with the lowest and the highest."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values), len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric under one workload: each peer's spread, ours to theirs, whether that is what was asked."""
+
+    workload: str
+    metric: Metric
+    peers: Mapping[str, Spread]
+    ratio: float | None
+    reached: bool | None
+    share_of_floor: float | None  # 1.0 is the floor itself; higher is better in both directions
+
+    @property
+    def verdict(self) -> str:
+        if self.reached is None:
+            return ""
+        if not self.reached:
+            return "no"
+        assert self.ratio is not None
+        return "yes" if self.metric.meets(self.ratio) else "yes (floor)"
+
+
+def summarise(samples: Sequence[Sample], ours: str, theirs: str, floor: str = "floor") -> list[Row]:
+    """Rows in the order in which workloads and metrics first appeared."""
+    groups: dict[tuple[str, Metric], dict[str, list[float]]] = {}
+    for sample in samples:
+        by_peer = groups.setdefault((sample.workload, sample.metric), {})
+        by_peer.setdefault(sample.peer, []).append(sample.value)
+    rows = []
+    for (workload, metric), by_peer in groups.items():
+        peers = {name: Spread.of(values) for name, values in by_peer.items()}
+        rows.append(_row(workload, metric, peers, ours, theirs, floor))
+    return rows
+
+
+def _row(
+    workload: str, metric: Metric, peers: Mapping[str, Spread], ours: str, theirs: str, floor: str
+) -> Row:
+    ratio = reached = share = None
+    if ours in peers and floor in peers:
+        share = _quotient(peers[ours].median, peers[floor].median)
+        if share and not metric.higher_is_better:
+            share = 1 / share
+    if ours in peers and theirs in peers:
+        ratio = _quotient(peers[ours].median, peers[theirs].median)
+    if ratio is not None and metric.target is not None:
+        reached = bool(metric.meets(ratio)) or (share is not None and share >= FLOOR_SHARE)
+    return Row(workload, metric, peers, ratio, reached, share)
+
+
+def _quotient(value: float, by: float) -> float | None:
+    return value / by if by else None
+
+
+def as_json(rows: Sequence[Row], samples: Sequence[Sample], context: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **context,
+        "summary": [
+            {
+                "workload": row.workload,
+                "metric": row.metric.name,
+                "unit": row.metric.unit,
+                "higher_is_better": row.metric.higher_is_better,
+                "target_ratio": row.metric.target,
+                "peers": {
+                    name: {"median": s.median, "low": s.low, "high": s.high, "rounds": s.count}
+                    for name, s in row.peers.items()
+                },
+                "ratio": row.ratio,
+                "share_of_floor": row.share_of_floor,
+                "reached": row.reached,
+            }
+            for row in rows
+        ],
+        "samples": [
+            {
+                "peer": s.peer,
+                "round": s.round,
+                "workload": s.workload,
+                "metric": s.metric.name,
+                "value": s.value,
+            }
+            for s in samples
+        ],
+    }
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def number(value: float) -> str:
+    """Four significant digits, thousands separated."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _cell(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    text = number(spread.median)
+    if spread.count > 1:
+        text += f" [dim]{number(spread.low)}-{number(spread.high)}[/dim]"
+    return text
+
+
+def as_table(rows: Sequence[Row], names: Sequence[str]) -> Table:
+    """One line per metric; a peer's cell holds the median and, dimmed, lowest and highest round."""
+    table = Table(title="medians over the rounds, with the lowest and the highest")
+    table.add_column("workload")
+    table.add_column("metric")
+    for name in names:
+        table.add_column(name, justify="right")
+    for column in ("ratio", "asked", "reached", "of floor"):
+        table.add_column(column, justify="right")
+    last = ""
+    for row in rows:
+        if last and row.workload != last:
+            table.add_section()
+        table.add_row(
+            "" if row.workload == last else row.workload,
+            f"{row.metric.name} ({row.metric.unit})",
+            *(_cell(row.peers.get(name)) for name in names),
+            "" if row.ratio is None else f"{row.ratio:.3g}x",
+            _asked(row.metric),
+            _coloured(row.verdict),
+            "" if row.share_of_floor is None else f"{row.share_of_floor:.0%}",
+        )
+        last = row.workload
+    return table
+
+
+def _asked(metric: Metric) -> str:
+    if metric.target is None:
+        return ""
+    return f"{'≥' if metric.higher_is_better else '≤'} {metric.target:g}x"
+
+
+def _coloured(verdict: str) -> str:
+    colour = "red" if verdict == "no" else "green"
+    return f"[{colour}]{verdict}[/{colour}]" if verdict else ""
+
+
+def as_markdown(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """The same table for docs/benchmarks.md."""
+    head = ["workload", "metric", *names, "ratio", "asked", "reached", "of floor"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * 2 + " ---: |" * (len(head) - 2)]
+    for row in rows:
+        cells = [row.workload, f"{row.metric.name} ({row.metric.unit})"]
+        for name in names:
+            spread = row.peers.get(name)
+            cells.append("" if spread is None else _plain(spread))
+        cells.append("" if row.ratio is None else f"{row.ratio:.3g}x")
+        cells += [_asked(row.metric), row.verdict]
+        cells.append("" if row.share_of_floor is None else f"{row.share_of_floor:.0%}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _plain(spread: Spread) -> str:
+    if spread.count == 1:
+        return number(spread.median)
+    return f"{number(spread.median)} ({number(spread.low)}-{number(spread.high)})"
+
+
+def settings_table(name: str, settings: Mapping[str, str]) -> Table:
+    table = Table(title=name, show_header=False)
+    for key, value in settings.items():
+        table.add_row(key, value)
+    return table
+
+
+def show(console: Console, rows: Sequence[Row], names: Sequence[str], failures: Sequence[str]) -> None:
+    console.print(as_table(rows, names))
+    for failure in failures:
+        console.print(f"[red]failed:[/red] {failure}")

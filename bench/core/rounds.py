@@ -1,0 +1,91 @@
+"""The rounds: peers take turns, each on an empty data directory, in an order that alternates."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from .measure import (
+    IDLE_MEMORY,
+    LOADED_ANONYMOUS,
+    LOADED_MEMORY,
+    START_UP,
+    Metric,
+    Sample,
+    Workload,
+)
+from .peer import Peer
+
+SERVER = "server"  # the workload that start-up and memory are filed under
+_MIB = 1 << 20
+
+Progress = Callable[[str], None]
+
+
+class Rounds:
+    """Runs `workloads` against `peers` for `count` rounds; `samples` fills as it goes.
+
+    A peer that fails a workload loses that sample only: the failure is told, and kept in `failures`.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        workloads: Sequence[Workload],
+        count: int,
+        *,
+        settle: float = 2.0,
+        progress: Progress = print,
+    ) -> None:
+        self._peers, self._workloads, self._count = peers, workloads, count
+        self._settle = settle
+        self._progress = progress
+        self.samples: list[Sample] = []
+        self.failures: list[str] = []
+
+    def run(self) -> None:
+        for peer in self._peers:
+            peer.prepare()
+        for number in range(1, self._count + 1):
+            turn = self._peers if number % 2 else list(reversed(self._peers))
+            for peer in turn:
+                self._progress(f"round {number}/{self._count}: {peer.name}")
+                self._visit(peer, number)
+
+    def _visit(self, peer: Peer, number: int) -> None:
+        started = peer.start()
+        try:
+            time.sleep(self._settle)
+            if not peer.is_floor:
+                self._note(peer, number, SERVER, START_UP, started)
+                self._note(peer, number, SERVER, IDLE_MEMORY, peer.memory().resident / _MIB)
+            for workload in self._workloads:
+                if workload.floor or not peer.is_floor:
+                    self._load(peer, number, workload)
+            if not peer.is_floor:
+                used = peer.memory()
+                self._note(peer, number, SERVER, LOADED_MEMORY, used.resident / _MIB)
+                self._note(peer, number, SERVER, LOADED_ANONYMOUS, used.anonymous / _MIB)
+        finally:
+            peer.stop()
+
+    def _load(self, peer: Peer, number: int, workload: Workload) -> None:
+        # What earlier loads left in the page cache is written now: else a write-back that the kernel starts
+        # in the middle of a run, and throttles writers with, would hit whoever comes next.
+        os.sync()
+        try:
+            values = workload.run(peer, number)
+        except Exception as error:
+            failure = f"{peer.name}, round {number}, {workload.name}: {error}"
+            self.failures.append(failure)
+            self._progress(f"  FAILED {failure}")
+            return
+        shown = []
+        for metric, value in values.items():
+            self._note(peer, number, workload.name, metric, value)
+            shown.append(f"{metric.name} {value:,.4g} {metric.unit}")
+        self._progress(f"  {workload.name}: {', '.join(shown)}")
+
+    def _note(self, peer: Peer, number: int, workload: str, metric: Metric, value: float) -> None:
+        self.samples.append(Sample(peer.name, number, workload, metric, value))

@@ -1,0 +1,113 @@
+"""Treecast as a peer: `treecast up` with its default settings, on loopback, on an empty data directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.core.peer import Peer
+from bench.core.process import ServerProcess, free_port
+from treecast.middleware.load.connection import serves
+
+
+class TreecastPeer(Peer):
+    """`python` chooses the installation, so that a compiled one can be measured from an interpreted one.
+
+    `flags` go to `treecast up` as they are. Which hot modules are compiled is read from what the running
+    daemon has mapped, not from what was meant to be built.
+    """
+
+    def __init__(
+        self,
+        *,
+        python: str = sys.executable,
+        flags: Sequence[str] = (),
+        fsync: str = "",
+        parent: Path | None = None,
+        start_timeout: float = 30,
+    ) -> None:
+        self.name = "Treecast"
+        self._python = python
+        self._fsync = fsync
+        self._flags = [*flags, *(("--fsync", fsync) if fsync else ())]
+        self._parent = parent
+        self._timeout = start_timeout
+        self._folder: Path | None = None
+        self._process: ServerProcess | None = None
+        self._port = 0
+        self._compiled = "not started yet"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    @property
+    def data(self) -> Path:
+        assert self._folder is not None
+        return self._folder / "data"
+
+    def start(self) -> float:
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="treecast-", dir=self._parent))
+        self._port = free_port()
+        # The operator's own settings are none of the measurement's.
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("TREECAST_")}
+        self._process = ServerProcess(
+            self._command(folder), folder / "server.log", cwd=folder, environment=clean
+        )
+        try:
+            took = self._process.wait_until(lambda: serves(*self.address), self._timeout)
+        except BaseException:
+            self.stop()
+            raise
+        self._compiled = self._compiled_modules()
+        return took
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def pids(self) -> list[int]:
+        return [] if self._process is None else self._process.pids()
+
+    def settings(self) -> Mapping[str, str]:
+        return {
+            "version": self._version(),
+            "command": "treecast up " + " ".join(self._flags),
+            "compiled modules": self._compiled,
+            "durability": f"fsync = {self._fsync or 'the default of treecast up'}",
+        }
+
+    def _command(self, folder: Path) -> list[str]:
+        return [
+            *(str(Path(self._python).parent / "treecast"), "up"),
+            *("--data", str(self.data), "--runtime-dir", str(folder / "run")),
+            *("--kafka", f"127.0.0.1:{self._port}", "--admin", "127.0.0.1:0", "--control", "127.0.0.1:0"),
+            *self._flags,
+        ]
+
+    def _version(self) -> str:
+        done = subprocess.run(
+            [self._python, "-c", "import treecast; print(treecast.__version__)"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout.strip() or "unknown"
+
+    def _compiled_modules(self) -> str:
+        names = set()
+        for pid in self.pids():
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                path = line.rpartition(" ")[2]
+                if path.endswith(".so") and ("/treecast/" in path or "__mypyc" in path):
+                    names.add(Path(path).name.partition(".")[0])
+        return ", ".join(sorted(names)) or "none: interpreted"

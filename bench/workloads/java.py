@@ -1,0 +1,118 @@
+"""Kafka's own performance tools, with the Java client's default settings."""
+
+from __future__ import annotations
+
+import re
+
+from bench.core.measure import (
+    ACK_P50,
+    ACK_P99,
+    ACK_P999,
+    CLIENT_THROUGHPUT,
+    REACHED,
+    SERVER_CPU,
+    Metric,
+    Values,
+    Workload,
+)
+from bench.core.peer import Peer
+from bench.peers.kafka import missing_tools, run_tool
+from treecast.middleware.load.connection import Connection
+
+_SUMMARY = re.compile(
+    r"(\d+) records sent, ([\d.]+) records/sec .*? ([\d.]+) ms avg latency, ([\d.]+) ms max latency,"
+    r" (\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99.9th"
+)
+
+
+def parse_producer(output: str) -> dict[str, float]:
+    """The last summary line of kafka-producer-perf-test: records, rate, and latencies in ms."""
+    found = _SUMMARY.findall(output)
+    if not found:
+        raise RuntimeError(f"kafka-producer-perf-test printed no summary:\n{output[-2000:]}")
+    records, rate, _, _, p50, _, p99, p999 = found[-1]
+    return {
+        "records": int(records),
+        "rate": float(rate),
+        "p50": float(p50),
+        "p99": float(p99),
+        "p999": float(p999),
+    }
+
+
+def parse_consumer(output: str) -> tuple[int, float]:
+    """The last CSV line of kafka-consumer-perf-test: records, and records a second without the rebalance.
+
+    start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s.
+    """
+    for line in reversed(output.strip().splitlines()):
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) == 10 and fields[4].isdigit():
+            return int(fields[4]), float(fields[9])
+    raise RuntimeError(f"kafka-consumer-perf-test printed no result:\n{output[-2000:]}")
+
+
+def _prepare(peer: Peer, topic: str) -> str:
+    with Connection(*peer.address) as connection:
+        connection.create_topic(topic, 1)
+    return f"{peer.address[0]}:{peer.address[1]}"
+
+
+class _Java(Workload):
+    def missing(self) -> str:
+        tools = missing_tools()
+        return f"no {' and no '.join(tools)} on the PATH" if tools else ""
+
+
+class JavaProduce(_Java):
+    """kafka-producer-perf-test without a limit (acks=all, idempotent: the client's defaults) or at a rate."""
+
+    def __init__(self, records: int, size: int, rate: int = -1) -> None:
+        self._records, self._size, self._rate = records, size, rate
+        limit = f" at {rate:,}/s" if rate > 0 else ""
+        self.name = f"Java producer-perf-test{limit}, {size} B"
+
+    def run(self, peer: Peer, number: int) -> Values:
+        topic = f"java-{self._size}-{max(self._rate, 0)}"
+        bootstrap = _prepare(peer, topic)
+        before = peer.cpu_seconds()
+        done = run_tool(
+            "kafka-producer-perf-test",
+            *("--topic", topic, "--num-records", str(self._records), "--record-size", str(self._size)),
+            *("--throughput", str(self._rate), "--bootstrap-server", bootstrap),
+            timeout=600,
+        )
+        used = peer.cpu_seconds() - before
+        found = parse_producer(done.stdout)
+        values: dict[Metric, float] = {SERVER_CPU: 1e6 * used / found["records"]}
+        if self._rate < 0:
+            return {CLIENT_THROUGHPUT: found["rate"], **values}
+        latencies = {ACK_P50: found["p50"], ACK_P99: found["p99"], ACK_P999: found["p999"]}
+        return {**latencies, REACHED: found["rate"], **values}
+
+
+class JavaConsume(_Java):
+    """kafka-consumer-perf-test over what a producer-perf-test without a limit has written."""
+
+    def __init__(self, records: int, size: int) -> None:
+        self._records, self._size = records, size
+        self.name = f"Java consumer-perf-test, {size} B"
+
+    def run(self, peer: Peer, number: int) -> Values:
+        topic = f"java-consume-{self._size}"
+        bootstrap = _prepare(peer, topic)
+        run_tool(
+            "kafka-producer-perf-test",
+            *("--topic", topic, "--num-records", str(self._records), "--record-size", str(self._size)),
+            *("--throughput", "-1", "--bootstrap-server", bootstrap),
+            timeout=600,
+        )
+        before = peer.cpu_seconds()
+        done = run_tool(
+            "kafka-consumer-perf-test",
+            *("--topic", topic, "--num-records", str(self._records), "--bootstrap-server", bootstrap),
+            timeout=600,
+        )
+        used = peer.cpu_seconds() - before
+        records, rate = parse_consumer(done.stdout)
+        return {CLIENT_THROUGHPUT: rate, SERVER_CPU: 1e6 * used / records}

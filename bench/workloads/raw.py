@@ -1,0 +1,115 @@
+"""Raw workloads: the pre-encoded blaster, the fetch reader and the open-loop latency generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from bench.core.load import LoadRun, run_load
+from bench.core.measure import (
+    ACK_P50,
+    ACK_P99,
+    ACK_P999,
+    DELIVERY_P50,
+    DELIVERY_P99,
+    DELIVERY_P999,
+    LAG_P99,
+    REACHED,
+    SERVER_CPU,
+    THROUGHPUT,
+    Values,
+    Workload,
+)
+from bench.core.peer import Peer
+from treecast.middleware.load.bench import BenchOptions, Kind
+
+
+def _run(kind: Kind, peer: Peer, options: BenchOptions, topic: str, **changes: Any) -> LoadRun:
+    host, port = peer.address
+    options = replace(options, host=host, port=port, topic=topic, **changes)
+    return run_load(peer, {"kind": kind, "options": asdict(options)})
+
+
+def _rate(run: LoadRun) -> Values:
+    return {
+        THROUGHPUT: run.result["records"] / run.result["seconds"],
+        SERVER_CPU: run.cpu_per_record,
+    }
+
+
+def _kib(size: int) -> str:
+    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+
+
+def _describe(options: BenchOptions) -> str:
+    connections = f"{options.connections} connection{'s' if options.connections > 1 else ''}"
+    return f"{_kib(options.size)} records, {_kib(options.batch_bytes)} batches, {connections}"
+
+
+class RawProduce(Workload):
+    """Produce as fast as answers come; as many records again go before it, uncounted."""
+
+    floor = True
+
+    def __init__(self, options: BenchOptions) -> None:
+        self._options = options
+        self.name = f"raw produce, {_describe(options)}"
+
+    def run(self, peer: Peer, number: int) -> Values:
+        topic = f"produce-{self._options.size}-{self._options.batch_bytes}-{self._options.connections}"
+        _run("produce", peer, self._options, f"{topic}-warm")
+        return _rate(_run("produce", peer, self._options, topic))
+
+
+class RawFetch(Workload):
+    """Reads a topic that the blaster has filled, as fast as answers come; twice before, uncounted."""
+
+    floor = True
+
+    def __init__(self, options: BenchOptions, repeat: int = 1) -> None:
+        self._options = replace(options, equal_batches=True)
+        self._repeat = repeat
+        self.name = f"raw fetch, {_describe(options)}"
+
+    def run(self, peer: Peer, number: int) -> Values:
+        topic = f"fetch-{self._options.size}-{self._options.batch_bytes}-{self._options.connections}"
+        _run("produce", peer, self._options, topic)
+        _run("fetch", peer, self._options, topic, equal_batches=False)  # every byte looked at, once
+        _run("fetch", peer, self._options, topic)
+        runs = [_run("fetch", peer, self._options, topic) for _ in range(self._repeat)]
+        records = sum(run.result["records"] for run in runs)
+        return {
+            THROUGHPUT: records / sum(run.result["seconds"] for run in runs),
+            SERVER_CPU: 1e6 * sum(run.server_cpu for run in runs) / records,
+        }
+
+
+class Latency(Workload):
+    """A fixed rate, open loop, one producing and one long-polling connection on one partition."""
+
+    def __init__(self, options: BenchOptions, seconds: float) -> None:
+        self._options = replace(options, records=round(options.rate * seconds))
+        each = options.records_per_batch("latency")
+        records = "single records" if each == 1 else f"batches of {each}"
+        self.name = f"latency at {options.rate:,.0f}/s, {options.size} B, {records}"
+
+    def run(self, peer: Peer, number: int) -> Values:
+        topic = f"latency-{self._options.rate:.0f}-{self._options.batch_records}"
+        _run("latency", peer, self._options, topic)
+        run = _run("latency", peer, self._options, topic)
+        found: Mapping[str, Mapping[str, float]] = run.result
+        values = {
+            ACK_P50: found["produce"]["p50"],
+            ACK_P99: found["produce"]["p99"],
+            ACK_P999: found["produce"]["p999"],
+            DELIVERY_P50: found["end_to_end"]["p50"],
+            DELIVERY_P99: found["end_to_end"]["p99"],
+            DELIVERY_P999: found["end_to_end"]["p999"],
+            LAG_P99: found["lag"]["p99"],
+        }
+        return {
+            **{metric: 1000 * seconds for metric, seconds in values.items()},
+            SERVER_CPU: run.cpu_per_record,
+            REACHED: run.result["achieved"],
+        }
