@@ -1,0 +1,234 @@
+"""The control address: the gRPC service of `proto/treecast/v1/daemon.proto`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import grpc.aio
+
+from treecast.middleware.api.daemon_client import SERVICE
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.rpc import OPTIONS, serve
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.broker import (
+    Cluster,
+    ConfigChange,
+    ConfigOperation,
+    Definitions,
+    GroupDescription,
+    NewTopic,
+    Topic,
+)
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS
+
+from .assignment import assigned_partitions
+from .listeners import StartError, check_free
+from .reset import reset_offsets
+from .settings import value_text
+from .status import Subject, take_status
+from .view import GroupView, OffsetView, PartitionView, TopicView, view_group, view_topic, view_topics
+
+DEAD = "Dead"  # how the home describes a group that there is none of
+
+
+class ControlServer:
+    """Listens on TCP and, where there is one, on a Unix socket; from `start` to `close`."""
+
+    def __init__(self, subject: Subject, address: Address, unix_path: Path | None) -> None:
+        self._server = grpc.aio.server(options=OPTIONS)
+        self._server.add_generic_rpc_handlers((serve(SERVICE, DaemonService(subject)),))
+        self._unix_path = unix_path
+        self._wanted = address
+        self.address = address
+
+    async def start(self) -> None:
+        """Raises StartError where the address cannot be had."""
+        wanted = self._wanted
+        check_free("control", wanted)  # gRPC itself does not say why it cannot bind
+        try:
+            port = self._server.add_insecure_port(str(wanted))
+            if self._unix_path is not None:
+                self._server.add_insecure_port(f"unix:{self._unix_path}")
+        except RuntimeError as error:
+            raise StartError(f"--control {wanted}: cannot listen there: {error}") from error
+        self.address = Address(wanted.host, port)
+        await self._server.start()
+
+    async def close(self, grace: float) -> None:
+        await self._server.stop(grace)
+
+
+class DaemonService:
+    """The calls. Refusals are raised as TreecastError; `rpc.serve` turns them into statuses."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    async def status(self, request: pb.StatusRequest) -> pb.StatusResponse:
+        return await take_status(self._subject, time.time())
+
+    # --- topics
+
+    async def list_topics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
+        return pb.ListTopicsResponse(topics=[topic_message(t) for t in await view_topics(self._cluster)])
+
+    async def describe_topic(self, request: pb.DescribeTopicRequest) -> pb.DescribeTopicResponse:
+        view = await view_topic(self._cluster, self._topic(request.name))
+        return pb.DescribeTopicResponse(
+            topic=topic_message(view),
+            partitions=[_partition_message(partition) for partition in view.partitions],
+            config=_config_entries(view.topic.config.overrides, self._subject.settings.topic_defaults),
+        )
+
+    async def create_topic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
+        new = NewTopic(request.name, request.partitions or -1, dict(request.config))
+        topic = await self._definitions.create_topic(new, validate_only=request.validate_only)
+        return pb.CreateTopicResponse(topic=topic_message(TopicView(topic, ())))
+
+    async def delete_topic(self, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
+        topic = await self._definitions.delete_topic(request.name)
+        return pb.DeleteTopicResponse(topic=topic_message(TopicView(topic, ())))
+
+    async def alter_topic(self, request: pb.AlterTopicRequest) -> pb.AlterTopicResponse:
+        changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in request.set.items()]
+        changes += [ConfigChange(name, ConfigOperation.DELETE, None) for name in request.unset]
+        topic = await self._definitions.alter_topic(
+            request.name, changes, validate_only=request.validate_only
+        )
+        return pb.AlterTopicResponse(topic=topic_message(TopicView(topic, ())))
+
+    async def create_partitions(self, request: pb.CreatePartitionsRequest) -> pb.CreatePartitionsResponse:
+        topic = await self._definitions.create_partitions(
+            request.name, request.total, validate_only=request.validate_only
+        )
+        return pb.CreatePartitionsResponse(topic=topic_message(TopicView(topic, ())))
+
+    # --- groups
+
+    async def list_groups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
+        groups = []
+        for listed in sorted(await self._cluster.list_groups(), key=lambda entry: entry.group_id):
+            description = await self._cluster.group_home(listed.group_id).describe(listed.group_id)
+            groups.append(_group_message(description))
+        return pb.ListGroupsResponse(groups=groups)
+
+    async def describe_group(self, request: pb.DescribeGroupRequest) -> pb.DescribeGroupResponse:
+        view = await self._group(request.group_id)
+        return pb.DescribeGroupResponse(
+            group=_group_message(view.description),
+            protocol=view.description.protocol,
+            members=_member_messages(view.description),
+            offsets=[offset_message(offset) for offset in view.offsets],
+        )
+
+    async def delete_group(self, request: pb.DeleteGroupRequest) -> pb.DeleteGroupResponse:
+        await self._cluster.group_home(request.group_id).delete(request.group_id)
+        return pb.DeleteGroupResponse()
+
+    async def reset_group(self, request: pb.ResetGroupRequest) -> pb.ResetGroupResponse:
+        before, after = await reset_offsets(self._cluster, await self._group(request.group_id), request)
+        return pb.ResetGroupResponse(
+            before=[offset_message(offset) for offset in before],
+            after=[offset_message(offset) for offset in after],
+        )
+
+    # --- look-ups
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._subject.cluster
+
+    @property
+    def _definitions(self) -> Definitions:
+        return self._subject.cluster.definitions
+
+    def _topic(self, name: str) -> Topic:
+        topics = self._subject.cluster.definitions.topics()
+        if name not in topics:
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name!r}")
+        return topics[name]
+
+    async def _group(self, group_id: str) -> GroupView:
+        view = await view_group(self._subject.cluster, group_id)
+        if view.description.state == DEAD and not view.offsets:
+            raise TreecastError(Fault.GROUP_NOT_FOUND, f"there is no group {group_id!r}")
+        return view
+
+
+# --- values as messages
+
+
+def topic_message(view: TopicView) -> pb.Topic:
+    topic = view.topic
+    return pb.Topic(
+        name=topic.name,
+        topic_id=str(topic.topic_id),
+        internal=topic.internal,
+        partitions=topic.partitions,
+        overrides=dict(topic.config.overrides),
+        records=view.records,
+        bytes=view.size,
+    )
+
+
+def _partition_message(view: PartitionView) -> pb.Partition:
+    return pb.Partition(
+        index=view.index,
+        leader_epoch=view.leader_epoch,
+        start_offset=view.start_offset,
+        end_offset=view.end_offset,
+        stable_offset=view.stable_offset,
+        bytes=view.size,
+    )
+
+
+def _config_entries(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Sequence[pb.ConfigEntry]:
+    return [
+        pb.ConfigEntry(
+            name=name,
+            value=value_text(overrides.get(name, defaults.get(name, key.default))),
+            overridden=name in overrides,
+            doc=key.doc,
+        )
+        for name, key in TOPIC_CONFIG_KEYS.items()
+    ]
+
+
+def _group_message(description: GroupDescription) -> pb.Group:
+    return pb.Group(
+        group_id=description.group_id,
+        protocol_type=description.protocol_type,
+        state=description.state,
+        members=len(description.members),
+    )
+
+
+def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
+    consumers = description.protocol_type == "consumer"
+    return [
+        pb.GroupMember(
+            member_id=member.member_id,
+            instance_id=member.instance_id or "",
+            client_id=member.client_id,
+            client_host=member.client_host,
+            assigned=[
+                pb.AssignedTopic(topic=topic, partitions=partitions)
+                for topic, partitions in (assigned_partitions(member.assignment) if consumers else ())
+            ],
+        )
+        for member in description.members
+    ]
+
+
+def offset_message(view: OffsetView) -> pb.GroupOffset:
+    return pb.GroupOffset(
+        topic=view.partition.topic,
+        partition=view.partition.partition,
+        committed=view.committed,
+        end_offset=view.end_offset,
+        lag=view.lag,
+        metadata=view.metadata,
+    )

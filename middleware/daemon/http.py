@@ -1,0 +1,86 @@
+"""The pages of the admin address. Imported on its first connection; see `admin`.
+
+/metrics   Prometheus' text format, or OpenMetrics where asked for
+/status    the control service's Status, as JSON
+/healthz   200 while the event loop turns
+/readyz    200 while the daemon serves, 503 while it shuts down
+"""
+
+from __future__ import annotations
+
+import time
+
+from aiohttp import web
+from google.protobuf.json_format import MessageToDict
+
+import treecast
+
+from .metrics import Observed, encode
+from .status import Subject, take_status
+from .view import view_groups, view_process, view_topics
+
+
+class Pages:
+    """The handlers, over one daemon."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    async def index(self, request: web.Request) -> web.Response:
+        links = "".join(f'<li><a href="{path}">{path}</a></li>' for path in PATHS[1:])
+        return web.Response(
+            text=f"<!doctype html><title>Treecast</title><ul>{links}</ul>", content_type="text/html"
+        )
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        subject = self._subject
+        observed = Observed(
+            info={
+                "version": treecast.__version__,
+                "name": subject.settings.name,
+                "cluster_id": subject.cluster.cluster_id,
+            },
+            started_at=subject.started_at,
+            counters=subject.counters,
+            topics=await view_topics(subject.cluster),
+            groups=await view_groups(subject.cluster),
+            process=view_process(),
+        )
+        body, content_type = encode(observed, request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def status(self, request: web.Request) -> web.Response:
+        status = await take_status(self._subject, time.time())
+        return web.json_response(
+            MessageToDict(status, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+        )
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        if self._subject.ready:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="shutting down\n")
+
+
+PATHS = ("/", "/metrics", "/status", "/healthz", "/readyz")
+
+
+def application(subject: Subject) -> web.Application:
+    pages = Pages(subject)
+    app = web.Application()
+    handlers = (pages.index, pages.metrics, pages.status, pages.healthz, pages.readyz)
+    app.add_routes([web.get(path, handler) for path, handler in zip(PATHS, handlers, strict=True)])
+    return app
+
+
+def runner(subject: Subject) -> web.AppRunner:
+    """What serves the pages, once it is given sockets."""
+    return web.AppRunner(
+        application(subject),
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=1.0,
+        keepalive_timeout=15.0,
+    )

@@ -1,0 +1,138 @@
+"""Prometheus metrics: the plain counters of `model.counters`, and what `view` sees, as of one moment.
+
+Names begin with `treecast_`; the process's own are Prometheus' standard ones. Counters count since the
+daemon's start. Imported with the admin server, on its first connection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from treecast.middleware.model.counters import Counters, FaceCounters
+
+from .view import GroupView, ProcessView, TopicView
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All that metrics are made of."""
+
+    info: Mapping[str, str]
+    started_at: float  # seconds since the Unix epoch
+    counters: Counters
+    topics: Sequence[TopicView]
+    groups: Sequence[GroupView]
+    process: ProcessView
+
+
+class Observation:
+    """One scrape, in the form that prometheus-client's encoders take a registry in."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+
+    def collect(self) -> Iterator[Metric]:
+        observed = self._observed
+        yield InfoMetricFamily("treecast", "the daemon", value=dict(observed.info))
+        yield from _process(observed.process, observed.started_at)
+        yield from _numbers("treecast_storage", observed.counters.storage, "storage")
+        yield from _numbers("treecast_broker", observed.counters.broker, "broker")
+        yield from _faces(observed.counters.faces)
+        yield from _topics(observed.topics)
+        yield from _groups(observed.groups)
+
+
+def encode(observed: Observed, accept: str) -> tuple[bytes, str]:
+    """The metrics and their content type, in the format that the scraper's Accept header asks for."""
+    encoder, content_type = choose_encoder(accept)
+    return encoder(Observation(observed)), content_type
+
+
+def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, doc, value=value)
+
+
+def _process(process: ProcessView, started_at: float) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "process_cpu_seconds", "user and system CPU time of the process", value=process.cpu_seconds
+    )
+    yield _gauge("process_resident_memory_bytes", "resident memory", process.resident_bytes)
+    yield _gauge("process_open_fds", "open file descriptors", process.open_files)
+    yield _gauge("process_max_fds", "file descriptors that may be open", process.open_files_limit)
+    yield _gauge("process_start_time_seconds", "start, since the Unix epoch", started_at)
+
+
+def _numbers(prefix: str, counters: object, room: str) -> Iterator[Metric]:
+    """Each integer field of a counters dataclass as a counter, each dictionary as one with a label."""
+    for field in dataclasses.fields(counters):  # type: ignore[arg-type]
+        value = getattr(counters, field.name)
+        doc = f"{field.name.replace('_', ' ')}, counted by {room}"
+        if isinstance(value, dict):
+            family = CounterMetricFamily(f"{prefix}_{field.name}", doc, labels=["reason"])
+            for reason, count in sorted(value.items()):
+                family.add_metric([reason], count)
+            yield family
+        else:
+            yield CounterMetricFamily(f"{prefix}_{field.name}", doc, value=value)
+
+
+def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
+    open_now = GaugeMetricFamily("treecast_face_connections", "connections open now", labels=["face"])
+    for name, face in sorted(faces.items()):
+        open_now.add_metric([name], face.connections_opened - face.connections_closed)
+    yield open_now
+    for field in dataclasses.fields(FaceCounters):
+        labels = {"requests": ["face", "request"], "protocol_errors": ["face", "reason"]}
+        family = CounterMetricFamily(
+            f"treecast_face_{field.name}",
+            f"{field.name.replace('_', ' ')} of a face",
+            labels=labels.get(field.name, ["face"]),
+        )
+        for name, face in sorted(faces.items()):
+            value = getattr(face, field.name)
+            if isinstance(value, dict):
+                for label, count in sorted(value.items()):
+                    family.add_metric([name, label], count)
+            else:
+                family.add_metric([name], value)
+        yield family
+
+
+def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:
+    yield _gauge("treecast_topics", "topics", len(topics))
+    yield _gauge("treecast_partitions", "partitions", sum(len(t.partitions) for t in topics))
+    families = {
+        attribute: GaugeMetricFamily(f"treecast_partition_{name}", doc, labels=["topic", "partition"])
+        for attribute, name, doc in (
+            ("start_offset", "start_offset", "the first offset of the log"),
+            ("end_offset", "end_offset", "the offset that the next record gets"),
+            ("stable_offset", "stable_offset", "the first offset that an open transaction hides"),
+            ("size", "log_bytes", "size of the log on this host"),
+        )
+    }
+    for topic in topics:
+        for partition in topic.partitions:
+            for attribute, family in families.items():
+                family.add_metric([topic.topic.name, str(partition.index)], getattr(partition, attribute))
+    yield from families.values()
+
+
+def _groups(groups: Sequence[GroupView]) -> Iterator[Metric]:
+    yield _gauge("treecast_groups", "consumer groups", len(groups))
+    members = GaugeMetricFamily("treecast_group_members", "members", labels=["group", "state"])
+    labels = ["group", "topic", "partition"]
+    committed = GaugeMetricFamily("treecast_group_committed_offset", "committed offset", labels=labels)
+    lag = GaugeMetricFamily("treecast_group_lag", "records behind the log's end", labels=labels)
+    for group in groups:
+        description = group.description
+        members.add_metric([description.group_id, description.state], len(description.members))
+        for offset in group.offsets:
+            where = [description.group_id, offset.partition.topic, str(offset.partition.partition)]
+            committed.add_metric(where, offset.committed)
+            lag.add_metric(where, offset.lag)
+    yield from (members, committed, lag)

@@ -1,0 +1,92 @@
+"""The runtime directory: one Unix socket per face, and beside it a file with the face's TCP address.
+
+    <face>.sock       the socket; who may reach loopback may reach it, so its mode is 0666
+    <face>.address    HOST:PORT, for clients that know no Unix sockets
+
+What a dead daemon left is replaced. What another living daemon listens on is left alone: then this
+daemon has no socket for that face, and clients find it by address only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from treecast.middleware.api.discovery import Address, is_live, runtime_dirs
+
+_log = logging.getLogger(__name__)
+_LONGEST_PATH = 107  # bytes of sun_path, less the final NUL; unix(7)
+
+
+class RuntimeDir:
+    """A usable runtime directory, and what this daemon made in it."""
+
+    def __init__(self, path: Path, *, made: bool) -> None:
+        self.path = path
+        self._made = made
+        self._ours: list[Path] = []
+
+    @classmethod
+    def open(cls, chosen: str, environment: Mapping[str, str]) -> RuntimeDir | None:
+        """The chosen directory, else the first usable of discovery's; None where there is none."""
+        candidates = [Path(chosen)] if chosen else runtime_dirs(environment)
+        reasons = []
+        for path in candidates:
+            try:
+                made = _make(path)
+            except OSError as error:
+                reasons.append(f"{path}: {error.strerror}")
+                continue
+            return cls(path, made=made)
+        _log.info("no Unix sockets, since no runtime directory can be used (%s)", "; ".join(reasons))
+        return None
+
+    def claim(self, face: str) -> Path | None:
+        """Where the face's socket may be bound; None where another daemon has it."""
+        path = self.path / f"{face}.sock"
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            _log.warning("no Unix socket for %s: the path %s is too long for one", face, path)
+            return None
+        if path.exists() and is_live(path):
+            _log.warning("no Unix socket for %s: another daemon listens on %s", face, path)
+            return None
+        path.unlink(missing_ok=True)
+        self._ours.append(path)
+        return path
+
+    def publish(self, face: str, address: Address) -> None:
+        """Says where the face is by TCP, and lets everybody use its socket."""
+        path = self.path / f"{face}.sock"
+        if path not in self._ours:
+            return
+        if path.exists():
+            path.chmod(0o666)
+        beside = self.path / f"{face}.address"
+        new = beside.with_suffix(".new")
+        new.write_text(f"{address.reachable}\n")
+        new.replace(beside)
+        self._ours.append(beside)
+
+    def remove(self) -> None:
+        """Takes away what this daemon made."""
+        for path in self._ours:
+            path.unlink(missing_ok=True)
+        self._ours.clear()
+        if self._made:
+            try:
+                self.path.rmdir()
+            except OSError:
+                pass  # another daemon's sockets are in it
+
+
+def _make(path: Path) -> bool:
+    """Whether the directory had to be made; OSError where it cannot be, or cannot be written."""
+    try:
+        path.mkdir(mode=0o755)
+    except FileExistsError:
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(13, "not writable") from None
+        return False
+    return True

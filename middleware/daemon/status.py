@@ -1,0 +1,94 @@
+"""A daemon's status, in the form in which the control service sends it and `/status` shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import treecast
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.broker import Cluster
+from treecast.middleware.model.counters import Counters, FaceCounters
+
+from .compiled import compiled_modules
+from .settings import Settings
+from .view import TopicView, view_process, view_topics
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFace:
+    """A face that listens. `socket` is its Unix socket."""
+
+    name: str
+    address: str
+    socket: Path | None
+
+
+@dataclass(slots=True)
+class Subject:
+    """What the admin interfaces show and change. `ready`: serving, and not shutting down."""
+
+    settings: Settings
+    counters: Counters
+    cluster: Cluster
+    faces: Sequence[OpenFace]
+    started_at: float
+    ready: bool = False
+
+
+async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
+    """`now` in seconds since the Unix epoch."""
+    topics = await view_topics(subject.cluster)
+    groups = await subject.cluster.list_groups()
+    process = view_process()
+    return pb.StatusResponse(
+        name=subject.settings.name,
+        version=treecast.__version__,
+        cluster_id=subject.cluster.cluster_id,
+        host_id=subject.cluster.host.host_id,
+        pid=os.getpid(),
+        uptime_seconds=now - subject.started_at,
+        data_dir=subject.settings.data,
+        fsync=subject.settings.fsync.value,
+        event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
+        compiled_modules=compiled_modules(),
+        faces=[_face(face, subject.counters.faces) for face in subject.faces],
+        totals=_totals(topics, len(groups), subject.counters),
+        resources=pb.Resources(
+            resident_bytes=process.resident_bytes,
+            cpu_seconds=process.cpu_seconds,
+            open_files=process.open_files,
+            open_files_limit=process.open_files_limit,
+        ),
+    )
+
+
+def _face(face: OpenFace, counters: Mapping[str, FaceCounters]) -> pb.Face:
+    counted = counters.get(face.name, FaceCounters())
+    return pb.Face(
+        name=face.name,
+        address=face.address,
+        unix_socket=str(face.socket or ""),
+        connections=counted.connections_opened - counted.connections_closed,
+        connections_opened=counted.connections_opened,
+        bytes_in=counted.bytes_in,
+        bytes_out=counted.bytes_out,
+        requests=sum(counted.requests.values()),
+        protocol_errors=sum(counted.protocol_errors.values()),
+    )
+
+
+def _totals(topics: Sequence[TopicView], groups: int, counters: Counters) -> pb.Totals:
+    return pb.Totals(
+        topics=len(topics),
+        partitions=sum(len(topic.partitions) for topic in topics),
+        groups=groups,
+        records_in=counters.storage.appended_records,
+        bytes_in=counters.storage.appended_bytes,
+        bytes_out=counters.storage.read_bytes,
+        records_stored=sum(topic.records for topic in topics),
+        bytes_stored=sum(topic.size for topic in topics),
+    )
