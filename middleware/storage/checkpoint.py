@@ -1,0 +1,40 @@
+"""`treecast-checkpoint` of a partition's directory: what recovery may trust.
+
+JSON, replaced atomically. All before (`segment`, `position`), which is offset `recovery`, was forced to the
+disk together with the indexes, and `<recovery>.snapshot` holds the producers up to there. A clean shutdown
+writes one that covers the whole log. `start` is the log's start offset, `cleaned` the first offset that
+compaction has not seen. A file that is missing or damaged means: trust nothing, check everything.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+FILE_NAME: Final = "treecast-checkpoint"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    start: int = 0
+    cleaned: int = 0
+    recovery: int = 0
+    segment: int = 0
+    position: int = 0
+    offset_entries: int = 0  # of that segment's indexes
+    time_entries: int = 0
+
+    def encode(self) -> bytes:
+        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Checkpoint | None:
+        try:
+            values = json.loads(data)
+            if values.pop("version") != _VERSION or not all(type(v) is int for v in values.values()):
+                return None
+            return cls(**values)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None

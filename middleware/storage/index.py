@@ -1,0 +1,140 @@
+"""The sparse indexes of one segment, in Kafka's file formats (big-endian, no header, no padding).
+
+    .index      relative offset int32, position int32        8 bytes
+    .timeindex  timestamp int64 (ms), relative offset int32  12 bytes
+
+An offset entry names the last offset of a batch and the byte at which that batch begins. A time entry
+names the largest timestamp so far and the last offset of the batch that brought it. Both only grow. They
+are held as the bytes of their files; what a file lacks is found again by scanning the segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+OFFSET_ENTRY: Final = 8
+TIME_ENTRY: Final = 12
+
+_OFFSET: Final = struct.Struct(">ii")
+_INT32: Final = struct.Struct(">i")
+_TIME: Final = struct.Struct(">qi")
+_INT64: Final = struct.Struct(">q")
+
+NO_TIMESTAMP: Final = -1
+
+
+class OffsetIndex:
+    """Offset to position, every index.interval.bytes."""
+
+    def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
+        self.base_offset = base_offset
+        self.data = bytearray() if data is None else data
+
+    def __len__(self) -> int:
+        return len(self.data) // OFFSET_ENTRY
+
+    def append(self, last_offset: int, position: int) -> None:
+        self.data += _OFFSET.pack(last_offset - self.base_offset, position)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(last offset of the batch, its position)."""
+        relative, position = _OFFSET.unpack_from(self.data, number * OFFSET_ENTRY)
+        return self.base_offset + relative, position
+
+    def find_offset(self, offset: int) -> int:
+        """The last entry whose offset is not after `offset`, or -1: its batch does not lie after it."""
+        wanted = offset - self.base_offset
+        low, high = 0, len(self.data) // OFFSET_ENTRY
+        while low < high:
+            middle = (low + high) // 2
+            relative: int = _INT32.unpack_from(self.data, middle * OFFSET_ENTRY)[0]
+            if relative <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def find_position(self, limit: int) -> int:
+        """The last entry whose position is not after `limit`, or -1."""
+        low, high = 0, len(self.data) // OFFSET_ENTRY
+        while low < high:
+            middle = (low + high) // 2
+            if self._position(middle) <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def _position(self, number: int) -> int:
+        position: int = _INT32.unpack_from(self.data, number * OFFSET_ENTRY + 4)[0]
+        return position
+
+    def truncate(self, position: int) -> None:
+        """Forgets entries of batches at or after `position`."""
+        count = len(self)
+        while count and self._position(count - 1) >= position:
+            count -= 1
+        del self.data[count * OFFSET_ENTRY :]
+
+    def sane(self, size: int) -> bool:
+        """Whether this can be the index of a segment of `size` bytes. An entry is believed only once the
+        batch that it points to agrees (`Segment.locate`)."""
+        count = len(self)
+        return len(self.data) % OFFSET_ENTRY == 0 and (not count or 0 <= self._position(count - 1) < size)
+
+
+class TimeIndex:
+    """Timestamp to offset, whenever an offset entry is made and the largest timestamp has grown."""
+
+    def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
+        self.base_offset = base_offset
+        self.data = bytearray() if data is None else data
+
+    def __len__(self) -> int:
+        return len(self.data) // TIME_ENTRY
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry if it grows the index."""
+        if timestamp > self.last()[0]:
+            self.data += _TIME.pack(timestamp, offset - self.base_offset)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(timestamp, offset)."""
+        timestamp, relative = _TIME.unpack_from(self.data, number * TIME_ENTRY)
+        return timestamp, self.base_offset + relative
+
+    def last(self) -> tuple[int, int]:
+        """The largest timestamp and its offset, or (-1, base offset)."""
+        count = len(self)
+        return self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset before which no record is as late as `timestamp`."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            found: int = _INT64.unpack_from(self.data, middle * TIME_ENTRY)[0]
+            if found <= timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low - 1)[1] if low else self.base_offset
+
+    def truncate(self, offset: int) -> None:
+        """Forgets entries at or after `offset`."""
+        count = len(self)
+        while count and self.entry(count - 1)[1] >= offset:
+            count -= 1
+        del self.data[count * TIME_ENTRY :]
+
+    def sane(self, next_offset: int) -> bool:
+        """Whether this can be the index of a segment that ends at `next_offset`: strictly growing."""
+        if len(self.data) % TIME_ENTRY:
+            return False
+        last_timestamp, last_relative = NO_TIMESTAMP, -1
+        for timestamp, relative in _TIME.iter_unpack(self.data):
+            if timestamp <= last_timestamp or relative <= last_relative:
+                return False
+            last_timestamp, last_relative = timestamp, relative
+        return self.base_offset + last_relative < next_offset

@@ -1,0 +1,359 @@
+"""Opening a log: what is trusted, what is checked, and what a crash left is put right.
+
+What the checkpoint covers was forced to the disk and is trusted: it is not read again, and damage there
+(a rotten block, say) deletes nothing; readers get the bytes and see the wrong CRC. From the checkpoint on,
+every batch is checked: it must lie inside the file, have magic 2 and a plausible length, offsets that grow,
+and the right CRC-32C. At the first that fails the log is cut off: the rest of that segment and all later
+segments go, counted in `RecoveryReport.truncated_bytes`. After a kill that is at most one torn append that
+no one was told of, as the kernel keeps what was written. After a power failure it may be more, up to what
+the fsync policy left unflushed; valid batches behind a broken one go as well then, as in Kafka, because
+offsets must not have holes that were never there.
+
+A log without a usable checkpoint is checked from its beginning. Missing or damaged indexes are rebuilt.
+Producers come from the newest usable snapshot and the batches after it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.wire.record_batch import BatchHeader
+
+from . import epochs, swap
+from .checkpoint import FILE_NAME, Checkpoint
+from .disk import Disk
+from .epochs import LeaderEpochs
+from .index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from .producers import ProducerStates
+from .replay import apply_batch
+from .scan import BatchScanner, plausible
+from .segment import Segment, SharedFiles, stem
+from .snapshot import decode_snapshot
+
+_DIGITS = 20
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening found and did. `reason` says why the log was cut off, "" where it was not."""
+
+    checked_batches: int = 0
+    checked_bytes: int = 0
+    truncated_bytes: int = 0
+    truncated_at: int = -1  # the log's end offset after the cut
+    reason: str = ""
+    dropped_segments: int = 0
+    rebuilt_indexes: int = 0
+    completed_swaps: int = 0
+    removed_leftovers: int = 0
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The parts of an opened log."""
+
+    segments: list[Segment]
+    producers: ProducerStates
+    epochs: LeaderEpochs
+    checkpoint: Checkpoint
+    end_offset: int
+    unflushed: list[Segment] = field(default_factory=list)
+    created: bool = False
+    checkpointed: bool = False  # `checkpoint` is the one on disk
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+
+
+def recover(directory: str, config: TopicConfig, shared: SharedFiles, now_ms: int) -> Recovered:
+    """Opens what is in `directory`. OSError where the disk refuses."""
+    report = RecoveryReport()
+    swap.tidy(directory, shared.disk, report)
+    checkpoint = Checkpoint.decode(_read(f"{directory}/{FILE_NAME}"))
+    leader_epochs = LeaderEpochs.decode(_read(f"{directory}/{epochs.FILE_NAME}"))
+    segments = _segments(directory, shared)
+    if not segments:
+        return _create(directory, shared, checkpoint, leader_epochs, report, now_ms)
+    opening = _Opening(directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms)
+    return opening.run()
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _segments(directory: str, shared: SharedFiles) -> list[Segment]:
+    """All segments, taken as sealed and with their indexes on disk but for the last."""
+    bases = sorted(
+        int(name[:_DIGITS])
+        for name in os.listdir(directory)
+        if name.endswith(".log") and name[:_DIGITS].isdigit() and len(name) == _DIGITS + 4
+    )
+    segments: list[Segment] = []
+    for number, base in enumerate(bases):
+        path = stem(directory, base) + ".log"
+        segment = Segment(shared, directory, base, shared.pool.file(path), os.path.getsize(path))
+        if number + 1 < len(bases):
+            segment.next_offset = bases[number + 1]
+            segment.forget_indexes()
+        segments.append(segment)
+    return segments
+
+
+def _create(
+    directory: str,
+    shared: SharedFiles,
+    checkpoint: Checkpoint | None,
+    leader_epochs: LeaderEpochs,
+    report: RecoveryReport,
+    now_ms: int,
+) -> Recovered:
+    start = max(checkpoint.start, checkpoint.recovery) if checkpoint else 0
+    file = shared.pool.create(stem(directory, start) + ".log")
+    segment = Segment(shared, directory, start, file, 0)
+    segment.created_ms = now_ms
+    trusted = Checkpoint(start, start, start, start, 0)
+    return Recovered([segment], ProducerStates(), leader_epochs, trusted, start, created=True, report=report)
+
+
+class _Opening:
+    """One opening of a log that has segments."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: TopicConfig,
+        shared: SharedFiles,
+        segments: list[Segment],
+        checkpoint: Checkpoint | None,
+        leader_epochs: LeaderEpochs,
+        report: RecoveryReport,
+        now_ms: int,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.shared = shared
+        self.segments = segments
+        self.epochs = leader_epochs
+        self.report = report
+        self.now_ms = now_ms
+        self.producers = ProducerStates()
+        self.trusted = self._usable(checkpoint)
+        self.checkpointed = self.trusted == checkpoint
+        self.end_offset = self.trusted.recovery
+        self.unflushed: list[Segment] = []
+
+    def run(self) -> Recovered:
+        first = self._first_unchecked()
+        self._restore_producers()
+        if first < len(self.segments):
+            self._open_checkpointed(self.segments[first])
+        position = self.trusted.position
+        number = first
+        while number < len(self.segments):
+            segment = self.segments[number]
+            if segment.base_offset != self.trusted.segment:
+                position = 0
+            whole = self._check(segment, position)
+            if not whole:
+                self._drop_after(number)
+            number += 1
+        return self._finish()
+
+    def _usable(self, checkpoint: Checkpoint | None) -> Checkpoint:
+        """The checkpoint as far as the files bear it out."""
+        first = self.segments[0].base_offset
+        if checkpoint is None:
+            return Checkpoint(first, first, first, first, 0)
+        start = max(checkpoint.start, first)
+        cleaned = max(checkpoint.cleaned, first)
+        sizes = {segment.base_offset: segment.size for segment in self.segments}
+        size = sizes.get(checkpoint.segment, checkpoint.position)
+        base = min(max(checkpoint.segment, first), self.segments[-1].base_offset)
+        if base != checkpoint.segment or size < checkpoint.position:
+            return Checkpoint(start, cleaned, base, base, 0)
+        return replace(checkpoint, start=start, cleaned=cleaned)
+
+    def _first_unchecked(self) -> int:
+        """The number of the first segment that is not trusted as a whole."""
+        for number, segment in enumerate(self.segments):
+            if segment.base_offset >= self.trusted.segment:
+                return number
+        return len(self.segments) - 1
+
+    # --- producers
+
+    def _restore_producers(self) -> None:
+        """From the newest snapshot that is whole, and the trusted batches after it."""
+        since = self.segments[0].base_offset
+        for offset in sorted(snapshot_offsets(self.directory), reverse=True):
+            if offset > self.trusted.recovery:
+                continue
+            states = decode_snapshot(_read(stem(self.directory, offset) + ".snapshot"))
+            if states is not None:
+                self.producers, since = states, offset
+                break
+        for segment in self.segments:
+            if segment.next_offset > since or segment is self.segments[-1]:
+                self._replay(segment, since)
+
+    def _replay(self, segment: Segment, since: int) -> None:
+        """Applies the trusted batches of `segment` from offset `since` on."""
+        end = segment.size
+        if segment.base_offset == self.trusted.segment:
+            end = self.trusted.position
+        if segment.base_offset > self.trusted.segment or since >= self.trusted.recovery:
+            return
+        scanner = BatchScanner(self.shared.pool.descriptor(segment.file), 0, end, whole=True)
+        header = scanner.next()
+        while header is not None:
+            if header.base_offset >= since:
+                apply_batch(self.producers, header, scanner.batch(header), 0, self.now_ms)
+            header = scanner.next()
+
+    # --- checking
+
+    def _open_checkpointed(self, segment: Segment) -> None:
+        """The indexes of the segment that the checkpoint lies in, up to there."""
+        trusted = self.trusted
+        if segment.base_offset != trusted.segment or trusted.position == 0:
+            return
+        segment.sealed = False
+        scanner = BatchScanner(self.shared.pool.descriptor(segment.file), 0, trusted.position, whole=False)
+        header = scanner.next()
+        offsets = OffsetIndex(segment.base_offset, bytearray(_read(segment.path(".index"))))
+        times = TimeIndex(segment.base_offset, bytearray(_read(segment.path(".timeindex"))))
+        if len(offsets.data) % OFFSET_ENTRY == 0 and len(times.data) % TIME_ENTRY == 0:
+            offsets.truncate(trusted.position)
+            times.truncate(trusted.recovery)
+        if (len(offsets), len(times)) == (trusted.offset_entries, trusted.time_entries) and header:
+            segment.adopt_indexes(offsets, times)
+            segment.first_timestamp = header.max_timestamp
+        else:
+            size, segment.size = segment.size, trusted.position
+            segment.rebuild_indexes(self.config.index_interval_bytes)
+            segment.size = size
+            self.report.rebuilt_indexes += 1
+
+    def _check(self, segment: Segment, position: int) -> bool:
+        """Checks `segment` from `position` on. False: it was cut off, and nothing may follow."""
+        expected = self.trusted.recovery if position else segment.base_offset
+        if position == 0:
+            segment.start_indexes()
+        last = segment is self.segments[-1]
+        kept = [entry for entry in segment.aborted if entry.last_offset < expected]
+        scanner = BatchScanner(self.shared.pool.descriptor(segment.file), position, segment.size, whole=True)
+        header = scanner.next()
+        while header is not None and self._good(scanner, header, expected, segment):
+            entry = apply_batch(self.producers, header, scanner.batch(header), 0, self.now_ms)
+            if entry is not None:
+                kept.append(entry)
+            self._note(segment, scanner.position, header)
+            expected = header.next_offset
+            header = scanner.next()
+        segment.set_aborted(kept)
+        self.report.checked_bytes += scanner.position - position
+        self.end_offset = expected
+        whole = scanner.position == segment.size
+        if not whole:
+            self._cut(segment, scanner.position, scanner.reason)
+        if segment.size > position:
+            self.unflushed.append(segment)
+        if whole and not last:
+            segment.seal()
+        else:
+            segment.sealed = False
+            segment.next_offset = expected
+        return whole
+
+    def _good(self, scanner: BatchScanner, header: BatchHeader, expected: int, segment: Segment) -> bool:
+        if not plausible(header, expected, segment.base_offset):
+            scanner.reason = "offsets that do not grow"
+        elif not scanner.checksum_fits(header):
+            scanner.reason = "wrong CRC"
+        else:
+            return True
+        return False
+
+    def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        interval = self.config.index_interval_bytes
+        segment.note(header.last_offset, header.max_timestamp, position, header.size, interval)
+        self.report.checked_batches += 1
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.begin(header.leader_epoch, header.base_offset)
+
+    def _cut(self, segment: Segment, position: int, reason: str) -> None:
+        descriptor = self.shared.pool.descriptor(segment.file)
+        self.report.truncated_bytes += segment.size - position
+        self.report.truncated_at = self.end_offset
+        self.report.reason = reason
+        self.shared.disk.truncate(descriptor, position)
+        segment.size = position
+
+    def _drop_after(self, number: int) -> None:
+        """Removes the segments behind one that was cut off."""
+        for segment in self.segments[number + 1 :]:
+            self.report.truncated_bytes += segment.size
+            self.report.dropped_segments += 1
+            segment.close()
+            swap.remove_segment(self.directory, segment.base_offset, self.shared.disk)
+        del self.segments[number + 1 :]
+
+    def _finish(self) -> Recovered:
+        last = self.segments[-1]
+        last.sealed = False
+        last.next_offset = self.end_offset
+        if last.created_ms == 0:
+            last.created_ms = last.modified_ms() if last.size else self.now_ms
+        created = False
+        trusted = self.trusted
+        if trusted.start > self.end_offset:
+            created = True
+            self._begin_at(trusted.start)
+        for offset in snapshot_offsets(self.directory):
+            if offset > self.end_offset:
+                self.shared.disk.unlink(stem(self.directory, offset) + ".snapshot")
+        self.epochs.truncate_end(self.end_offset)
+        return Recovered(
+            self.segments,
+            self.producers,
+            self.epochs,
+            trusted,
+            self.end_offset,
+            self.unflushed,
+            created,
+            self.checkpointed,
+            self.report,
+        )
+
+    def _begin_at(self, start: int) -> None:
+        """The log was cut off below its start: it goes on, empty, at its start."""
+        last = self.segments[-1]
+        last.next_offset = start
+        last.seal()
+        file = self.shared.pool.create(stem(self.directory, start) + ".log")
+        segment = Segment(self.shared, self.directory, start, file, 0)
+        segment.created_ms = self.now_ms
+        self.segments.append(segment)
+        self.end_offset = start
+
+
+def snapshot_offsets(directory: str) -> list[int]:
+    """The offsets of the snapshots that are there."""
+    return [
+        int(name[:_DIGITS])
+        for name in os.listdir(directory)
+        if name.endswith(".snapshot") and name[:_DIGITS].isdigit()
+    ]
+
+
+def drop_snapshots(directory: str, bases: list[int], newest: int, disk: Disk) -> None:
+    """Removes snapshots that recovery cannot need: all but the newest and those at a segment's base."""
+    keep = set(bases)
+    for offset in snapshot_offsets(directory):
+        if offset < newest and offset not in keep:
+            disk.unlink(stem(directory, offset) + ".snapshot")

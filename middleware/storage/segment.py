@@ -1,0 +1,360 @@
+"""One segment of a partition log: a .log file of whole batches, its indexes and its aborted transactions."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD
+
+from .aborted import ENTRY_SIZE, AbortedEntry, decode_entries, encode_entry
+from .disk import Disk, FilePool, LogFile
+from .index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from .scan import BatchScanner, read_fully
+from .windows import WindowCache
+
+Buffer = bytes | bytearray | memoryview
+
+MAP_FROM: Final = 64 * 1024  # smaller pieces are copied: one pread is cheaper than mapping and faulting
+_WALK_BLOCK: Final = 4096
+_PREFIX: Final = 27  # up to and with lastOffsetDelta
+_BASE_AND_LENGTH: Final = struct.Struct(">qi")
+_LAST_DELTA: Final = struct.Struct(">i")
+_LAST_DELTA_AT: Final = 23
+_UNKNOWN: Final = -2
+
+
+def stem(directory: str, base_offset: int) -> str:
+    """The path of a segment's files without their suffix."""
+    return f"{directory}/{base_offset:020d}"
+
+
+class SharedFiles:
+    """What all logs of a daemon share: the disk, open files, mapped windows, and loaded indexes."""
+
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        *,
+        open_files: int = 512,
+        windows: int = 8,
+        index_bytes: int = 16 << 20,
+    ) -> None:
+        self.disk = disk or Disk()
+        self.pool = FilePool(self.disk, open_files)
+        self.windows = WindowCache(self.pool, windows)
+        self.index_bytes = index_bytes
+        self._loaded: dict[int, Segment] = {}  # by file serial, least recently loaded first
+        self._loaded_bytes = 0
+
+    def loaded(self, segment: Segment, size: int) -> None:
+        """A sealed segment loaded `size` bytes of indexes: others give theirs up."""
+        while self._loaded and self._loaded_bytes + size > self.index_bytes:
+            oldest = self._loaded[next(iter(self._loaded))]
+            self.unloaded(oldest)
+        self._loaded[segment.file.serial] = segment
+        self._loaded_bytes += size
+
+    def unloaded(self, segment: Segment) -> None:
+        if self._loaded.pop(segment.file.serial, None) is not None:
+            self._loaded_bytes -= segment.index_size
+            segment.unload()
+
+
+class Segment:
+    """A segment. Sealed ones never change; only the last of a log is not sealed.
+
+    `next_offset` is the log's end in the last segment, and a bound (the next one's base) in others.
+    `first_timestamp` is that of the first batch, by which segment.ms is measured.
+    """
+
+    def __init__(
+        self, shared: SharedFiles, directory: str, base_offset: int, file: LogFile, size: int
+    ) -> None:
+        self.shared = shared
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = file
+        self.size = size
+        self.next_offset = base_offset
+        self.sealed = False
+        self.first_timestamp = NO_TIMESTAMP
+        self.created_ms = 0
+        self.unindexed = 0
+        self.index_size = 0
+        self._offsets: OffsetIndex | None = OffsetIndex(base_offset)
+        self._times: TimeIndex | None = TimeIndex(base_offset)
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self._aborted: list[AbortedEntry] | None = None
+
+    # --- what is known of it
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        if self._offsets is None:
+            self._load()
+        assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        if self._times is None:
+            self._load()
+        assert self._times is not None
+        return self._times
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, or -1."""
+        if self._max_timestamp == _UNKNOWN:
+            self._max_timestamp, self._max_timestamp_offset = self.times.last()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the batch that holds it."""
+        return self._max_timestamp_offset if self.max_timestamp >= 0 else self.base_offset
+
+    @property
+    def aborted(self) -> list[AbortedEntry]:
+        """The transactions whose abort markers are here, by the markers' offsets."""
+        if self._aborted is None:
+            self._aborted = decode_entries(self._read_file(".txnindex"))
+        return self._aborted
+
+    def set_aborted(self, entries: list[AbortedEntry]) -> None:
+        """Makes these the entries, in the file as well."""
+        path = self.path(".txnindex")
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        if entries != self.aborted or size != ENTRY_SIZE * len(entries):
+            self.shared.disk.write_file(path, b"".join(map(encode_entry, entries)), sync=False)
+        self._aborted = entries
+
+    def path(self, suffix: str) -> str:
+        return stem(self.directory, self.base_offset) + suffix
+
+    def modified_ms(self) -> int:
+        try:
+            return int(os.stat(self.file.path).st_mtime * 1000)
+        except OSError:
+            return 0
+
+    # --- growing
+
+    def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
+        """A batch was written at `position`: into the indexes every `interval` bytes."""
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self.unindexed > interval:
+            self.offsets.append(last_offset, position)
+            self.times.append(self._max_timestamp, self._max_timestamp_offset)
+            self.unindexed = 0
+        self.unindexed += size
+
+    def index_full(self, index_bytes: int) -> bool:
+        return len(self.offsets.data) + 8 > index_bytes or len(self.times.data) + 24 > index_bytes
+
+    def seal(self) -> None:
+        """No more will be written: the time index gets its last entry, and what is indexed goes to disk."""
+        self.index_time()
+        self.sealed = True
+        self.write_indexes()
+        self.index_size = len(self.offsets.data) + len(self.times.data)
+        self.shared.loaded(self, self.index_size)
+
+    def write_indexes(self) -> None:
+        """Where the disk refuses, the old files are left out and are rebuilt when they are needed."""
+        for suffix, data in ((".index", self.offsets.data), (".timeindex", self.times.data)):
+            try:
+                self.shared.disk.write_file(self.path(suffix), data, sync=False)
+            except OSError:
+                self.shared.disk.unlink(self.path(suffix))
+
+    # --- indexes of sealed segments, loaded when needed
+
+    def forget_indexes(self) -> None:
+        """Marks a sealed segment's indexes as on disk."""
+        self.sealed = True
+        self._max_timestamp = _UNKNOWN
+        self._offsets = None
+        self._times = None
+
+    def unload(self) -> None:
+        """Gives up loaded indexes of a sealed segment."""
+        if self.sealed:
+            self._offsets = None
+            self._times = None
+
+    def _load(self) -> None:
+        offsets = OffsetIndex(self.base_offset, bytearray(self._read_file(".index")))
+        times = TimeIndex(self.base_offset, bytearray(self._read_file(".timeindex")))
+        known = os.path.exists(self.path(".index")) and (len(times) > 0 or self.size == 0)
+        if known and offsets.sane(self.size) and times.sane(self.next_offset):
+            self._offsets, self._times = offsets, times
+        else:
+            self.rebuild_indexes()
+        self.index_size = len(self.offsets.data) + len(self.times.data)
+        self.shared.loaded(self, self.index_size)
+
+    def start_indexes(self) -> None:
+        """Empty indexes, to be filled by noting the segment's batches from its beginning."""
+        self.sealed = False
+        self._offsets, self._times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self.unindexed = 0
+
+    def adopt_indexes(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        """Indexes that cover the segment so far."""
+        self._offsets, self._times = offsets, times
+        self._max_timestamp, self._max_timestamp_offset = times.last()
+
+    def index_time(self) -> None:
+        """Sees to it that the time index ends with the largest timestamp."""
+        if self._max_timestamp >= 0:
+            self.times.append(self._max_timestamp, self._max_timestamp_offset)
+
+    def rebuild_indexes(self, interval: int = 4096) -> None:
+        """Builds both indexes from the log file, and writes them where the segment is sealed."""
+        sealed = self.sealed
+        self.start_indexes()
+        scanner = BatchScanner(self.shared.pool.descriptor(self.file), 0, self.size, whole=False)
+        header = scanner.next()
+        while header is not None:
+            self.note(header.last_offset, header.max_timestamp, scanner.position, header.size, interval)
+            header = scanner.next()
+        self.sealed = sealed
+        if sealed:
+            self.index_time()
+            self.write_indexes()
+
+    def _read_file(self, suffix: str) -> bytes:
+        try:
+            with open(self.path(suffix), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise TreecastError(Fault.STORAGE, f"cannot read {self.path(suffix)}: {error}") from error
+
+    # --- finding
+
+    def locate(self, offset: int) -> int:
+        """The position of the batch that holds `offset`, or else of the first one after it."""
+        if offset <= self.base_offset:
+            return 0
+        if offset >= self.next_offset:
+            return self.size
+        return self._walk_to(offset, self._trusted_position(self.offsets.find_offset(offset)))
+
+    def end_within(self, start: int, max_bytes: int, bound: int, *, at_least_one: bool) -> int:
+        """Where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`.
+
+        With `at_least_one` the first batch counts however large it is.
+        """
+        if bound - start <= max_bytes:
+            return bound
+        limit = start + max_bytes
+        position = self._trusted_position(self.offsets.find_position(limit))
+        position = max(position, start)
+        while True:
+            following = self._following(position)
+            if following > limit:
+                break
+            position = following
+        return following if position == start and at_least_one else position
+
+    def _trusted_position(self, entry: int) -> int:
+        """The position of an index entry, once the batch there agrees; else the indexes are rebuilt."""
+        if entry < 0:
+            return 0
+        last_offset, position = self.offsets.entry(entry)
+        if 0 <= position < self.size:
+            block = self._block(position, _PREFIX)
+            if len(block) >= _PREFIX:
+                base: int = _BASE_AND_LENGTH.unpack_from(block, 0)[0]
+                delta: int = _LAST_DELTA.unpack_from(block, _LAST_DELTA_AT)[0]
+                if base + delta == last_offset:
+                    return position
+        self.rebuild_indexes()
+        return 0
+
+    def _walk_to(self, offset: int, position: int) -> int:
+        while position < self.size:
+            block = self._block(position, _WALK_BLOCK)
+            usable = len(block) - _PREFIX
+            if usable < 0:
+                raise self._broken(position)
+            at = 0
+            while at <= usable:
+                base, length = _BASE_AND_LENGTH.unpack_from(block, at)
+                delta: int = _LAST_DELTA.unpack_from(block, at + _LAST_DELTA_AT)[0]
+                if base + delta >= offset:
+                    return position + at
+                if length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise self._broken(position + at)
+                at += LOG_OVERHEAD + length
+            position += at
+        return self.size
+
+    def _following(self, position: int) -> int:
+        """The end of the batch at `position`."""
+        block = self._block(position, LOG_OVERHEAD)
+        if len(block) >= LOG_OVERHEAD:
+            length: int = _BASE_AND_LENGTH.unpack_from(block, 0)[1]
+            if length >= HEADER_SIZE - LOG_OVERHEAD:
+                return position + LOG_OVERHEAD + length
+        raise self._broken(position)
+
+    def _broken(self, position: int) -> TreecastError:
+        return TreecastError(Fault.STORAGE, f"{self.file.path} is damaged at byte {position}")
+
+    # --- reading
+
+    def _block(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self.shared.pool.descriptor(self.file), min(size, self.size - position), position)
+        except OSError as error:
+            raise TreecastError(Fault.STORAGE, f"cannot read {self.file.path}: {error}") from error
+
+    def read(self, start: int, end: int, chunks: list[Buffer]) -> None:
+        """Adds the bytes from `start` to `end`: windows without a copy where they may be mapped (see
+        `windows`), copies elsewhere: the tail, and what is too small to be worth a mapping."""
+        if end - start < MAP_FROM:
+            chunks.append(self._copy(start, end))
+            return
+        windows = self.shared.windows
+        width = windows.window_bytes
+        while start < end:
+            number = start // width
+            first = number * width
+            last = min(first + width, self.size)
+            stop = min(end, last)
+            if last - first == width or self.sealed:
+                view = windows.window(self.file, number, last - first)
+                chunks.append(view[start - first : stop - first])
+            else:
+                chunks.append(self._copy(start, stop))
+            start = stop
+
+    def _copy(self, start: int, end: int) -> bytes:
+        try:
+            data = read_fully(self.shared.pool.descriptor(self.file), end - start, start)
+        except OSError as error:
+            raise TreecastError(Fault.STORAGE, f"cannot read {self.file.path}: {error}") from error
+        if len(data) != end - start:
+            raise self._broken(start + len(data))
+        return data
+
+    # --- leaving
+
+    def close(self) -> None:
+        """Gives up the file and what is mapped of it. Readers keep what they hold."""
+        self.shared.unloaded(self)
+        self.shared.windows.forget(self.file)
+        self.shared.pool.drop(self.file)
