@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 
 HOT_MODULES = [
     "middleware/wire/varint.py",
+    "middleware/wire/zstd_frame.py",
     "middleware/wire/record_walk.py",
     "middleware/wire/batch_header.py",
     "middleware/wire/batch_check.py",

@@ -25,6 +25,8 @@ import zstandard
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression
 
+from .zstd_frame import are_whole_frames
+
 Input = bytes | bytearray | memoryview
 
 MAX_UNCOMPRESSED_BYTES = 64 * 1024 * 1024  # of one batch; a bomb is larger
@@ -35,9 +37,13 @@ _GZIP_WINDOW = 31  # zlib: 15 bits of window, 16 for the gzip wrapper
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
-_ZSTD_START = struct.Struct("<IB")
-_ZSTD_SKIPPABLE = 0x184D2A50
 _STEP = 256 * 1024
+_MOST_FRAMES = 64  # each costs a copy of what follows it; clients write one
+_SMALL_BLOCK = 64  # snappy blocks may be this small on average; clients write 32 KiB
+
+
+class _Broken(Exception):
+    """The compressed data is not what its codec says."""
 
 
 def compress(codec: Compression, data: Input) -> bytes:
@@ -69,7 +75,7 @@ def decompress(codec: Compression, data: Input, limit: int) -> bytes:
         if codec is Compression.LZ4:
             return _decompress_lz4(data, limit)
         return _decompress_zstd(data, limit)
-    except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError, EOFError) as error:
+    except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError, _Broken) as error:
         raise TreecastError(
             Fault.CORRUPT_BATCH, f"the batch's {codec.name.lower()} data is broken: {error}"
         ) from error
@@ -89,18 +95,19 @@ def _decompress_gzip(data: Input, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     rest: Input = data
-    while True:
+    for _ in range(_MOST_FRAMES):
         member = zlib.decompressobj(_GZIP_WINDOW)
         part = member.decompress(rest, limit - size + 1)
         size += len(part)
         if size > limit:
             raise _too_large(limit)
         if not member.eof:
-            raise EOFError("it ends too soon")
+            raise _Broken("it ends too soon")
         parts.append(part)
         rest = member.unused_data
         if not rest:
             return b"".join(parts)
+    raise _Broken(f"it has more than {_MOST_FRAMES} members")
 
 
 def _compress_snappy(data: Input) -> bytes:
@@ -116,30 +123,33 @@ def _compress_snappy(data: Input) -> bytes:
 def _decompress_snappy(data: Input, limit: int) -> bytes:
     view = memoryview(data)
     if bytes(view[: len(_SNAPPY_MAGIC)]) != _SNAPPY_MAGIC:
-        return _decompress_snappy_block(view, limit)
+        return _decompress_snappy_block(view, limit, limit)
     parts: list[bytes] = []
     size = 0
     position = len(_SNAPPY_HEADER)
+    most = 1 + len(view) // _SMALL_BLOCK
     while position < len(view):
+        if len(parts) > most:
+            raise _Broken("its blocks are too small")
         if position + 4 > len(view):
-            raise EOFError("a block has no length")
+            raise _Broken("a block has no length")
         length: int = _INT32.unpack_from(view, position)[0]
         position += 4
         if not 0 <= length <= len(view) - position:
-            raise EOFError("a block is longer than the data")
-        part = _decompress_snappy_block(view[position : position + length], limit - size)
+            raise _Broken("a block is longer than the data")
+        part = _decompress_snappy_block(view[position : position + length], limit - size, limit)
         size += len(part)
         parts.append(part)
         position += length
     if position > len(view):
-        raise EOFError("the header is cut off")
+        raise _Broken("the header is cut off")
     return b"".join(parts)
 
 
-def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, room: int, limit: int) -> bytes:
     if not block:
-        raise EOFError("an empty block")
-    if cramjam.snappy.decompress_raw_len(block) > limit:
+        raise _Broken("an empty block")
+    if cramjam.snappy.decompress_raw_len(block) > room:
         raise _too_large(limit)
     return bytes(cramjam.snappy.decompress_raw(block))
 
@@ -148,30 +158,26 @@ def _decompress_lz4(data: Input, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     rest: Input | None = data
-    while rest:
+    for _ in range(_MOST_FRAMES):
         frame = lz4.frame.LZ4FrameDecompressor()
         while not frame.eof:
             part: bytes = frame.decompress(rest, min(_STEP, limit - size + 1))
             if not part and not frame.eof and frame.needs_input:
-                raise EOFError("it ends too soon")
+                raise _Broken("it ends too soon")
             rest = b""
             size += len(part)
             if size > limit:
                 raise _too_large(limit)
             parts.append(part)
         rest = frame.unused_data
-    if not parts:
-        raise EOFError("there is no frame")
-    return b"".join(parts)
+        if not rest:
+            return b"".join(parts)
+    raise _Broken(f"it has more than {_MOST_FRAMES} frames")
 
 
 def _decompress_zstd(data: Input, limit: int) -> bytes:
-    view = memoryview(data)
-    position = 0
-    while position < len(view):
-        position = _end_of_zstd_frame(view, position)
-    if position != len(view) or not position:
-        raise EOFError("it ends too soon")
+    if not are_whole_frames(bytes(data)):
+        raise _Broken("it ends too soon")
     if zstandard.frame_content_size(data) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
@@ -183,26 +189,3 @@ def _decompress_zstd(data: Input, limit: int) -> bytes:
                 raise _too_large(limit)
             parts.append(part)
     return b"".join(parts)
-
-
-def _end_of_zstd_frame(data: memoryview, position: int) -> int:
-    """Where the frame at `position` ends, by RFC 8878 section 3.1; beyond `data` where it is cut off.
-
-    zstandard's reader takes a frame that is cut off for a short one, so this looks before it.
-    """
-    if position + 9 > len(data):
-        return len(data) + 1
-    magic, descriptor = _ZSTD_START.unpack_from(data, position)
-    if magic & 0xFFFF_FFF0 == _ZSTD_SKIPPABLE:
-        return position + 8 + int.from_bytes(data[position + 4 : position + 8], "little")
-    single_segment = descriptor >> 5 & 1
-    position += 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
-    position += (single_segment, 2, 4, 8)[descriptor >> 6]
-    last = False
-    while not last:
-        if position + 3 > len(data):
-            return len(data) + 1
-        header = int.from_bytes(data[position : position + 3], "little")
-        last, run = bool(header & 1), header >> 1 & 3 == 1
-        position += 3 + (1 if run else header >> 3)
-    return position + (4 if descriptor & 4 else 0)
