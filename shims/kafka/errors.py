@@ -141,8 +141,6 @@ _SPELLINGS: Mapping[tuple[int, int], tuple[int, int]] = MappingProxyType(
         # KIP-112: clients of these versions do not retry on a storage error
         (KAFKA_STORAGE_ERROR, v.PRODUCE): (4, NOT_LEADER_OR_FOLLOWER),
         (KAFKA_STORAGE_ERROR, v.FETCH): (6, NOT_LEADER_OR_FOLLOWER),
-        # KIP-467: older producers know a record that breaks a rule as corrupt
-        (INVALID_RECORD, v.PRODUCE): (8, CORRUPT_MESSAGE),
         # producers before version 2 do not retry while the home loads
         (COORDINATOR_LOAD_IN_PROGRESS, v.TXN_OFFSET_COMMIT): (2, COORDINATOR_NOT_AVAILABLE),
         # a client that leads nobody looks for the leader again

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-MAX_ELEMENTS = 250_000  # of all arrays of one request together
+MAX_ELEMENTS = 100_000  # of all arrays of one request together
 
 NO_UUID = uuid.UUID(int=0)
 

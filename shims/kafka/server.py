@@ -1,21 +1,42 @@
-"""The asyncio edge of the Kafka face: sockets, and nothing else that waits."""
+"""The asyncio edge of the Kafka face: listeners, the connections that are open, idle ones, the end."""
 
 from __future__ import annotations
 
-from treecast.middleware.broker import Broker
+import asyncio
+import logging
+import stat
+from pathlib import Path
+
 from treecast.middleware.model.counters import FaceCounters
 
+from .connection import Connection
+from .dispatch import BrokerView, Dispatcher
+from .session import FramePool
 from .settings import KafkaSettings
+
+_log = logging.getLogger("treecast.kafka")
+
+_REPORT_SECONDS = 10.0  # each reason is logged once in this time, with how often it came
+_MAX_REASONS = 100  # counted by name; later ones are counted together
+_SWEEPS_PER_IDLE = 20
 
 
 class KafkaFace:
     """The Kafka face of one daemon, from `start` to `close`."""
 
-    def __init__(self, broker: Broker, settings: KafkaSettings, counters: FaceCounters) -> None:
+    def __init__(self, broker: BrokerView, settings: KafkaSettings, counters: FaceCounters) -> None:
+        self.settings = settings
+        self.counters = counters
+        self.pool = FramePool()
+        self.dispatcher: Dispatcher
+        self.loop: asyncio.AbstractEventLoop
         self._broker = broker
-        self._settings = settings
-        self._counters = counters
+        self._servers: list[asyncio.AbstractServer] = []
+        self._connections: set[Connection] = set()
         self._address = (settings.host, settings.port)
+        self._reports = _Reports()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._all_closed: asyncio.Event | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -23,12 +44,111 @@ class KafkaFace:
         return self._address
 
     async def start(self) -> None:
-        """Listens. OSError where the address cannot be had."""
+        """Listens. OSError where an address cannot be had."""
+        self.loop = asyncio.get_running_loop()
+        self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
+        settings = self.settings
+        server = await self.loop.create_server(
+            lambda: Connection(self), settings.host, settings.port, backlog=settings.backlog
+        )
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
+        self._address = (host, port)
+        if settings.unix_path is not None:
+            _remove_stale_socket(settings.unix_path)
+            self._servers.append(
+                await self.loop.create_unix_server(
+                    lambda: Connection(self), str(settings.unix_path), backlog=settings.backlog
+                )
+            )
+        self._sweep()
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, answers what is in flight within `grace` seconds, closes. Safe to call twice."""
+        for server in self._servers:
+            server.close()
+        if self._servers and self.settings.unix_path is not None:
+            _remove_stale_socket(self.settings.unix_path)
+        self._servers.clear()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in list(self._connections):
+            connection.finish()
+        if self._connections:
+            self._all_closed = asyncio.Event()
+            try:
+                await asyncio.wait_for(self._all_closed.wait(), grace)
+            except TimeoutError:
+                _log.info("%d connections did not finish in time", len(self._connections))
+            for connection in list(self._connections):
+                connection.abort()
+
+    # --- what connections call
+
+    def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]:
+        """Where the client at the other end of `transport` reaches this daemon."""
+        if self.settings.advertised is not None:
+            return self.settings.advertised
+        own = transport.get_extra_info("sockname")
+        if not isinstance(own, tuple):
+            return self._address  # a unix socket
+        return own[0].removeprefix("::ffff:"), own[1]
+
+    def opened(self, connection: Connection) -> None:
+        self.counters.connections_opened += 1
+        self._connections.add(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self.counters.connections_closed += 1
+        self._connections.discard(connection)
+        if self._all_closed is not None and not self._connections:
+            self._all_closed.set()
+
+    def report(self, connection: Connection, reason: str) -> None:
+        """A client broke the protocol."""
+        kind = reason.partition(":")[0]
+        counted = self.counters.protocol_errors
+        if kind not in counted and len(counted) >= _MAX_REASONS:
+            kind = "other"
+        counted[kind] = counted.get(kind, 0) + 1
+        self._reports.add(self.loop.time(), kind, connection.peer, reason)
+
+    def _sweep(self) -> None:
+        """Closes connections that have been idle for too long."""
+        max_idle = self.settings.connections_max_idle_ms / 1000
+        now = self.loop.time()
+        for connection in [c for c in self._connections if c.is_idle(now, max_idle)]:
+            connection.abort()
+        self._sweep_timer = self.loop.call_later(max_idle / _SWEEPS_PER_IDLE, self._sweep)
 
 
-def serve(broker: Broker, settings: KafkaSettings, counters: FaceCounters) -> KafkaFace:
+class _Reports:
+    """Logs each kind of protocol error at most once in a while."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._held: dict[str, int] = {}
+
+    def add(self, now: float, kind: str, peer: str, reason: str) -> None:
+        if now - self._last.get(kind, -_REPORT_SECONDS) < _REPORT_SECONDS:
+            self._held[kind] = self._held.get(kind, 0) + 1
+            return
+        self._last[kind] = now
+        held = self._held.pop(kind, 0)
+        _log.warning("closed %s: %s%s", peer, reason, f" ({held} more of this kind before)" if held else "")
+
+
+def _remove_stale_socket(path: Path) -> None:
+    try:
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()
+    except FileNotFoundError:
+        pass
+
+
+def serve(broker: BrokerView, settings: KafkaSettings, counters: FaceCounters) -> KafkaFace:
     """A face that serves `broker`; `await face.start()` opens it."""
     return KafkaFace(broker, settings, counters)
+
+
+__all__ = ["KafkaFace", "serve"]

@@ -1,0 +1,217 @@
+"""One client's connection: moves bytes between a socket and a session, and keeps both bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol, cast
+
+from treecast.middleware.model.counters import FaceCounters
+
+from .dispatch import Dispatcher
+from .pending import Pending, Refused
+from .session import Buffer, FramePool, Request, Session
+from .settings import KafkaSettings
+
+_FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
+
+
+class Owner(Protocol):
+    """The face, as its connections see it."""
+
+    settings: KafkaSettings
+    counters: FaceCounters
+    dispatcher: Dispatcher
+    pool: FramePool
+    loop: asyncio.AbstractEventLoop
+
+    def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
+
+    def opened(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def report(self, connection: Connection, reason: str) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Serves requests in order; Produce may be pipelined, anything else that waits holds up what follows."""
+
+    def __init__(self, face: Owner) -> None:
+        self._face = face
+        self._loop = face.loop
+        self._answer = face.dispatcher.answer
+        self._counters = face.counters
+        self._session = Session(
+            face.pool, face.settings.max_request_bytes, face.settings.max_in_flight, face.loop.time()
+        )
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[Request] = deque()  # received, not yet served
+        self._pending: dict[Pending, Request] = {}
+        self._muted = False  # something that is not pipelined is pending
+        self._congested = False  # the client does not read
+        self._reading = True
+        self._closing = False
+        self._unsent = 0
+        self.client_host = ""
+        self.peer = ""
+        self.address = ("", 0)
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._face.settings.send_buffer_bytes)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
+        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/127.0.0.1"
+        self.address = self._face.local_address(transport)
+        self._face.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._session.receive_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._counters.bytes_in += nbytes
+        session = self._session
+        for request in session.received(nbytes, self._loop.time()):
+            if self._blocked:
+                request.keep()
+                self._waiting.append(request)
+            else:
+                self._serve(request)
+        session.recycle()
+        self._settle()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._congested = True
+
+    def resume_writing(self) -> None:
+        self._congested = False
+        self._serve_waiting()
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._waiting.clear()
+        pending = list(self._pending)
+        self._pending.clear()
+        for one in pending:
+            one.abandon()
+        self._face.closed(self)
+
+    # --- serving
+
+    @property
+    def _blocked(self) -> bool:
+        return self._muted or self._congested or self._closing or bool(self._waiting)
+
+    def _serve(self, request: Request) -> None:
+        try:
+            answer = self._answer(self, request.frame)
+        except Refused as refused:
+            self._fail(str(refused))
+            return
+        except Exception:
+            self._face.loop.call_exception_handler(
+                {"message": "a request of the Kafka face failed", "protocol": self}
+            )
+            raise
+        if isinstance(answer, Pending):
+            self._pending[answer] = request
+            self._muted = self._muted or not answer.pipelined
+            answer.deliver = self._deliver
+        else:
+            self._reply(request, answer)
+
+    def _reply(self, request: Request, buffers: list[Buffer]) -> None:
+        self._session.reply(request, buffers, self._loop.time())
+        for buffer in buffers:
+            self._unsent += len(buffer)
+        if self._unsent > _FLUSH_BYTES:
+            self._flush()
+
+    def _deliver(self, pending: Pending, buffers: list[Buffer]) -> None:
+        request = self._pending.pop(pending)
+        self._reply(request, buffers)
+        if not pending.pipelined:
+            self._muted = False
+            self._serve_waiting()
+        self._settle()
+
+    def _serve_waiting(self) -> None:
+        waiting = self._waiting
+        while waiting and not (self._muted or self._congested or self._closing):
+            self._serve(waiting.popleft())
+
+    # --- the socket
+
+    def _flush(self) -> None:
+        data = self._session.data_to_send()
+        self._unsent = 0
+        transport = self._transport
+        if not data or transport is None or transport.is_closing():
+            return
+        self._counters.bytes_out += sum(map(len, data))
+        if len(data) == 1:
+            transport.write(data[0])
+        else:
+            transport.writelines(data)
+
+    def _settle(self) -> None:
+        """After anything has happened: sends what is ready, and reads on only where there is room."""
+        self._flush()
+        session = self._session
+        if session.failure and not self._closing:
+            self._fail(session.failure)
+        if self._closing:
+            self._close_when_answered()
+            return
+        wanted = session.wants_data and not self._waiting and not self._congested
+        if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _fail(self, reason: str) -> None:
+        """Closes because of what the client sent, after the answers that are ready."""
+        self._face.report(self, reason)
+        self._closing = True
+        self._abandon()
+
+    def _abandon(self) -> None:
+        self._waiting.clear()
+        pending = list(self._pending)
+        self._pending.clear()
+        for one in pending:
+            one.abandon()
+
+    def _close_when_answered(self) -> None:
+        if not self._pending and self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+
+    # --- what the face calls
+
+    def is_idle(self, now: float, max_idle: float) -> bool:
+        deadline = self._session.next_deadline(max_idle)
+        return deadline is not None and now >= deadline
+
+    def finish(self) -> None:
+        """Takes no more requests, answers what it has, closes."""
+        self._closing = True
+        self._waiting.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        for pending in list(self._pending):
+            pending.hurry()
+        self._flush()
+        self._close_when_answered()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,205 @@
+"""From a frame to its answer: which handler, what when it refuses, what when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Protocol
+
+from treecast.middleware.broker import BrokerSettings, Cluster
+from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from . import errors
+from . import versions as v
+from .codec import CodecError, LocalCodecError, RequestHeader, decode_request_header
+from .handlers import HANDLERS, Context, Handler
+from .handlers.api_versions import refuse_unknown_version
+from .handlers.base import Fields, Message
+from .handlers.fetch import fetch
+from .handlers.produce import produce, refuse_old_produce
+from .messages import MalformedMessage
+from .pending import Pending, Refused, start
+from .schema import decode_request, encode_response
+from .session import Buffer
+from .settings import KafkaSettings
+
+_log = logging.getLogger("treecast.kafka")
+
+# A decoded request is at most some tens of times as large as its bytes; Produce alone is decoded in place.
+_MAX_FETCH_BYTES = 4 * 1024 * 1024
+_MAX_OTHER_BYTES = 16 * 1024 * 1024
+
+
+class Peer(Protocol):
+    """A connection as its requests see it."""
+
+    @property
+    def client_host(self) -> str: ...
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where this client reaches the daemon."""
+
+
+class BrokerView(Protocol):
+    """What the face needs of a `Broker`."""
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+
+class Dispatcher:
+    """Answers requests of all connections of a face."""
+
+    def __init__(
+        self,
+        broker: BrokerView,
+        settings: KafkaSettings,
+        counters: FaceCounters,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._requests = counters.requests
+        self._counters = counters
+        self._loop = loop
+        self._tasks: set[asyncio.Task[Fields]] = set()
+
+    def answer(self, peer: Peer, frame: memoryview) -> list[Buffer] | Pending:
+        """The answer to the request in `frame`, at once or later; no buffers where there is none.
+
+        `frame` is not referred to after the return. Raises Refused where the connection must be closed.
+        """
+        try:
+            header = decode_request_header(frame)
+            return self._route(peer, header, frame)
+        except LocalCodecError:
+            raise
+        except (CodecError, MalformedMessage) as error:
+            raise Refused(f"malformed request: {error}") from error
+
+    def _route(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Buffer] | Pending:
+        key, version = header.api_key, header.api_version
+        api = v.APIS.get(key)
+        if api is None:
+            raise Refused(f"unknown API key {key}")
+        self._requests[api.name] = self._requests.get(api.name, 0) + 1
+        if not api.serves(version):
+            return self._unsupported(api, header, frame)
+        if key == v.PRODUCE:
+            return produce(self._broker.cluster, self._loop, header, frame)
+        if key == v.FETCH:
+            if len(frame) > _MAX_FETCH_BYTES:
+                raise Refused(f"a fetch of {len(frame)} bytes")
+            return fetch(self._broker.cluster, self._loop, header, frame, self._settings.fetch_max_bytes)
+        if len(frame) > _MAX_OTHER_BYTES:
+            raise Refused(f"a request {api.name} of {len(frame)} bytes")
+        return self._handle(peer, header, frame)
+
+    def _unsupported(self, api: v.Api, header: RequestHeader, frame: memoryview) -> list[Buffer]:
+        version = header.api_version
+        if api.key == v.API_VERSIONS:
+            return refuse_unknown_version(header.correlation_id)
+        if api.key == v.PRODUCE and 0 <= version < api.first:
+            return refuse_old_produce(header, frame)
+        raise Refused(f"{api.name} version {version}; {api.first} to {api.last} are served")
+
+    # --- everything but Produce and Fetch
+
+    def _handle(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Buffer] | Pending:
+        request = decode_request(header.api_key, header.api_version, frame[header.body :])
+        handler = HANDLERS[header.api_key]
+        context = self._context(peer, header)
+        try:
+            outcome = handler.run(context, request)
+            if isinstance(outcome, Coroutine):
+                outcome = start(outcome, self._loop)
+            if isinstance(outcome, asyncio.Task):
+                return self._later(handler, header, request, outcome)
+            assert not hasattr(outcome, "__await__")
+            return self._encode(header, outcome)
+        except Exception as error:
+            return self._refuse(handler, header, request, error)
+
+    def _context(self, peer: Peer, header: RequestHeader) -> Context:
+        return Context(
+            cluster=self._broker.cluster,
+            broker=self._broker.settings,
+            settings=self._settings,
+            key=header.api_key,
+            version=header.api_version,
+            client_id=header.client_id,
+            client_host=peer.client_host,
+            address=peer.address,
+        )
+
+    def _encode(self, header: RequestHeader, fields: Fields) -> list[Buffer]:
+        return [encode_response(header.api_key, header.api_version, header.correlation_id, fields)]
+
+    def _refuse(
+        self, handler: Handler, header: RequestHeader, request: Message, error: BaseException
+    ) -> list[Buffer]:
+        """The API's own answer to an error that concerns the request as a whole."""
+        if isinstance(error, TreecastError):
+            code = errors.code_for(error, header.api_key, header.api_version)
+            return self._encode(header, handler.refuse(request, code, error.detail))
+        name = v.APIS[header.api_key].name
+        _log.error("%s version %d failed", name, header.api_version, exc_info=error)
+        reasons = self._counters.protocol_errors
+        reasons["internal error"] = reasons.get("internal error", 0) + 1
+        return self._encode(
+            header, handler.refuse(request, errors.UNKNOWN_SERVER_ERROR, Fault.INTERNAL.value)
+        )
+
+    def _later(
+        self, handler: Handler, header: RequestHeader, request: Message, task: asyncio.Task[Fields]
+    ) -> Pending:
+        pending = _PendingTask(self, handler, header, request)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(pending.task_done)
+        return pending
+
+    def finished(
+        self, handler: Handler, header: RequestHeader, request: Message, task: asyncio.Task[Fields]
+    ) -> list[Buffer]:
+        """The answer of a handler that had to wait."""
+        if task.cancelled():
+            return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
+        error = task.exception()
+        if error is not None:
+            return self._refuse(handler, header, request, error)
+        try:
+            return self._encode(header, task.result())
+        except Exception as wrong:
+            return self._refuse(handler, header, request, wrong)
+
+    def refuse_closing(self, handler: Handler, header: RequestHeader, request: Message) -> list[Buffer]:
+        """The answer to a group member who waits while the face closes: look for the group again."""
+        return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
+
+
+class _PendingTask(Pending):
+    """A request whose handler waits."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, handler: Handler, header: RequestHeader, request: Message
+    ) -> None:
+        super().__init__()
+        self._dispatcher = dispatcher
+        self._handler = handler
+        self._header = header
+        self._request = request
+
+    def task_done(self, task: asyncio.Task[Fields]) -> None:
+        buffers = self._dispatcher.finished(self._handler, self._header, self._request, task)
+        self.finish(buffers)
+
+    def hurry(self) -> None:
+        if self._header.api_key in (v.JOIN_GROUP, v.SYNC_GROUP):
+            self.finish(self._dispatcher.refuse_closing(self._handler, self._header, self._request))

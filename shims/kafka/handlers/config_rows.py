@@ -1,0 +1,144 @@
+"""Configuration as DescribeConfigs shows it: values, where each comes from, and its synonyms (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from treecast.middleware.broker import BrokerSettings
+from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, ConfigType, TopicConfig
+
+from ..settings import KafkaSettings
+
+# Config sources
+DYNAMIC_TOPIC = 1
+STATIC_BROKER = 4
+DEFAULT = 5
+
+Row = dict[str, Any]
+
+# Topic keys whose broker-wide synonym is not `log.` and the same name (Kafka's TopicConfigSynonyms)
+_SYNONYMS = {
+    "compression.type": "compression.type",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+
+def broker_key(topic_key: str) -> str | None:
+    """The broker-wide synonym of a topic's key; our own keys have none."""
+    if topic_key.startswith("treecast."):
+        return None
+    return _SYNONYMS.get(topic_key, f"log.{topic_key}")
+
+
+def _row(name: str, value: str, source: int, kind: ConfigType, doc: str, *, read_only: bool) -> Row:
+    return {
+        "name": name,
+        "value": value,
+        "read_only": read_only,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": [],
+        "config_type": int(kind),
+        "documentation": doc,
+    }
+
+
+def topic_config_rows(config: TopicConfig, defaults: Mapping[str, str]) -> list[Row]:
+    """Every key of a topic: its own override, else the daemon's default, else Kafka's."""
+    rows: list[Row] = []
+    for name, key in TOPIC_CONFIG_KEYS.items():
+        synonyms: list[Row] = []
+        wide = broker_key(name)
+        if name in config.overrides:
+            synonyms.append({"name": name, "value": config.overrides[name], "source": DYNAMIC_TOPIC})
+        if name in defaults:
+            synonyms.append({"name": wide or name, "value": defaults[name], "source": STATIC_BROKER})
+        synonyms.append({"name": wide or name, "value": key.default, "source": DEFAULT})
+        row = _row(name, synonyms[0]["value"], synonyms[0]["source"], key.type, key.doc, read_only=False)
+        rows.append(row | {"synonyms": synonyms})
+    return rows
+
+
+def broker_config_rows(
+    node_id: int, address: tuple[str, int], broker: BrokerSettings, face: KafkaSettings
+) -> list[Row]:
+    """The daemon's settings under the names that Kafka's tools look for. All are read-only here."""
+    rows = _topic_default_rows(broker.topic_defaults)
+    rows += [
+        _row(name, value, STATIC_BROKER, kind, doc, read_only=True) | _own_synonym(name, value)
+        for name, kind, value, doc in _settings(node_id, address, broker, face)
+    ]
+    return rows
+
+
+def _own_synonym(name: str, value: str) -> Row:
+    return {"synonyms": [{"name": name, "value": value, "source": STATIC_BROKER}]}
+
+
+def _topic_default_rows(defaults: Mapping[str, str]) -> list[Row]:
+    rows: list[Row] = []
+    for name, key in TOPIC_CONFIG_KEYS.items():
+        wide = broker_key(name)
+        if wide is None:
+            continue
+        source = STATIC_BROKER if name in defaults else DEFAULT
+        value = defaults.get(name, key.default)
+        row = _row(wide, value, source, key.type, key.doc, read_only=True)
+        rows.append(row | {"synonyms": [{"name": wide, "value": value, "source": source}]})
+    return rows
+
+
+def _settings(
+    node_id: int, address: tuple[str, int], broker: BrokerSettings, face: KafkaSettings
+) -> list[tuple[str, ConfigType, str, str]]:
+    flag, integer, long, text = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+    listener = f"PLAINTEXT://{address[0]}:{address[1]}"
+    minutes = broker.offsets_retention_ms // 60_000
+    return [
+        ("advertised.listeners", text, listener, "where this client finds the daemon"),
+        ("auto.create.topics.enable", flag, _flag(broker.auto_create_topics), "topics come by being used"),
+        ("broker.id", integer, str(node_id), "the host's id"),
+        ("connections.max.idle.ms", long, str(face.connections_max_idle_ms), "idle connections are closed"),
+        ("default.replication.factor", integer, "1", "a partition has one leader"),
+        ("delete.topic.enable", flag, "true", "topics can be deleted"),
+        ("fetch.max.bytes", integer, str(face.fetch_max_bytes), "largest answer to a fetch"),
+        (
+            "group.initial.rebalance.delay.ms",
+            integer,
+            str(broker.group_initial_rebalance_delay_ms),
+            "how long a new group waits for more members",
+        ),
+        ("group.max.session.timeout.ms", integer, str(broker.group_max_session_timeout_ms), "upper bound"),
+        ("group.max.size", integer, str(broker.group_max_size), "most members of a group"),
+        ("group.min.session.timeout.ms", integer, str(broker.group_min_session_timeout_ms), "lower bound"),
+        ("log.dirs", text, str(broker.data), "where the logs are"),
+        ("node.id", integer, str(node_id), "the host's id"),
+        ("num.partitions", integer, str(broker.default_partitions), "partitions of a topic that names none"),
+        ("offset.metadata.max.bytes", integer, str(broker.offset_metadata_max_bytes), "beside an offset"),
+        ("offsets.retention.minutes", integer, str(minutes), "how long an empty group keeps its offsets"),
+        ("socket.request.max.bytes", integer, str(face.max_request_bytes), "largest request"),
+        ("transaction.max.timeout.ms", integer, str(broker.transaction_max_timeout_ms), "upper bound"),
+        (
+            "transactional.id.expiration.ms",
+            integer,
+            str(broker.transactional_id_expiration_ms),
+            "how long an unused transactional id is kept",
+        ),
+    ]
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

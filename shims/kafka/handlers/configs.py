@@ -1,0 +1,161 @@
+"""DescribeConfigs, IncrementalAlterConfigs (KIP-339), AlterConfigs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from treecast.middleware.broker import ConfigChange, ConfigOperation, Topic
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .. import errors
+from .. import versions as v
+from .base import Context, Fields, Handler, Message
+from .config_rows import Row, broker_config_rows, topic_config_rows
+
+_TOPIC = 2
+_BROKER = 4
+_OPERATIONS = {operation.value for operation in ConfigOperation}
+
+_ChangesOf = Callable[[Topic, Message], Sequence[ConfigChange]]
+
+
+def _topic(ctx: Context, name: str) -> Topic:
+    topic = ctx.cluster.definitions.topics().get(name)
+    if topic is None:
+        raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name}")
+    return topic
+
+
+def _check_broker(ctx: Context, name: str) -> None:
+    """ "" names the cluster-wide default, a number one broker."""
+    if name not in ("", str(ctx.node_id)):
+        raise TreecastError(Fault.INVALID_REQUEST, f"this is broker {ctx.node_id}, not {name}")
+
+
+# --- DescribeConfigs
+
+
+def describe_configs(ctx: Context, request: Message) -> Fields:
+    return {"results": [_described(ctx, request, resource) for resource in request.resources]}
+
+
+def _described(ctx: Context, request: Message, resource: Message) -> Fields:
+    kind, name = resource.resource_type, resource.resource_name
+    answer = {"resource_type": kind, "resource_name": name}
+    try:
+        rows = _rows(ctx, kind, name)
+    except TreecastError as error:
+        return answer | {"error_code": ctx.code(error), "error_message": error.detail, "configs": []}
+    wanted = resource.configuration_keys
+    return answer | {
+        "error_code": errors.NONE,
+        "error_message": None,
+        "configs": [_shown(request, row) for row in rows if wanted is None or row["name"] in wanted],
+    }
+
+
+def _rows(ctx: Context, kind: int, name: str) -> list[Row]:
+    if kind == _TOPIC:
+        return topic_config_rows(_topic(ctx, name).config, ctx.broker.topic_defaults)
+    if kind == _BROKER:
+        _check_broker(ctx, name)
+        if name == "":
+            return []  # there are no dynamic cluster-wide settings
+        return broker_config_rows(ctx.node_id, ctx.address, ctx.broker, ctx.settings)
+    raise TreecastError(Fault.NOT_SUPPORTED, f"resources of type {kind} have no configuration here")
+
+
+def _shown(request: Message, row: Row) -> Row:
+    if not request.include_synonyms:
+        row["synonyms"] = []
+    if not request.include_documentation:
+        row["documentation"] = None
+    return row
+
+
+def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
+    return {"results": [_answer(r, code, detail) | {"configs": []} for r in request.resources]}
+
+
+# --- IncrementalAlterConfigs, AlterConfigs
+
+
+async def incremental_alter_configs(ctx: Context, request: Message) -> Fields:
+    """Sets, resets, appends to and subtracts from single keys of topics."""
+    return {"responses": [await _alter(ctx, request, resource, _changes) for resource in request.resources]}
+
+
+async def alter_configs(ctx: Context, request: Message) -> Fields:
+    """Replaces all overrides of topics: a key that is not named goes back to its default."""
+    return {
+        "responses": [await _alter(ctx, request, resource, _replacement) for resource in request.resources]
+    }
+
+
+async def _alter(ctx: Context, request: Message, resource: Message, changes_of: _ChangesOf) -> Fields:
+    try:
+        if resource.resource_type == _BROKER:
+            _check_broker(ctx, resource.resource_name)
+            raise TreecastError(
+                Fault.POLICY_VIOLATION, "a daemon's settings are set by its configuration file or flags"
+            )
+        if resource.resource_type != _TOPIC:
+            raise TreecastError(
+                Fault.NOT_SUPPORTED, f"resources of type {resource.resource_type} have no configuration here"
+            )
+        _refuse_repeats(resource)
+        topic = _topic(ctx, resource.resource_name)
+        await ctx.cluster.definitions.alter_topic(
+            topic.name, changes_of(topic, resource), validate_only=request.validate_only
+        )
+    except TreecastError as error:
+        return _answer(resource, ctx.code(error), error.detail)
+    return _answer(resource, errors.NONE, None)
+
+
+def _refuse_repeats(resource: Message) -> None:
+    twice = [name for name, times in Counter(row.name for row in resource.configs).items() if times > 1]
+    if twice:
+        raise TreecastError(Fault.INVALID_REQUEST, f"these keys stand twice: {', '.join(twice)}")
+
+
+def _changes(topic: Topic, resource: Message) -> Sequence[ConfigChange]:
+    for row in resource.configs:
+        if row.config_operation not in _OPERATIONS:
+            raise TreecastError(Fault.INVALID_REQUEST, f"unknown operation {row.config_operation}")
+        if row.value is None and row.config_operation != ConfigOperation.DELETE:
+            raise TreecastError(Fault.INVALID_REQUEST, f"no value for {row.name}")
+    return [
+        ConfigChange(row.name, ConfigOperation(row.config_operation), row.value) for row in resource.configs
+    ]
+
+
+def _replacement(topic: Topic, resource: Message) -> Sequence[ConfigChange]:
+    named = {row.name: row.value for row in resource.configs}
+    if None in named.values():
+        raise TreecastError(Fault.INVALID_REQUEST, "a value is missing")
+    gone = [
+        ConfigChange(key, ConfigOperation.DELETE, None) for key in topic.config.overrides if key not in named
+    ]
+    return gone + [ConfigChange(key, ConfigOperation.SET, value) for key, value in named.items()]
+
+
+def _answer(resource: Message, code: int, detail: str | None) -> Row:
+    return {
+        "error_code": code,
+        "error_message": detail,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+
+
+def _refuse_alter(request: Message, code: int, detail: str) -> Fields:
+    return {"responses": [_answer(resource, code, detail) for resource in request.resources]}
+
+
+HANDLERS = {
+    v.DESCRIBE_CONFIGS: Handler(describe_configs, _refuse_describe),
+    v.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs, _refuse_alter),
+    v.ALTER_CONFIGS: Handler(alter_configs, _refuse_alter),
+}

@@ -1,0 +1,253 @@
+"""The consumer group APIs: membership, and groups as admin tools see them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from treecast.middleware.broker import (
+    GroupDescription,
+    GroupListing,
+    JoinGroup,
+    MemberIdentity,
+    MemberIdRequired,
+    SyncGroup,
+)
+from treecast.middleware.model.errors import TreecastError
+
+from .. import errors
+from .. import versions as v
+from .base import (
+    GROUP_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    Context,
+    Fields,
+    Handler,
+    Message,
+    refuse_at_top,
+)
+
+_CLASSIC = "classic"  # the type of every group here (KIP-848 knows others)
+
+
+def _member(request: Message) -> MemberIdentity:
+    return MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
+
+
+# --- JoinGroup
+
+
+async def join_group(ctx: Context, request: Message) -> Fields:
+    """Answers when the next generation is complete. From version 4 on a first join gets an id (KIP-394)."""
+    timeout = request.session_timeout_ms
+    join = JoinGroup(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=ctx.client_id or "",
+        client_host=ctx.client_host,
+        session_timeout_ms=timeout,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if ctx.version >= 1 else timeout,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        require_known_member_id=ctx.version >= 4 and request.group_instance_id is None,
+        can_skip_assignment=ctx.version >= 9,
+        reason=request.reason or "",
+    )
+    try:
+        joined = await ctx.cluster.group_home(request.group_id).join(join)
+    except MemberIdRequired as required:
+        return _not_joined(ctx.version, ctx.code(required), required.member_id)
+    return {
+        "error_code": errors.NONE,
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": joined.protocol,
+        "leader": joined.leader,
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "metadata": member.metadata,
+            }
+            for member in joined.members
+        ],
+    }
+
+
+def _not_joined(version: int, code: int, member_id: str) -> Fields:
+    return {
+        "error_code": code,
+        "generation_id": -1,
+        "protocol_name": None if version >= 7 else "",
+        "leader": "",
+        "member_id": member_id,
+        "members": [],
+    }
+
+
+def _refuse_join(request: Message, code: int, detail: str) -> Fields:
+    return _not_joined(0, code, request.member_id)
+
+
+# --- SyncGroup, Heartbeat, LeaveGroup
+
+
+async def sync_group(ctx: Context, request: Message) -> Fields:
+    sync = SyncGroup(
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments=tuple((row.member_id, row.assignment) for row in request.assignments),
+    )
+    synced = await ctx.cluster.group_home(request.group_id).sync(sync)
+    return {
+        "error_code": errors.NONE,
+        "protocol_type": synced.protocol_type,
+        "protocol_name": synced.protocol,
+        "assignment": synced.assignment,
+    }
+
+
+async def heartbeat(ctx: Context, request: Message) -> Fields:
+    await ctx.cluster.group_home(request.group_id).heartbeat(request.group_id, _member(request))
+    return {"error_code": errors.NONE}
+
+
+async def leave_group(ctx: Context, request: Message) -> Fields:
+    """One member up to version 2, many from version 3 on (KIP-345)."""
+    home = ctx.cluster.group_home(request.group_id)
+    if ctx.version < 3:
+        (answer,) = await home.leave(request.group_id, [MemberIdentity(request.member_id)])
+        if answer is not None:
+            raise answer
+        return {"error_code": errors.NONE}
+    asked = [
+        MemberIdentity(row.member_id, row.group_instance_id, reason=row.reason or "")
+        for row in request.members
+    ]
+    answers = await home.leave(request.group_id, asked)
+    return {
+        "error_code": errors.NONE,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "error_code": errors.NONE if answer is None else ctx.code(answer),
+            }
+            for member, answer in zip(asked, answers, strict=True)
+        ],
+    }
+
+
+# --- what admin tools ask
+
+
+async def describe_groups(ctx: Context, request: Message) -> Fields:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    rows: list[Fields] = []
+    for group_id in request.groups:
+        try:
+            described = await ctx.cluster.group_home(group_id).describe(group_id)
+        except TreecastError as error:
+            rows.append(_undescribed(group_id, ctx.code(error)))
+        else:
+            rows.append(_described(described, operations))
+    return {"groups": rows}
+
+
+def _described(group: GroupDescription, operations: int) -> Fields:
+    return {
+        "error_code": errors.NONE,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+        "authorized_operations": operations,
+    }
+
+
+def _undescribed(group_id: str, code: int) -> Fields:
+    return {
+        "error_code": code,
+        "group_id": group_id,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }
+
+
+def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
+    return {"groups": [_undescribed(group_id, code) for group_id in request.groups]}
+
+
+async def list_groups(ctx: Context, request: Message) -> Fields:
+    """All groups, or those in one of the states (KIP-518) and of one of the types (KIP-848) asked for."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    listings = await ctx.cluster.list_groups()
+    return {"error_code": errors.NONE, "groups": [_listed(g) for g in listings if _wanted(g, states, types)]}
+
+
+def _wanted(group: GroupListing, states: set[str], types: set[str]) -> bool:
+    return (not states or group.state.lower() in states) and (not types or _CLASSIC in types)
+
+
+def _listed(group: GroupListing) -> Fields:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state,
+        "group_type": _CLASSIC,
+    }
+
+
+def _refuse_list(request: Message, code: int, detail: str) -> Fields:
+    return {"error_code": code, "groups": []}
+
+
+async def delete_groups(ctx: Context, request: Message) -> Fields:
+    rows: list[Fields] = []
+    for group_id in request.groups_names:
+        code = await _code_of(ctx, ctx.cluster.group_home(group_id).delete(group_id))
+        rows.append({"group_id": group_id, "error_code": code})
+    return {"results": rows}
+
+
+async def _code_of(ctx: Context, action: Awaitable[None]) -> int:
+    try:
+        await action
+    except TreecastError as error:
+        return ctx.code(error)
+    return errors.NONE
+
+
+def _refuse_delete(request: Message, code: int, detail: str) -> Fields:
+    return {"results": [{"group_id": group_id, "error_code": code} for group_id in request.groups_names]}
+
+
+HANDLERS = {
+    v.JOIN_GROUP: Handler(join_group, _refuse_join),
+    v.SYNC_GROUP: Handler(sync_group, refuse_at_top),
+    v.HEARTBEAT: Handler(heartbeat, refuse_at_top),
+    v.LEAVE_GROUP: Handler(leave_group, refuse_at_top),
+    v.DESCRIBE_GROUPS: Handler(describe_groups, _refuse_describe),
+    v.LIST_GROUPS: Handler(list_groups, _refuse_list),
+    v.DELETE_GROUPS: Handler(delete_groups, _refuse_delete),
+}

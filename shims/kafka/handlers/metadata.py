@@ -1,0 +1,180 @@
+"""Metadata, DescribeCluster, FindCoordinator: the cluster as one broker, the daemon that answers."""
+
+from __future__ import annotations
+
+from treecast.middleware.broker import NewTopic, Topic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.topics import check_kafka_name
+
+from .. import errors
+from .. import versions as v
+from ..messages import NO_UUID
+from .base import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    TOPIC_OPERATIONS,
+    Context,
+    Fields,
+    Handler,
+    Message,
+    refuse_with_message,
+)
+
+_ENDPOINT_BROKERS = 1
+_KEY_TYPES = (0, 1)  # group, transactional id: every home is reached through the answering daemon
+
+
+def broker_row(ctx: Context) -> Fields:
+    host, port = ctx.address
+    return {"node_id": ctx.node_id, "host": host, "port": port, "rack": None}
+
+
+# --- Metadata
+
+
+async def metadata(ctx: Context, request: Message) -> Fields:
+    """Topics asked for by name or id, or all; missing ones are created where both sides allow it."""
+    return {
+        "brokers": [broker_row(ctx)],
+        "cluster_id": ctx.cluster.cluster_id,
+        "controller_id": ctx.node_id,
+        "topics": await _topics(ctx, request),
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        ),
+    }
+
+
+async def _topics(ctx: Context, request: Message) -> list[Fields]:
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    every = request.topics is None or (ctx.version == 0 and not request.topics)
+    if every:
+        return [topic_row(ctx, topic, operations) for topic in ctx.cluster.definitions.topics().values()]
+    create = ctx.broker.auto_create_topics and request.allow_auto_topic_creation
+    rows: dict[object, Fields] = {}
+    for asked in request.topics:
+        key = asked.name if asked.name is not None else asked.topic_id
+        if key in rows:
+            continue
+        try:
+            topic = await _find(ctx, asked, create)
+        except TreecastError as error:
+            rows[key] = _missing_row(ctx, asked, error)
+        else:
+            rows[key] = topic_row(ctx, topic, operations)
+    return list(rows.values())
+
+
+async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
+    definitions = ctx.cluster.definitions
+    if asked.name is None:
+        for topic in definitions.topics().values():
+            if topic.topic_id == asked.topic_id:
+                return topic
+        raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+    known = definitions.topics().get(asked.name)
+    if known is not None:
+        return known
+    check_kafka_name(asked.name)
+    if not create:
+        raise TreecastError(Fault.UNKNOWN_TOPIC)
+    try:
+        return await definitions.create_topic(NewTopic(asked.name))
+    except TreecastError as error:
+        known = definitions.topics().get(asked.name)  # somebody else may have been quicker
+        if error.fault is Fault.TOPIC_EXISTS and known is not None:
+            return known
+        raise
+
+
+def topic_row(ctx: Context, topic: Topic, operations: int) -> Fields:
+    return {
+        "error_code": errors.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [_partition_row(ctx, topic.name, index) for index in range(topic.partitions)],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _partition_row(ctx: Context, topic: str, index: int) -> Fields:
+    node = [ctx.node_id]
+    row = {"partition_index": index, "replica_nodes": node, "isr_nodes": node, "offline_replicas": []}
+    try:
+        epoch = ctx.cluster.partition(topic, index).leader_epoch
+    except TreecastError:
+        return row | {"error_code": errors.LEADER_NOT_AVAILABLE, "leader_id": -1}
+    return row | {"error_code": errors.NONE, "leader_id": ctx.node_id, "leader_epoch": epoch}
+
+
+def _missing_row(ctx: Context, asked: Message, error: TreecastError) -> Fields:
+    name = asked.name if asked.name is not None or ctx.version >= 12 else ""
+    return {"error_code": ctx.code(error), "name": name, "topic_id": asked.topic_id, "partitions": []}
+
+
+def _refuse_metadata(request: Message, code: int, detail: str) -> Fields:
+    rows: list[Fields] = [
+        {"error_code": code, "name": asked.name or "", "topic_id": NO_UUID, "partitions": []}
+        for asked in request.topics or ()
+    ]
+    return {"brokers": [], "topics": rows}
+
+
+# --- DescribeCluster
+
+
+def describe_cluster(ctx: Context, request: Message) -> Fields:
+    if request.endpoint_type != _ENDPOINT_BROKERS:
+        return {"error_code": errors.UNSUPPORTED_ENDPOINT_TYPE, "endpoint_type": request.endpoint_type}
+    host, port = ctx.address
+    asked = request.include_cluster_authorized_operations
+    return {
+        "cluster_id": ctx.cluster.cluster_id,
+        "controller_id": ctx.node_id,
+        "brokers": [{"broker_id": ctx.node_id, "host": host, "port": port}],
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
+    }
+
+
+# --- FindCoordinator
+
+
+def find_coordinator(ctx: Context, request: Message) -> Fields:
+    """One key up to version 3, many from version 4 on."""
+    if ctx.version >= 4:
+        rows = [{"key": key} | _coordinator(ctx, request) for key in request.coordinator_keys]
+        return {"coordinators": rows}
+    return _coordinator(ctx, request)
+
+
+def _coordinator(ctx: Context, request: Message) -> dict[str, object]:
+    if request.key_type not in _KEY_TYPES:
+        return _no_coordinator(errors.INVALID_REQUEST, f"there are no keys of type {request.key_type}")
+    host, port = ctx.address
+    return {
+        "error_code": errors.NONE,
+        "error_message": None,
+        "node_id": ctx.node_id,
+        "host": host,
+        "port": port,
+    }
+
+
+def _no_coordinator(code: int, detail: str) -> dict[str, object]:
+    return {"error_code": code, "error_message": detail, "node_id": -1, "host": "", "port": -1}
+
+
+def _refuse_coordinator(request: Message, code: int, detail: str) -> Fields:
+    if request.coordinator_keys:
+        return {
+            "coordinators": [{"key": key} | _no_coordinator(code, detail) for key in request.coordinator_keys]
+        }
+    return _no_coordinator(code, detail)
+
+
+HANDLERS = {
+    v.METADATA: Handler(metadata, _refuse_metadata),
+    v.DESCRIBE_CLUSTER: Handler(describe_cluster, refuse_with_message),
+    v.FIND_COORDINATOR: Handler(find_coordinator, _refuse_coordinator),
+}

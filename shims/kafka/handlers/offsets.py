@@ -1,0 +1,257 @@
+"""Offsets: those of logs (by time, by leader epoch) and those that groups have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from treecast.middleware.broker import CommittedOffset, Isolation, MemberIdentity
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+
+from .. import errors
+from .. import versions as v
+from .base import (
+    Context,
+    Fields,
+    Handler,
+    Message,
+    by_topic,
+    known_partition,
+    refuse_at_top,
+    settled,
+    unknown_partition,
+)
+
+_OLDEST_TIMESTAMP = -2  # ListOffsets 1-6: earliest, latest
+_OLDEST_TIMESTAMP_7 = -3  # and the largest timestamp (KIP-734)
+
+PartitionRow = tuple[TopicPartition, Fields]
+
+
+def topic_rows(rows: Iterable[PartitionRow]) -> list[Fields]:
+    return [{"name": name, "partitions": partitions} for name, partitions in by_topic(rows)]
+
+
+def refuse_partitions(request: Message, code: int, detail: str) -> Fields:
+    """For requests and responses of topics `name` with partitions `partition_index`."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": partition.partition_index, "error_code": code}
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+# --- ListOffsets
+
+
+async def list_offsets(ctx: Context, request: Message) -> Fields:
+    """The offset for a time, or of the log's ends, under the isolation that was asked for."""
+    if request.isolation_level not in (0, 1):
+        raise TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation_level}")
+    isolation = Isolation(request.isolation_level)
+    rows: list[PartitionRow] = []
+    for topic in request.topics:
+        for asked in topic.partitions:
+            partition = TopicPartition(topic.name, asked.partition_index)
+            rows.append((partition, await _offset_row(ctx, partition, asked, isolation)))
+    return {"topics": topic_rows(rows)}
+
+
+async def _offset_row(
+    ctx: Context, partition: TopicPartition, asked: Message, isolation: Isolation
+) -> Fields:
+    row = {"partition_index": partition.partition}
+    if asked.timestamp < (_OLDEST_TIMESTAMP_7 if ctx.version >= 7 else _OLDEST_TIMESTAMP):
+        return row | {"error_code": errors.UNSUPPORTED_VERSION}
+    try:
+        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        leader.check_leader_epoch(asked.current_leader_epoch)
+        found = await settled(leader.offset_for_time(asked.timestamp, isolation))
+    except TreecastError as error:
+        return row | {"error_code": ctx.code(error)}
+    return row | {
+        "error_code": errors.NONE,
+        "timestamp": found.timestamp,
+        "offset": found.offset,
+        "leader_epoch": found.leader_epoch,
+    }
+
+
+# --- OffsetForLeaderEpoch
+
+
+async def offset_for_leader_epoch(ctx: Context, request: Message) -> Fields:
+    rows: list[PartitionRow] = []
+    for topic in request.topics:
+        for asked in topic.partitions:
+            partition = TopicPartition(topic.topic, asked.partition)
+            rows.append((partition, await _epoch_row(ctx, partition, asked)))
+    return {"topics": [{"topic": name, "partitions": partitions} for name, partitions in by_topic(rows)]}
+
+
+async def _epoch_row(ctx: Context, partition: TopicPartition, asked: Message) -> Fields:
+    row = {"partition": partition.partition}
+    try:
+        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        leader.check_leader_epoch(asked.current_leader_epoch)
+        epoch, end_offset = await settled(leader.end_of_epoch(asked.leader_epoch))
+    except TreecastError as error:
+        return row | {"error_code": ctx.code(error)}
+    return row | {"error_code": errors.NONE, "leader_epoch": epoch, "end_offset": end_offset}
+
+
+def _refuse_epochs(request: Message, code: int, detail: str) -> Fields:
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [{"partition": row.partition, "error_code": code} for row in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+# --- OffsetCommit
+
+
+def split_commits(
+    ctx: Context, request: Message
+) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, TreecastError]]:
+    """The commits of a request for partitions that exist, and the refusal of the others."""
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    refused: dict[TopicPartition, TreecastError] = {}
+    for topic in request.topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            if known_partition(ctx.cluster, partition):
+                commits[partition] = CommittedOffset(
+                    row.committed_offset, row.committed_leader_epoch, row.committed_metadata or ""
+                )
+            else:
+                refused[partition] = unknown_partition(partition)
+    return commits, refused
+
+
+def commit_answer(ctx: Context, request: Message, refused: Mapping[TopicPartition, TreecastError]) -> Fields:
+    """Each partition of the request with its error or none."""
+    rows: list[PartitionRow] = []
+    for topic in request.topics:
+        for asked in topic.partitions:
+            partition = TopicPartition(topic.name, asked.partition_index)
+            error = refused.get(partition)
+            code = errors.NONE if error is None else ctx.code(error)
+            rows.append((partition, {"partition_index": asked.partition_index, "error_code": code}))
+    return {"topics": topic_rows(rows)}
+
+
+async def offset_commit(ctx: Context, request: Message) -> Fields:
+    commits, refused = split_commits(ctx, request)
+    member = MemberIdentity(
+        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+    )
+    home = ctx.cluster.group_home(request.group_id)
+    return commit_answer(
+        ctx, request, refused | dict(await home.commit_offsets(request.group_id, member, commits))
+    )
+
+
+# --- OffsetFetch
+
+
+async def offset_fetch(ctx: Context, request: Message) -> Fields:
+    """One group up to version 7, many from version 8 on (KIP-709)."""
+    if ctx.version >= 8:
+        rows = [await _group_row(ctx, group, request.require_stable) for group in request.groups]
+        return {"groups": rows}
+    topics = await _committed(ctx, request.group_id, request.topics, request.require_stable)
+    return {"error_code": errors.NONE, "topics": topics}
+
+
+async def _group_row(ctx: Context, group: Message, require_stable: bool) -> Fields:
+    try:
+        topics = await _committed(ctx, group.group_id, group.topics, require_stable)
+    except TreecastError as error:
+        return {"group_id": group.group_id, "error_code": ctx.code(error), "topics": []}
+    return {"group_id": group.group_id, "error_code": errors.NONE, "topics": topics}
+
+
+async def _committed(
+    ctx: Context, group_id: str, topics: Sequence[Message] | None, require_stable: bool
+) -> list[Fields]:
+    """What the group has committed for `topics`, or all of it."""
+    asked = None
+    if topics is not None:
+        asked = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+    home = ctx.cluster.group_home(group_id)
+    found = await home.fetch_offsets(group_id, asked, require_stable=require_stable)
+    wanted = asked if asked is not None else list(found)
+    return topic_rows((partition, _committed_row(ctx, partition, found)) for partition in wanted)
+
+
+def _committed_row(
+    ctx: Context, partition: TopicPartition, found: Mapping[TopicPartition, CommittedOffset | TreecastError]
+) -> Fields:
+    row = {
+        "partition_index": partition.partition,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+        "error_code": errors.NONE,
+    }
+    committed = found.get(partition)
+    if isinstance(committed, TreecastError):
+        return row | {"error_code": ctx.code(committed)}
+    if committed is None:
+        return row
+    return row | {
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+    }
+
+
+def _refuse_fetch(request: Message, code: int, detail: str) -> Fields:
+    """At the top from version 2 on, per group from version 8 on; in version 1 per partition."""
+    groups = [{"group_id": group.group_id, "error_code": code, "topics": []} for group in request.groups]
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code}
+                for index in topic.partition_indexes
+            ],
+        }
+        for topic in request.topics or ()
+    ]
+    return {"error_code": code, "groups": groups, "topics": topics}
+
+
+# --- OffsetDelete
+
+
+async def offset_delete(ctx: Context, request: Message) -> Fields:
+    asked = [
+        TopicPartition(topic.name, row.partition_index)
+        for topic in request.topics
+        for row in topic.partitions
+    ]
+    home = ctx.cluster.group_home(request.group_id)
+    refused = await home.delete_offsets(request.group_id, asked)
+    return {"error_code": errors.NONE} | dict(commit_answer(ctx, request, refused))
+
+
+HANDLERS = {
+    v.LIST_OFFSETS: Handler(list_offsets, refuse_partitions),
+    v.OFFSET_FOR_LEADER_EPOCH: Handler(offset_for_leader_epoch, _refuse_epochs),
+    v.OFFSET_COMMIT: Handler(offset_commit, refuse_partitions),
+    v.OFFSET_FETCH: Handler(offset_fetch, _refuse_fetch),
+    v.OFFSET_DELETE: Handler(offset_delete, refuse_at_top),
+}

@@ -1,0 +1,208 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from treecast.middleware.broker import NewTopic, Topic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+
+from .. import errors
+from .. import versions as v
+from .base import Context, Fields, Handler, Message, settled
+from .config_rows import topic_config_rows
+from .offsets import PartitionRow, refuse_partitions, topic_rows
+
+_UNSET = -1  # a count that the broker chooses
+
+
+# --- CreateTopics
+
+
+async def create_topics(ctx: Context, request: Message) -> Fields:
+    """Each topic by itself; a name that stands twice in the request is refused."""
+    times = Counter(topic.name for topic in request.topics)
+    rows: dict[str, Fields] = {}
+    for asked in request.topics:
+        if asked.name in rows:
+            continue
+        try:
+            if times[asked.name] > 1:
+                raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+            new = _new_topic(ctx, asked)
+            topic = await ctx.cluster.definitions.create_topic(new, validate_only=request.validate_only)
+        except TreecastError as error:
+            rows[asked.name] = _not_created(asked.name, ctx.code(error), error.detail)
+        else:
+            rows[asked.name] = _created(ctx, topic)
+    return {"topics": list(rows.values())}
+
+
+def _new_topic(ctx: Context, asked: Message) -> NewTopic:
+    partitions = asked.num_partitions
+    if asked.assignments:
+        if partitions != _UNSET or asked.replication_factor != _UNSET:
+            raise TreecastError(
+                Fault.INVALID_REQUEST,
+                "with a replica assignment, neither partitions nor replication factor may be given",
+            )
+        indexes = sorted(row.partition_index for row in asked.assignments)
+        if indexes != list(range(len(indexes))):
+            raise TreecastError(Fault.INVALID_ASSIGNMENT, "partitions are numbered from 0 without gaps")
+        _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
+        partitions = len(indexes)
+    elif asked.replication_factor not in (_UNSET, 1):
+        raise TreecastError(
+            Fault.INVALID_REPLICATION,
+            f"replication factor {asked.replication_factor}: a partition has one leader, whose log every "
+            "interested host copies, so only 1 or -1 can be asked for",
+        )
+    return NewTopic(asked.name, partitions, {row.name: row.value or "" for row in asked.configs})
+
+
+def _check_assignment(ctx: Context, assignment: Sequence[Sequence[int]]) -> None:
+    """One replica per partition, on the only broker that a client sees."""
+    if any(list(broker_ids) != [ctx.node_id] for broker_ids in assignment):
+        raise TreecastError(
+            Fault.INVALID_ASSIGNMENT, f"every partition has one replica, on broker {ctx.node_id}"
+        )
+
+
+def _created(ctx: Context, topic: Topic) -> Fields:
+    configs = [
+        {name: row[name] for name in ("name", "value", "read_only", "config_source", "is_sensitive")}
+        for row in topic_config_rows(topic.config, ctx.broker.topic_defaults)
+    ]
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": errors.NONE,
+        "error_message": None,
+        "num_partitions": topic.partitions,
+        "replication_factor": 1,
+        "configs": configs,
+    }
+
+
+def _not_created(name: str, code: int, detail: str) -> Fields:
+    return {"name": name, "error_code": code, "error_message": detail, "configs": None}
+
+
+def _refuse_create(request: Message, code: int, detail: str) -> Fields:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return {"topics": [_not_created(name, code, detail) for name in names]}
+
+
+# --- DeleteTopics
+
+
+async def delete_topics(ctx: Context, request: Message) -> Fields:
+    """By name; from version 6 on by name or id."""
+    rows: list[Fields] = []
+    if ctx.version < 6:
+        for name in dict.fromkeys(request.topic_names):
+            rows.append({"name": name} | await _delete(ctx, name))
+        return {"responses": rows}
+    for asked in request.topics:
+        name = asked.name if asked.name is not None else _name_of(ctx, asked)
+        row: Fields = {"name": name, "topic_id": asked.topic_id}
+        if name is None:
+            rows.append(dict(row) | _unknown_id())
+        else:
+            rows.append(dict(row) | await _delete(ctx, name))
+    return {"responses": rows}
+
+
+def _name_of(ctx: Context, asked: Message) -> str | None:
+    for topic in ctx.cluster.definitions.topics().values():
+        if topic.topic_id == asked.topic_id:
+            return topic.name
+    return None
+
+
+def _unknown_id() -> dict[str, object]:
+    return {"error_code": errors.UNKNOWN_TOPIC_ID, "error_message": Fault.UNKNOWN_TOPIC_ID.value}
+
+
+async def _delete(ctx: Context, name: str) -> dict[str, object]:
+    try:
+        topic = await ctx.cluster.definitions.delete_topic(name)
+    except TreecastError as error:
+        return {"error_code": ctx.code(error), "error_message": error.detail}
+    return {"error_code": errors.NONE, "error_message": None, "topic_id": topic.topic_id}
+
+
+def _refuse_delete(request: Message, code: int, detail: str) -> Fields:
+    named = [{"name": name} for name in request.topic_names]
+    stated = [{"name": row.name or "", "topic_id": row.topic_id} for row in request.topics]
+    return {"responses": [row | {"error_code": code, "error_message": detail} for row in named + stated]}
+
+
+# --- CreatePartitions
+
+
+async def create_partitions(ctx: Context, request: Message) -> Fields:
+    times = Counter(topic.name for topic in request.topics)
+    rows: list[Fields] = []
+    for asked in request.topics:
+        code, detail = errors.NONE, None
+        try:
+            if times[asked.name] > 1:
+                raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+            _check_growth(ctx, asked)
+            await ctx.cluster.definitions.create_partitions(
+                asked.name, asked.count, validate_only=request.validate_only
+            )
+        except TreecastError as error:
+            code, detail = ctx.code(error), error.detail
+        rows.append({"name": asked.name, "error_code": code, "error_message": detail})
+    return {"results": rows}
+
+
+def _check_growth(ctx: Context, asked: Message) -> None:
+    topic = ctx.cluster.definitions.topics().get(asked.name)
+    if topic is None or asked.assignments is None:
+        return  # a missing topic is the definitions' to refuse
+    if len(asked.assignments) != asked.count - topic.partitions:
+        raise TreecastError(Fault.INVALID_ASSIGNMENT, "one assignment per new partition is needed")
+    _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
+
+
+def _refuse_growth(request: Message, code: int, detail: str) -> Fields:
+    return {
+        "results": [
+            {"name": topic.name, "error_code": code, "error_message": detail} for topic in request.topics
+        ]
+    }
+
+
+# --- DeleteRecords
+
+
+async def delete_records(ctx: Context, request: Message) -> Fields:
+    rows: list[PartitionRow] = []
+    for topic in request.topics:
+        for asked in topic.partitions:
+            partition = TopicPartition(topic.name, asked.partition_index)
+            rows.append((partition, await _delete_before(ctx, partition, asked.offset)))
+    return {"topics": topic_rows(rows)}
+
+
+async def _delete_before(ctx: Context, partition: TopicPartition, offset: int) -> Fields:
+    row = {"partition_index": partition.partition}
+    try:
+        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        start = await settled(leader.delete_before(offset))
+    except TreecastError as error:
+        return row | {"error_code": ctx.code(error), "low_watermark": -1}
+    return row | {"error_code": errors.NONE, "low_watermark": start}
+
+
+HANDLERS = {
+    v.CREATE_TOPICS: Handler(create_topics, _refuse_create),
+    v.DELETE_TOPICS: Handler(delete_topics, _refuse_delete),
+    v.CREATE_PARTITIONS: Handler(create_partitions, _refuse_growth),
+    v.DELETE_RECORDS: Handler(delete_records, refuse_partitions),
+}

@@ -1,0 +1,227 @@
+"""One connection of the Kafka face, without I/O: cuts frames out of chunks, keeps replies in order.
+
+A frame is `int32 size | size bytes`, big-endian. The server lets the kernel write where
+`receive_buffer()` says and then calls `received(n, now)`; both happen in one callback of the loop, so all
+connections share one scratch buffer. A frame that has arrived only in part gets a buffer of its own,
+which the kernel then fills directly. That buffer grows with what arrives: a frame's announced size
+costs nothing.
+
+A request's frame is a writable memoryview that is valid until `recycle()`; who has to wait calls
+`Request.keep()` first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+Buffer = bytes | bytearray | memoryview
+
+SCRATCH_BYTES = 256 * 1024
+FIRST_BYTES = 64 * 1024  # what a frame that is on its way gets at first
+POOLED_BYTES = 4 * 1024 * 1024  # larger frame buffers are not kept for the next frame
+POOLED_BUFFERS = 8
+
+_PREFIX = 4  # the size before a frame
+_SMALLEST = 8  # API key, version, correlation id
+
+_OTHER_PROTOCOLS = {
+    b"GET ": "the client speaks HTTP",
+    b"POST": "the client speaks HTTP",
+    b"PUT ": "the client speaks HTTP",
+    b"HEAD": "the client speaks HTTP",
+    b"PRI ": "the client speaks HTTP/2",
+    b"AMQP": "the client speaks AMQP",
+    b"SSH-": "the client speaks SSH",
+}
+
+
+class FramePool:
+    """The receive memory that all connections of a face share: the scratch buffer, a few frame buffers."""
+
+    def __init__(self, scratch_bytes: int = SCRATCH_BYTES) -> None:
+        self.scratch = memoryview(bytearray(scratch_bytes))
+        self._free: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray:
+        """A buffer for a frame of `size` bytes, maybe shorter, maybe longer than that."""
+        if size > FIRST_BYTES and self._free:
+            return self._free.pop()
+        return bytearray(min(size, FIRST_BYTES))
+
+    def give(self, buffer: bytearray) -> None:
+        if FIRST_BYTES < len(buffer) <= POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
+            self._free.append(buffer)
+
+
+class Request:
+    """One request, and its place in the order of replies."""
+
+    def __init__(self, frame: memoryview, buffer: bytearray | None) -> None:
+        self.frame = frame
+        self._buffer = buffer  # what `frame` lies in, where the request has that for itself
+        self.buffers: list[Buffer] = []
+        self.done = False
+
+    def keep(self) -> None:
+        """Makes `frame` valid beyond `recycle()`."""
+        if self._buffer is None:
+            self.frame = memoryview(bytearray(self.frame))
+        self._buffer = None
+
+    def release(self, pool: FramePool) -> None:
+        """Gives back the frame's memory unless it was kept."""
+        if self._buffer is not None:
+            self.frame = memoryview(b"")
+            pool.give(self._buffer)
+            self._buffer = None
+
+
+class Session:
+    """The state of one connection. `failure` is the reason to close it, "" while there is none."""
+
+    def __init__(self, pool: FramePool, max_request_bytes: int, max_in_flight: int, now: float) -> None:
+        self.failure = ""
+        self.last_activity = now
+        self._pool = pool
+        self._max_request_bytes = max_request_bytes
+        self._max_in_flight = max_in_flight
+        self._first = True  # no frame has been seen yet
+        self._head = bytearray()  # up to three bytes of a frame's size
+        self._frame: bytearray | None = None  # the frame that is on its way
+        self._have = 0
+        self._size = 0
+        self._order: deque[Request] = deque()
+        self._given: list[Request] = []  # requests whose frames lie in buffers of their own
+
+    # --- receiving
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the connection should be read: no failure, and room for another request."""
+        return not self.failure and len(self._order) < self._max_in_flight
+
+    def receive_buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        frame = self._frame
+        if frame is None:
+            scratch = self._pool.scratch
+            head = len(self._head)
+            scratch[:head] = self._head
+            return scratch[head:]
+        if self._have == len(frame):
+            frame = self._grow(frame)
+        return memoryview(frame)[self._have : self._size]
+
+    def _grow(self, frame: bytearray) -> bytearray:
+        larger = bytearray(min(2 * len(frame), self._size))
+        larger[: self._have] = frame
+        self._frame = larger
+        return larger
+
+    def received(self, size: int, now: float) -> list[Request]:
+        """`size` bytes came into `receive_buffer()`; answers the requests that are complete."""
+        self.last_activity = now
+        if self.failure:
+            return []
+        if self._frame is None:
+            end = len(self._head) + size
+            self._head.clear()
+            return self._cut(self._pool.scratch, end)
+        self._have += size
+        if self._have < self._size:
+            return []
+        buffer = self._frame
+        self._frame = None
+        return [self._request(memoryview(buffer)[: self._size], buffer)]
+
+    def receive(self, data: Buffer, now: float) -> list[Request]:
+        """The same for bytes that lie elsewhere; the requests are kept."""
+        requests: list[Request] = []
+        rest = memoryview(data)
+        while len(rest):
+            buffer = self.receive_buffer()
+            size = min(len(buffer), len(rest))
+            buffer[:size] = rest[:size]
+            rest = rest[size:]
+            for request in self.received(size, now):
+                request.keep()
+                requests.append(request)
+        return requests
+
+    def recycle(self) -> None:
+        """Ends the life of all frames that were not kept."""
+        for request in self._given:
+            request.release(self._pool)
+        self._given.clear()
+
+    def _cut(self, data: memoryview, end: int) -> list[Request]:
+        requests: list[Request] = []
+        position = 0
+        while end - position >= _PREFIX:
+            size = int.from_bytes(data[position : position + _PREFIX], "big", signed=True)
+            if not self._acceptable(size, bytes(data[position : position + _PREFIX])):
+                return requests
+            position += _PREFIX
+            if end - position < size:
+                self._begin(data[position:end], size)
+                return requests
+            requests.append(self._request(data[position : position + size], None))
+            position += size
+        self._head += data[position:end]
+        return requests
+
+    def _acceptable(self, size: int, prefix: bytes) -> bool:
+        if self._first and prefix in _OTHER_PROTOCOLS:
+            self.failure = _OTHER_PROTOCOLS[prefix]
+        elif self._first and prefix[:2] == b"\x16\x03":
+            self.failure = "the client speaks TLS"
+        elif size < 0:
+            self.failure = "a negative request size"
+        elif size > self._max_request_bytes:
+            self.failure = "a request larger than is allowed"
+        elif size < _SMALLEST:
+            self.failure = "a request too small for its header"
+        self._first = False
+        return not self.failure
+
+    def _begin(self, part: memoryview, size: int) -> None:
+        """A frame of which `part` has arrived."""
+        frame = self._pool.take(size)
+        have = len(part)
+        if len(frame) < have:
+            frame = bytearray(min(2 * have, size))
+        frame[:have] = part
+        self._frame = frame
+        self._have = have
+        self._size = size
+
+    def _request(self, frame: memoryview, buffer: bytearray | None) -> Request:
+        request = Request(frame, buffer)
+        self._order.append(request)
+        if buffer is not None:
+            self._given.append(request)
+        return request
+
+    # --- answering
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._order)
+
+    def reply(self, request: Request, buffers: list[Buffer], now: float) -> None:
+        """The answer to `request`; no buffers where it gets none (Produce with acks=0)."""
+        self.last_activity = now
+        request.buffers = buffers
+        request.done = True
+
+    def data_to_send(self) -> list[Buffer]:
+        """What may be sent: answers up to the first request that has none yet."""
+        out: list[Buffer] = []
+        order = self._order
+        while order and order[0].done:
+            out += order.popleft().buffers
+        return out
+
+    def next_deadline(self, max_idle: float) -> float | None:
+        """When the connection will have been idle for `max_idle` seconds; None while a request is open."""
+        return None if self._order else self.last_activity + max_idle
