@@ -578,3 +578,19 @@ class Group:
         self._subscribed = self._find_subscribed() if record.members else None
         if len(self.members) > self._settings.max_size:
             self._enter(step(self.state, Event.CHANGE), now)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError where the group contradicts itself. For tests; costs time."""
+        members = list(self.members)
+        assert self.next_deadline() <= self._exact_deadline(), "a deadline would be missed"
+        assert (self.state in (State.EMPTY, State.DEAD)) <= (not members or self.state is State.DEAD)
+        assert (self.members.leader in self.members) == bool(members), "the leader is a member"
+        assert (self.state is State.PREPARING) == (self._round_deadline < NEVER), "a round ends"
+        assert (self.state in (State.COMPLETING, State.STABLE)) <= bool(members and self.protocol)
+        assert bool(self._unsynced) == (self._sync_deadline < NEVER), "who has to sync has a deadline"
+        assert all(member_id in self.members for member_id in self._unsynced)
+        for member in members:
+            self.members.check(member)
+            assert member.deadline is not None or member.waits, "a member without an end"
+            assert member.sync_waiter is None or self.state is State.COMPLETING, "a sync nobody answers"
+            assert member.join_waiter is None or self.state in (State.PREPARING, State.STABLE)

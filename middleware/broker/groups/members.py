@@ -199,3 +199,11 @@ class Members:
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self._by_id.values()
         )
+
+    def check(self, member: Member) -> None:
+        """Raises AssertionError where the look-ups contradict each other. For tests."""
+        assert self._by_id[member.member_id] is member
+        assert member.instance_id is None or self._static[member.instance_id] == member.member_id
+        assert len(self._static) == sum(m.instance_id is not None for m in self._by_id.values())
+        assert all(self._speakers[n] == sum(n in m.names for m in self._by_id.values()) for n in member.names)
+        assert self.agree_on(member.names), "no protocol is common to all"
