@@ -1,0 +1,137 @@
+"""Runs kafka-python's own integration suite, from its sdist, against a broker at a given address."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parents[1] / ".cache"
+VERSION = "3.0.12"
+SDIST_SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"
+ALLOW_LIST = HERE / "kafka_python.toml"
+# The newest broker whose features the suite knows; its clients step down to what ApiVersions offers.
+CLAIMED_KAFKA = "4.3"
+
+
+@dataclass(frozen=True)
+class Known:
+    """An entry of the allow list. `flaky`: either outcome is taken."""
+
+    test: str
+    reason: str
+    flaky: bool = False
+
+
+@dataclass
+class Outcome:
+    """What became of each test. Keys of `failed` and `skipped` are test ids, values the first line of why."""
+
+    passed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def unexpected_failures(self, known: Sequence[Known]) -> dict[str, str]:
+        names = {entry.test for entry in known}
+        return {test: why for test, why in self.failed.items() if test not in names}
+
+    def unexpected_passes(self, known: Sequence[Known]) -> list[str]:
+        return [entry.test for entry in known if entry.test in self.passed and not entry.flaky]
+
+    def stale(self, known: Sequence[Known]) -> list[str]:
+        """Entries that name no test which ran."""
+        seen = {*self.passed, *self.failed}
+        return [entry.test for entry in known if entry.test not in seen]
+
+
+def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
+    entries = tomllib.loads(path.read_text()).get("known", [])
+    return [Known(entry["test"], entry["reason"], entry.get("flaky", False)) for entry in entries]
+
+
+def ensure_suite() -> Path:
+    """The unpacked sdist; the first call fetches it with pip and checks its digest."""
+    folder = CACHE / f"kafka_python-{VERSION}"
+    if (folder / "test" / "integration").is_dir():
+        return folder
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as work:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-deps", "--no-binary", "kafka-python", f"kafka-python=={VERSION}", "-d", work]
+        subprocess.run(command, check=True)
+        archive = next(Path(work).glob("kafka_python-*.tar.gz"))
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+        if digest != SDIST_SHA256:
+            raise RuntimeError(f"{archive.name} has digest {digest}, expected {SDIST_SHA256}")
+        with tarfile.open(archive) as tar:
+            tar.extractall(work, filter="data")
+        (Path(work) / folder.name).rename(folder)
+    return folder
+
+
+def run_suite(
+    address: str,
+    *,
+    select: str = "",
+    limit_s: int = 60,
+    progress: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Runs the suite against the broker at `address` (HOST:PORT). `select` is pytest's -k."""
+    suite = ensure_suite()
+    with tempfile.TemporaryDirectory() as work:
+        report, settings = Path(work) / "report.xml", Path(work) / "pytest.ini"
+        settings.write_text("[pytest]\naddopts =\n")
+        command = [sys.executable, "-m", "pytest", "-v", "-c", str(settings), f"--rootdir={suite}"]
+        command += ["-p", "no:cacheprovider", "-p", "plugin", "--tb=short", f"--junitxml={report}"]
+        command += [*(["-k", select] if select else []), str(suite / "test" / "integration")]
+        environment = os.environ | {
+            "FOREIGN_SUITE": str(suite),
+            "FOREIGN_TEST_LIMIT": str(limit_s),
+            "KAFKA_ROOT": work,  # must exist; an external broker is never started from it
+            "KAFKA_URI": f"kafka://{address}",
+            "KAFKA_VERSION": CLAIMED_KAFKA,
+            "PYTHONPATH": str(HERE),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        with subprocess.Popen(
+            command, env=environment, cwd=work, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as running:
+            assert running.stdout is not None
+            tail: list[str] = []
+            for line in running.stdout:
+                tail = [*tail[-60:], line]
+                if progress is not None:
+                    progress(line.rstrip())
+        if not report.exists():
+            raise RuntimeError("the suite wrote no report:\n" + "".join(tail))
+        return read_report(report)
+
+
+def read_report(path: Path) -> Outcome:
+    outcome = Outcome()
+    for case in ElementTree.parse(path).iter("testcase"):
+        test = f"{str(case.get('classname', '')).rsplit('.', 1)[-1]}::{case.get('name')}"
+        outcome.seconds[test] = float(case.get("time", 0))
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        skip = case.find("skipped")
+        if bad is not None:
+            outcome.failed.setdefault(test, _first_line(bad.get("message", "")))
+        elif skip is not None:
+            outcome.skipped[test] = _first_line(skip.get("message", ""))
+        else:
+            outcome.passed.append(test)
+    return outcome
+
+
+def _first_line(message: str) -> str:
+    return (message.strip().splitlines() or [""])[0][:200]
