@@ -222,7 +222,14 @@ def fenced(transaction: Transaction, event: Event, now: float, *, last_epoch: in
     `last_epoch`: the epoch by which the producer itself asked for it, else -1.
     """
     state = following(transaction.state, event)
-    return replace(transaction, state=state, epoch=transaction.epoch + 1, last_epoch=last_epoch, updated=now)
+    return replace(
+        transaction,
+        state=state,
+        epoch=transaction.epoch + 1,
+        updated=now,
+        last_producer_id=transaction.producer_id,
+        last_epoch=last_epoch,
+    )
 
 
 def completed(transaction: Transaction, now: float) -> Transaction:
@@ -249,7 +256,8 @@ def entry(transaction: Transaction | None, known: ProducerIdentity) -> Entry:
     if given and not lost_answer and known != transaction.producer:
         raise TreecastError(
             Fault.PRODUCER_FENCED,
-            f"{known} gave way to {transaction.producer} of {transaction.transactional_id!r}",
+            f"producer {known.producer_id} epoch {known.epoch} gave way to {transaction.producer_id}"
+            f" epoch {transaction.epoch} of {transaction.transactional_id!r}",
         )
     if following(transaction.state, Event.INIT) is State.PREPARE_ABORT:
         return Entry.ABORT_FIRST

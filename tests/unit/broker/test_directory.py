@@ -1,0 +1,92 @@
+"""The data directory: ownership, versions, and nothing touched where it is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.broker.directory import DataDirectory, DataDirectoryError, new_cluster_id
+
+
+def listing(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def test_a_new_directory_is_made_and_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "data"
+    first = DataDirectory.open(path, 3, "first-cluster")
+    assert (first.meta.cluster_id, first.meta.host_id, first.was_clean) == ("first-cluster", 3, True)
+    assert first.logs.is_dir()
+    first.close(clean=True)
+    second = DataDirectory.open(path, 3, "another")
+    assert (second.meta.cluster_id, second.was_clean) == ("first-cluster", True)
+    second.close(clean=False)
+
+
+def test_a_kill_is_noticed(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, 1, "c").close(clean=False)
+    assert not DataDirectory.open(tmp_path, 1, "c").was_clean
+
+
+def test_a_second_daemon_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    first = DataDirectory.open(tmp_path, 1, "c")
+    with pytest.raises(DataDirectoryError, match=f"process {os.getpid()}"):
+        DataDirectory.open(tmp_path, 1, "c")
+    first.close(clean=True)
+    first.close(clean=True)
+    DataDirectory.open(tmp_path, 1, "c").close(clean=True)
+
+
+def test_another_version_is_refused_untouched(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text('{"format": 9, "cluster_id": "c", "host_id": 1}')
+    before = listing(tmp_path)
+    with pytest.raises(DataDirectoryError, match=r"format 9.*format 1.*--data"):
+        DataDirectory.open(tmp_path, 1, "c")
+    assert listing(tmp_path) == before
+
+
+def test_another_host_is_refused_untouched(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, 1, "c").close(clean=True)
+    before = listing(tmp_path)
+    with pytest.raises(DataDirectoryError, match="host id 1, this daemon is host id 2"):
+        DataDirectory.open(tmp_path, 2, "c")
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "x"}', '{"format": 1}'])
+def test_a_broken_meta_file_is_refused_untouched(tmp_path: Path, text: str) -> None:
+    (tmp_path / "meta.json").write_text(text)
+    before = listing(tmp_path)
+    with pytest.raises(DataDirectoryError, match="restore it"):
+        DataDirectory.open(tmp_path, 1, "c")
+    assert listing(tmp_path) == before
+
+
+def test_a_strangers_directory_is_refused_untouched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(DataDirectoryError, match=r"thesis\.tex"):
+        DataDirectory.open(tmp_path, 1, "c")
+    assert listing(tmp_path) == {"thesis.tex": b"precious"}
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("x")
+    with pytest.raises(DataDirectoryError, match="not a directory"):
+        DataDirectory.open(tmp_path / "data", 1, "c")
+
+
+def test_a_start_that_was_broken_off_is_repeated(tmp_path: Path) -> None:
+    """Killed after the lock and before meta.json was whole."""
+    (tmp_path / "lock").write_text("1\n")
+    (tmp_path / "meta.json.new").write_text('{"form')
+    directory = DataDirectory.open(tmp_path, 1, "c")
+    assert json.loads((tmp_path / "meta.json").read_text())["cluster_id"] == "c"
+    directory.close(clean=True)
+
+
+def test_cluster_ids_have_kafkas_spelling() -> None:
+    assert len(new_cluster_id(2**128 - 1)) == 22
+    assert new_cluster_id(1) != new_cluster_id(2)
