@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,17 +20,22 @@ _log = logging.getLogger(__name__)
 
 
 class AdminServer:
-    """Takes over listening sockets, from `start` to `close`."""
+    """Takes over listening sockets, and serves from `start` to `close`."""
 
-    def __init__(self, subject: Subject, sockets: Sequence[socket.socket]) -> None:
-        self._subject = subject
-        self._sockets = list(sockets)
+    def __init__(self) -> None:
+        self._subject: Subject | None = None
+        self._sockets: list[socket.socket] = []
         self._waiting = False
         self._loading: asyncio.Task[None] | None = None
         self._runner: web.AppRunner | None = None
 
-    def start(self) -> None:
+    def take(self, listener: socket.socket) -> None:
+        """A listening socket to serve, and to close in the end."""
+        self._sockets.append(listener)
+
+    def start(self, subject: Subject) -> None:
         """Waits for the first connection."""
+        self._subject = subject
         loop = asyncio.get_running_loop()
         self._waiting = True
         for listener in self._sockets:
@@ -50,6 +54,7 @@ class AdminServer:
 
     async def _load(self) -> None:
         """Imports in a thread, so that the faces are served meanwhile."""
+        assert self._subject is not None
         try:
             runner = await asyncio.to_thread(_make_runner, self._subject)
             await runner.setup()

@@ -129,7 +129,8 @@ class DaemonService:
         return pb.DeleteGroupResponse()
 
     async def reset_group(self, request: pb.ResetGroupRequest) -> pb.ResetGroupResponse:
-        before, after = await reset_offsets(self._cluster, await self._group(request.group_id), request)
+        group = await view_group(self._cluster, request.group_id)  # one that is new comes to be by this
+        before, after = await reset_offsets(self._cluster, group, request)
         return pb.ResetGroupResponse(
             before=[offset_message(offset) for offset in before],
             after=[offset_message(offset) for offset in after],

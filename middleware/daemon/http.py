@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 
 from aiohttp import web
-from google.protobuf.json_format import MessageToDict
 
 import treecast
+from treecast.middleware.api.plain import as_dict
 
 from .metrics import Observed, encode
 from .status import Subject, take_status
@@ -50,10 +50,7 @@ class Pages:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def status(self, request: web.Request) -> web.Response:
-        status = await take_status(self._subject, time.time())
-        return web.json_response(
-            MessageToDict(status, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        )
+        return web.json_response(as_dict(await take_status(self._subject, time.time())))
 
     async def healthz(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

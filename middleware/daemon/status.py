@@ -34,7 +34,7 @@ class Subject:
     settings: Settings
     counters: Counters
     cluster: Cluster
-    faces: Sequence[OpenFace]
+    faces: Mapping[str, OpenFace]
     started_at: float
     ready: bool = False
 
@@ -55,7 +55,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         fsync=subject.settings.fsync.value,
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
         compiled_modules=compiled_modules(),
-        faces=[_face(face, subject.counters.faces) for face in subject.faces],
+        faces=[_face(face, subject.counters.faces) for face in subject.faces.values()],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(
             resident_bytes=process.resident_bytes,

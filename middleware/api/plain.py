@@ -1,0 +1,23 @@
+"""Messages as plain dictionaries, for JSON: numbers stay numbers, and every field is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+
+def as_dict(message: Message) -> dict[str, Any]:
+    """All fields by their proto names. Unlike protobuf's JSON mapping, 64-bit integers are no strings."""
+    return {field.name: _value(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields}
+
+
+def _value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is None:
+        return list(value) if field.is_repeated else value  # type: ignore[attr-defined]
+    if field.message_type.GetOptions().map_entry:
+        return dict(value)
+    if field.is_repeated:  # type: ignore[attr-defined]
+        return [as_dict(item) for item in value]
+    return as_dict(value)

@@ -1,0 +1,18 @@
+"""The `treecast` command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; answers the exit code: 0, 1 for a failure, 2 for a wrong use."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["up"]:  # beside the other commands, so that a daemon never loads what they need
+        from .up import up
+
+        return up(given[1:])
+    from .app import run
+
+    return run(given)

@@ -1,0 +1,199 @@
+"""`Daemon`: puts the rooms of one host together, opens them in order, and closes them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.broker import Broker, BrokerSettings
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.identity import Host
+from treecast.shims.kafka.server import KafkaFace
+from treecast.shims.kafka.settings import KafkaSettings
+
+from .admin import AdminServer
+from .control import ControlServer
+from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
+from .notify import Notifier
+from .runtime_dir import RuntimeDir
+from .settings import FACES, Settings
+from .status import OpenFace, Subject
+
+_log = logging.getLogger(__name__)
+HOST_ID = 1  # of a host alone
+_AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again
+
+
+class Daemon:
+    """One host's daemon: `start`, then `close`. Raises StartError where it cannot serve."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self._environment = environment
+        self._notifier = Notifier(environment)
+        self._runtime: RuntimeDir | None = None
+        self._broker = Broker(broker_settings(settings), Host(HOST_ID, settings.name), self.counters)
+        self._kafka: KafkaFace | None = None
+        self._admin = AdminServer()
+        self._control: ControlServer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._faces: dict[str, OpenFace] = {}
+        self.subject: Subject | None = None
+
+    # --- opening
+
+    async def start(self) -> None:
+        """Opens all; what was opened before a failure is closed again."""
+        try:
+            await self._start()
+        except (TreecastError, OSError) as error:
+            await self.close(0.0)
+            raise StartError(str(error)) from error
+        except BaseException:
+            await self.close(0.0)
+            raise
+
+    async def _start(self) -> None:
+        settings = self.settings
+        for face in ("kafka", "control"):  # before recovery, which may take a while
+            if (address := self._wanted(face)) is not None:
+                check_free(face, address)
+        self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
+        self._listen_admin()
+        await self._broker.start()
+        self.subject = Subject(settings, self.counters, self._broker.cluster, self._faces, time.time())
+        await self._start_kafka()
+        await self._start_control()
+        self._admin.start(self.subject)
+        self._tasks.append(asyncio.create_task(self._keep_house()))
+        if self._notifier.watchdog_seconds is not None:
+            self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
+
+    def _wanted(self, face: str) -> Address | None:
+        text = getattr(self.settings, face)
+        return None if text == OFF else Address.parse(text)
+
+    def _claim(self, face: str) -> Path | None:
+        return self._runtime.claim(face) if self._runtime is not None else None
+
+    def _opened(self, face: str, address: Address, unix_path: Path | None) -> None:
+        if self._runtime is not None:
+            self._runtime.publish(face, address)
+        self._faces[face] = OpenFace(face, str(address), unix_path)
+
+    def _listen_admin(self) -> None:
+        address = self._wanted("admin")
+        if address is None:
+            return
+        listener = listen("admin", address)
+        self._admin.take(listener)
+        unix_path = self._claim("admin")
+        if unix_path is not None:
+            self._admin.take(listen_unix(unix_path))
+        self._opened("admin", bound_address(listener), unix_path)
+
+    async def _start_kafka(self) -> None:
+        address = self._wanted("kafka")
+        if address is None:
+            return
+        unix_path = self._claim("kafka")
+        settings = kafka_settings(self.settings, address, unix_path)
+        self._kafka = KafkaFace(self._broker, settings, self.counters.face("kafka"))
+        try:
+            await self._kafka.start()
+        except OSError as error:
+            raise cannot_listen("kafka", address, error) from error
+        self._opened("kafka", Address(*self._kafka.address), unix_path)
+
+    async def _start_control(self) -> None:
+        address = self._wanted("control")
+        if address is None or self.subject is None:
+            return
+        unix_path = self._claim("control")
+        self._control = ControlServer(self.subject, address, unix_path)
+        await self._control.start()
+        self._opened("control", self._control.address, unix_path)
+
+    # --- serving
+
+    def now_serving(self) -> str:
+        """Tells the service manager, and answers the ready line."""
+        assert self.subject is not None
+        self.subject.ready = True
+        self._notifier.send("READY=1", f"STATUS=serving as {self.settings.name}")
+        faces = (f"{face}={self._faces[face].address}" for face in FACES if face in self._faces)
+        return " ".join(("ready", f"name={self.settings.name}", *faces))
+
+    async def _keep_house(self) -> None:
+        """Calls the broker's housekeeping when it wants to be called."""
+        while True:
+            now = time.time()
+            try:
+                due = await self._broker.housekeeping(now)
+            except Exception:
+                _log.exception("housekeeping failed")
+                due = now + _AFTER_FAILURE
+            await asyncio.sleep(max(due - time.time(), 0.0))
+
+    async def _feed_watchdog(self, interval: float) -> None:
+        while True:
+            self._notifier.send("WATCHDOG=1")
+            await asyncio.sleep(interval)
+
+    # --- closing
+
+    async def close(self, grace: float) -> None:
+        """Stops accepting, answers what is in flight within `grace` seconds, flushes, removes its sockets.
+
+        Safe to call twice: a second call closes at once what the first was still waiting for.
+        """
+        if self.subject is not None:
+            self.subject.ready = False
+        self._notifier.send("STOPPING=1")
+        if self._kafka is not None:
+            await self._kafka.close(grace)
+        if self._control is not None:
+            await self._control.close(min(grace, 1.0))
+        await self._admin.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._broker.close()
+        if self._runtime is not None:
+            self._runtime.remove()
+
+
+def broker_settings(settings: Settings) -> BrokerSettings:
+    """The broker's part of the settings."""
+    return BrokerSettings(
+        data=Path(settings.data),
+        fsync=settings.fsync,
+        fsync_interval_ms=settings.fsync_interval_ms,
+        default_partitions=settings.default_partitions,
+        auto_create_topics=settings.auto_create_topics,
+        topic_defaults=settings.topic_defaults,
+        group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        group_min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        offsets_retention_ms=settings.offsets_retention_ms,
+        transaction_max_timeout_ms=settings.transaction_max_timeout_ms,
+    )
+
+
+def kafka_settings(settings: Settings, address: Address, unix_path: Path | None) -> KafkaSettings:
+    """The Kafka face's part of the settings."""
+    advertised = Address.parse(settings.kafka_advertised) if settings.kafka_advertised else None
+    return KafkaSettings(
+        host=address.host,
+        port=address.port,
+        unix_path=unix_path,
+        advertised=(advertised.host, advertised.port) if advertised else None,
+        max_request_bytes=settings.max_request_bytes,
+    )

@@ -1,0 +1,76 @@
+"""Runs a daemon in the foreground, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from . import logs, tuning
+from .config import Loaded
+from .daemon import Daemon
+from .listeners import StartError
+
+_log = logging.getLogger(__name__)
+FAILED = 1
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run(loaded: Loaded) -> int:
+    """Serves until SIGTERM, SIGINT or SIGHUP; answers the exit code. One ready line goes to stdout."""
+    tuning.tune_malloc()
+    tuning.raise_open_files()
+    logs.configure(loaded.settings)
+    for remark in loaded.remarks:
+        _log.warning(remark)
+    with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
+        return runner.run(_serve(loaded))
+
+
+async def _serve(loaded: Loaded) -> int:
+    signals = _Signals()
+    daemon = Daemon(loaded.settings)
+    try:
+        await daemon.start()
+    except StartError as error:
+        print(f"treecast up: {error}", file=sys.stderr)
+        return FAILED
+    tuning.freeze_heap()
+    _say(daemon.now_serving())
+    await signals.first.wait()
+    _log.info("stopping; another signal hurries")
+    closing = asyncio.create_task(daemon.close(loaded.settings.shutdown_grace_ms / 1000))
+    hurry = asyncio.create_task(signals.second.wait())
+    await asyncio.wait((closing, hurry), return_when=asyncio.FIRST_COMPLETED)
+    if not closing.done():
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        await daemon.close(0.0)
+    else:
+        closing.result()
+    hurry.cancel()
+    _log.info("stopped")
+    return 0
+
+
+class _Signals:
+    """The first asks for an orderly end, the second for a quick one."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._received)
+
+    def _received(self) -> None:
+        (self.second if self.first.is_set() else self.first).set()
+
+
+def _say(line: str) -> None:
+    """To whoever started the daemon, if it still listens."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        _log.warning("nobody reads standard output; the ready line was: %s", line)
