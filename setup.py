@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from setuptools import Extension, setup
 
-HOT_MODULES = [
+HOT_MODULES: list[str] = [
     "middleware/wire/varint.py",
     "middleware/wire/zstd_frame.py",
     "middleware/wire/record_walk.py",

@@ -1,4 +1,4 @@
-"""What a broker refuses: every lie has its fault; cuts, trailing, arbitrary bytes; the walk and its plain twin."""
+"""What a broker refuses: every lie has its fault; cuts and arbitrary bytes; the walk and its plain twin."""
 
 from __future__ import annotations
 
