@@ -260,9 +260,9 @@ class GroupCoordinator:
         """Answered when on disk; may be repeated."""
         self._check(group_id)
         offsets = self._entry(group_id).offsets
-        changes, apply = offsets.end_transaction(producer, self._now_ms(), committed=committed)
+        changes, done = offsets.end_transaction(producer, self._now_ms(), committed=committed)
         if changes:
-            await self._write(changes, lambda error: apply() if error is None else None)
+            await self._write(changes, done)
 
     # --- administration
 

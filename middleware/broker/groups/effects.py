@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from treecast.middleware.broker.values import Joined, Synced
@@ -62,3 +63,6 @@ class Note:
 
 
 Effect = Answer | Write | Note
+
+# called once something is on disk (None), or with what prevented it
+Done = Callable[[TreecastError | None], None]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.tables import Change, Tables
 
-log = logging.getLogger(__name__)
+from .effects import Done
 
-Done = Callable[[TreecastError | None], None]
+log = logging.getLogger(__name__)
 
 
 class Journal:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from treecast.middleware.broker.values import CommittedOffset, OffsetCommits
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 from treecast.middleware.storage.tables import Change
 
+from .effects import Done
 from .records import OFFSETS, PENDING, OffsetRecord, PendingRecord, encode, offset_key, pending_key
 
 
@@ -25,6 +27,7 @@ class _Producer:
     epoch: int
     touched_ms: int
     offsets: dict[TopicPartition, OffsetRecord] = field(default_factory=dict)
+    closing: dict[TopicPartition, OffsetRecord] = field(default_factory=dict)  # the decision isn't on disk
 
 
 def split_by_metadata(
@@ -54,7 +57,7 @@ class GroupOffsets:
 
     def __bool__(self) -> bool:
         """Whether anything is there that somebody may ask for."""
-        return bool(self._committed or self._writing) or any(p.offsets for p in self._producers.values())
+        return bool(self._committed or self._unstable())
 
     @property
     def remembers(self) -> bool:
@@ -75,7 +78,10 @@ class GroupOffsets:
         return found
 
     def _unstable(self) -> frozenset[TopicPartition]:
-        return frozenset(self._writing).union(*(p.offsets for p in self._producers.values()))
+        producers = self._producers.values()
+        return frozenset(self._writing).union(
+            *(p.offsets for p in producers), *(p.closing for p in producers)
+        )
 
     def partitions(self) -> set[TopicPartition]:
         """All that is known in any way."""
@@ -86,7 +92,7 @@ class GroupOffsets:
     def begin_commit(
         self, offsets: OffsetCommits, now_ms: int, order: int
     ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
-        """The records to write; `end_commit` is called with them when they are on disk, or cannot be."""
+        """What `end_commit` is to be called with once the changes are on disk, or cannot be."""
         records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
         for partition in records:
             self._writing.setdefault(partition, []).append(order)
@@ -119,11 +125,11 @@ class GroupOffsets:
     def add_pending(
         self, identity: ProducerIdentity, offsets: OffsetCommits, now_ms: int, order: int
     ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
-        """Adds to the producer's open transaction, unstable at once; `drop_pending` if it isn't written."""
+        """Adds to the producer's open transaction, unstable at once; `drop_pending` if that fails."""
         producer = self._producers.setdefault(identity.producer_id, _Producer(identity.epoch, now_ms))
         if identity.epoch < producer.epoch:
             raise TreecastError(Fault.INVALID_PRODUCER_EPOCH)
-        if identity.epoch > producer.epoch and producer.offsets:
+        if identity.epoch > producer.epoch and (producer.offsets or producer.closing):
             # the decision on the older epoch's transaction is still on its way here
             raise TreecastError(Fault.COORDINATOR_LOADING, "the previous transaction is still being ended")
         records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
@@ -141,28 +147,39 @@ class GroupOffsets:
 
     def end_transaction(
         self, identity: ProducerIdentity, now_ms: int, *, committed: bool
-    ) -> tuple[list[Change], Callable[[], None]]:
-        """What to write for the decision, and what to do once that is on disk.
+    ) -> tuple[list[Change], Done]:
+        """What to write for the decision, and what to call once that is on disk, or cannot be.
 
         The epoch stays known, so that a commit of the transaction that was on its way meanwhile is
         refused. A decision of an older epoch has nothing to decide.
         """
         producer = self._producers.setdefault(identity.producer_id, _Producer(identity.epoch, now_ms))
         if identity.epoch < producer.epoch:
-            return [], lambda: None
-        decided = dict(producer.offsets)
+            return [], lambda error: None
+        producer.epoch, producer.touched_ms = identity.epoch, now_ms
+        producer.closing |= producer.offsets
+        producer.offsets = {}
+        decided = dict(producer.closing)
         kept = {p: record for p, record in decided.items() if committed and self._outlives(p, record)}
-        closed = _Producer(identity.epoch, now_ms)
         changes = [self._set(partition, record) for partition, record in kept.items()]
-        changes.append(self._set_pending(identity.producer_id, closed))
+        changes.append(self._set_pending(identity.producer_id, producer))
+        return changes, partial(self._decided, producer, decided, kept)
 
-        def apply() -> None:
-            producer.epoch, producer.touched_ms = max(producer.epoch, identity.epoch), now_ms
-            self.drop_pending(identity.producer_id, decided)
-            for partition, record in kept.items():
+    def _decided(
+        self,
+        producer: _Producer,
+        decided: Mapping[TopicPartition, OffsetRecord],
+        kept: Collection[TopicPartition],
+        error: TreecastError | None,
+    ) -> None:
+        for partition, record in decided.items():
+            if producer.closing.get(partition) is not record:
+                continue  # deleted, or decided already
+            del producer.closing[partition]
+            if error is not None:
+                producer.offsets.setdefault(partition, record)
+            elif partition in kept:
                 self._put(partition, record)
-
-        return changes, apply
 
     def _outlives(self, partition: TopicPartition, record: OffsetRecord) -> bool:
         """Whether no later commit of the partition is there, or being written."""
@@ -184,6 +201,7 @@ class GroupOffsets:
             self._committed.pop(partition, None)
             self._writing.pop(partition, None)
         for producer_id, producer in self._producers.items():
+            producer.closing = {p: r for p, r in producer.closing.items() if p not in gone}
             if producer.offsets.keys() & gone:
                 producer.offsets = {p: r for p, r in producer.offsets.items() if p not in gone}
                 changes.append(self._set_pending(producer_id, producer))
@@ -203,7 +221,11 @@ class GroupOffsets:
 
     def forget_producers(self, before_ms: int) -> list[Change]:
         """Forgets the epochs of producers not heard of since `before_ms`, but for open transactions."""
-        gone = [i for i, p in self._producers.items() if not p.offsets and p.touched_ms <= before_ms]
+        gone = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if not producer.offsets and not producer.closing and producer.touched_ms <= before_ms
+        ]
         for producer_id in gone:
             del self._producers[producer_id]
         return [Change(PENDING, pending_key(self._group_id, producer_id), None) for producer_id in gone]
