@@ -3,7 +3,7 @@
 Batches stay the bytes that came: only base offset and leader epoch are patched in place, and the timestamp
 where the topic says LogAppendTime. Nothing here waits or starts threads (`flusher` does): every call is
 made on the loop, and what takes time is split into a part that prepares, a part that a thread may run
-(`FlushTicket.run`, `compaction.clean`), and a part that takes over the result.
+(`durability.FlushTicket.run`), and a part that takes over the result.
 
 Files in the partition's directory, Kafka's names and formats: `<base offset, 20 digits>.log .index
 .timeindex .txnindex .snapshot`, `leader-epoch-checkpoint`; and our own `treecast-checkpoint`.
@@ -14,23 +14,22 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, read_header, stamp_append_time
+from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stamp_append_time
 
-from . import epochs, recovery
+from . import epochs, recovery, swap
 from .aborted import AbortedEntry, encode_entry
-from .checkpoint import FILE_NAME, Checkpoint
-from .disk import LogFile, refused, write_all
-from .fsync import FsyncPolicy
+from .disk import refused, write_all
+from .durability import Durability
 from .lookup import first_at_or_after, latest_timestamp
 from .producers import ProducerStates
 from .replay import apply_batch
+from .retention import expired_segments
 from .segment import Buffer, Segment, SharedFiles, stem
 from .settings import LogSettings
 from .snapshot import encode_snapshot
@@ -46,33 +45,6 @@ class LogAppend:
         self.base_offset = base_offset
         self.next_offset = next_offset
         self.log_append_time = log_append_time
-
-
-class FlushTicket:
-    """What has to be forced to the disk so that all before `offset` is safe. `run` may be run by a thread."""
-
-    def __init__(self, log: PartitionLog, offset: int) -> None:
-        self.log = log
-        self.offset = offset
-        self.files: list[tuple[LogFile, int]] = []
-        self.segments: list[tuple[Segment, int]] = []  # with their sizes
-        self.directory = ""
-        self.parts: list[tuple[str, str, bytes]] = []  # temporary path, final path, content
-        self.also: list[str] = []
-        self.checkpoint: Checkpoint | None = None
-        self.bytes = 0
-
-    def run(self) -> None:
-        """Raises OSError where the disk refuses; `end_flush` is told of it."""
-        disk = self.log.shared.disk
-        for _, descriptor in self.files:
-            disk.sync(descriptor)
-        for path in self.also:
-            disk.sync_path(path)
-        for temporary, _, data in self.parts:
-            disk.write_new(temporary, data)
-        if self.directory:
-            disk.sync_directory(self.directory)
 
 
 class PartitionLog:
@@ -96,23 +68,17 @@ class PartitionLog:
         self.producers: ProducerStates = recovered.producers
         self.start_offset: int = recovered.checkpoint.start
         self.end_offset: int = recovered.end_offset
-        self.flushed_offset: int = recovered.checkpoint.recovery
         self.cleaned_offset: int = recovered.checkpoint.cleaned
-        self.doomed: list[str] = []  # unlinked files of deleted segments, for `remove_doomed`
-        self._segments: list[Segment] = recovered.segments
-        self._bases: list[int] = [segment.base_offset for segment in recovered.segments]
-        self._active: Segment = recovered.segments[-1]
+        self.size = sum(segment.size for segment in recovered.segments)
+        self.closed = False
+        self.doomed: list[str] = []  # files of deleted segments, for `remove_doomed`
+        self.segments: list[Segment] = recovered.segments
+        self.bases: list[int] = [segment.base_offset for segment in recovered.segments]
+        self.active: Segment = recovered.segments[-1]
+        self.durability = Durability(self, recovered)
         self._epochs = recovered.epochs
-        self._checkpoint = recovered.checkpoint
-        self._checkpointed = recovered.checkpointed
-        self._unflushed: list[Segment] = recovered.unflushed
-        self._since_checkpoint = recovered.report.checked_bytes
-        self._dirty_since_ms = 0
-        self._directory_dirty = recovered.created
         self._torn = False
-        self._failed = ""
         self._cursors: dict[int, int] = {}  # offset -> position in its segment
-        self._size = sum(segment.size for segment in recovered.segments)
 
     @classmethod
     def open(
@@ -151,13 +117,8 @@ class PartitionLog:
         return max(self._epochs.latest, 0)
 
     @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self._size
-
-    @property
     def segment_count(self) -> int:
-        return len(self._segments)
+        return len(self.segments)
 
     # --- appending
 
@@ -169,14 +130,14 @@ class PartitionLog:
         holds, STORAGE where the disk refuses; the log is as before then, and takes appends again when
         the disk does.
         """
-        if self._failed:
-            raise TreecastError(Fault.STORAGE, self._failed)
+        if self.durability.failed:
+            raise TreecastError(Fault.STORAGE, self.durability.failed)
         size = len(batches)
         if not headers:
             raise TreecastError(Fault.CORRUPT_BATCH, "there is no batch to append")
         stamp = now_ms if self.config.log_append_time else -1
         end = self._assign(batches, headers, stamp)
-        active = self._active
+        active = self.active
         if self._must_roll(active, size, end, headers[-1].max_timestamp, now_ms):
             active = self._roll(now_ms)
         if self._epochs.latest < 0:
@@ -260,11 +221,6 @@ class PartitionLog:
         self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
     ) -> None:
         """The batches are in the file: into indexes, producers, and what is to be flushed."""
-        if not self._unflushed:
-            self._dirty_since_ms = now_ms
-            self._unflushed.append(active)
-        elif self._unflushed[-1] is not active:
-            self._unflushed.append(active)
         interval = self.config.index_interval_bytes
         position = 0
         for header in headers:
@@ -276,8 +232,8 @@ class PartitionLog:
                 if entry is not None:
                     self._aborted(active, entry)
             position += size
-        self._size += position
-        self._since_checkpoint += position
+        self.size += position
+        self.durability.wrote(active, position, now_ms)
 
     def _aborted(self, active: Segment, entry: AbortedEntry) -> None:
         """Remembers an aborted transaction; recovery finds it in the log again if it is not in the file."""
@@ -307,7 +263,7 @@ class PartitionLog:
     def _roll(self, now_ms: int) -> Segment:
         """A new last segment at the log's end. STORAGE leaves the old one as the last."""
         base = self.end_offset
-        old = self._active
+        old = self.active
         try:
             file = self.shared.pool.create(stem(self.directory, base) + ".log")
         except OSError as error:
@@ -319,16 +275,16 @@ class PartitionLog:
         segment = Segment(self.shared, self.directory, base, file, 0)
         segment.created_ms = now_ms
         self._cursors.clear()
-        self._segments.append(segment)
-        self._bases.append(base)
-        self._active = segment
-        self._directory_dirty = True
+        self.segments.append(segment)
+        self.bases.append(base)
+        self.active = segment
+        self.durability.directory_dirty = True
         self.counters.rolled_segments += 1
         return segment
 
     def roll(self, now_ms: int) -> None:
         """Begins a new segment unless the last one is empty."""
-        if self._active.size:
+        if self.active.size:
             self._roll(now_ms)
 
     def _write_snapshot(self, offset: int) -> None:
@@ -357,7 +313,7 @@ class PartitionLog:
         limit_offset = min(limit_offset, self.end_offset)
         number = self._segment_number(offset)
         while offset < limit_offset:
-            segment = self._segments[number]
+            segment = self.segments[number]
             start = self._cursors.get(offset, -1)
             if start < 0:
                 start = segment.locate(offset)
@@ -370,7 +326,7 @@ class PartitionLog:
             if end > start:
                 segment.read(start, end, chunks)
                 total += end - start
-            if end < bound or number + 1 == len(self._segments):
+            if end < bound or number + 1 == len(self.segments):
                 self._remember(segment, end)
                 break
             number += 1
@@ -380,15 +336,15 @@ class PartitionLog:
 
     def _remember(self, segment: Segment, position: int) -> None:
         """The next read of the same consumer begins here."""
-        if position == segment.size and segment is self._active:
+        if position == segment.size and segment is self.active:
             if len(self._cursors) >= _CURSORS:
                 self._cursors.clear()
             self._cursors[self.end_offset] = position
 
     def _segment_number(self, offset: int) -> int:
-        if offset >= self._active.base_offset:
-            return len(self._segments) - 1
-        return max(bisect_right(self._bases, offset) - 1, 0)
+        if offset >= self.active.base_offset:
+            return len(self.segments) - 1
+        return max(bisect_right(self.bases, offset) - 1, 0)
 
     def _out_of_range(self, offset: int) -> TreecastError:
         return TreecastError(
@@ -398,17 +354,17 @@ class PartitionLog:
 
     def offset_for_time(self, timestamp: int, limit_offset: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record at or after `timestamp`, or None."""
-        return first_at_or_after(self._segments, timestamp, self.start_offset, limit_offset)
+        return first_at_or_after(self.segments, timestamp, self.start_offset, limit_offset)
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the record with the largest timestamp, or None."""
-        return latest_timestamp(self._segments, self.start_offset)
+        return latest_timestamp(self.segments, self.start_offset)
 
     def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that a reader of `first` to `limit`
         has to leave out."""
         found: list[tuple[int, int]] = []
-        for segment in self._segments[self._segment_number(first) :]:
+        for segment in self.segments[self._segment_number(first) :]:
             for entry in segment.aborted:
                 if entry.last_offset >= first and entry.first_offset < limit:
                     found.append((entry.producer_id, entry.first_offset))
@@ -420,160 +376,117 @@ class PartitionLog:
         """(the largest epoch up to `epoch`, its end offset), or (-1, -1)."""
         return self._epochs.end_of(epoch, self.end_offset)
 
-    # --- flushing
+    # --- flushing (see `durability`; `flusher` does it beside the loop)
+
+    @property
+    def flushed_offset(self) -> int:
+        """All before it has been forced to the disk."""
+        return self.durability.flushed_offset
 
     @property
     def flush_needed(self) -> bool:
         """Whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
-        if self.flushed_offset >= self.end_offset:
-            return False
-        if self.settings.fsync is FsyncPolicy.BATCH:
-            return True
-        return self.end_offset - self.flushed_offset >= self.config.flush_messages
-
-    def flush_due(self, now_ms: int) -> bool:
-        """Whether a flush in the background is due: the interval, flush.ms, or rolled segments."""
-        if not self._unflushed or self._failed:
-            return False
-        age = self.config.flush_ms
-        if self.settings.fsync is FsyncPolicy.INTERVAL:
-            age = min(age, self.settings.fsync_interval_ms)
-        return now_ms - self._dirty_since_ms >= age or len(self._unflushed) > 1
-
-    def begin_flush(self, now_ms: int, *, checkpoint: bool = False) -> FlushTicket | None:
-        """What to force to the disk, or None. The ticket must come back to `end_flush`; one at a time.
-
-        A checkpoint is added after `checkpoint_bytes`, or when asked for.
-        """
-        if self._failed:
-            raise TreecastError(Fault.STORAGE, self._failed)
-        if not self._unflushed and not self._directory_dirty and not checkpoint:
-            return None
-        ticket = FlushTicket(self, self.end_offset)
-        self._dirty_since_ms = now_ms
-        ticket.segments = [(segment, segment.size) for segment in self._unflushed]
-        ticket.bytes = self._since_checkpoint
-        if checkpoint or self._since_checkpoint >= self.settings.checkpoint_bytes:
-            self._add_checkpoint(ticket)
-        if self._directory_dirty:
-            ticket.directory = self.directory
-            self._directory_dirty = False
-        for segment, _ in ticket.segments:
-            ticket.files.append((segment.file, self.shared.pool.pin(segment.file)))
-            if segment.aborted:
-                ticket.also.append(segment.path(".txnindex"))
-        return ticket
-
-    def _add_checkpoint(self, ticket: FlushTicket) -> None:
-        active = self._active
-        active.index_time()
-        ticket.checkpoint = Checkpoint(
-            self.start_offset,
-            self.cleaned_offset,
-            self.end_offset,
-            active.base_offset,
-            active.size,
-            len(active.offsets),
-            len(active.times),
-        )
-        snapshot = stem(self.directory, self.end_offset) + ".snapshot"
-        for path, data in (
-            (active.path(".index"), bytes(active.offsets.data)),
-            (active.path(".timeindex"), bytes(active.times.data)),
-            (snapshot, encode_snapshot(self.producers)),
-        ):
-            ticket.parts.append((path + ".checkpoint", path, data))
-
-    def end_flush(self, ticket: FlushTicket, error: OSError | None) -> None:
-        """Takes over what `ticket.run` did. After an error nothing more is appended until the log is opened
-        anew: the kernel may have dropped the pages that it could not write, so another fsync would lie.
-        """
-        for file, _ in ticket.files:
-            self.shared.pool.unpin(file)
-        if error is not None:
-            self.counters.write_errors += 1
-            self._failed = f"cannot flush {self.directory}: {error.strerror or error}"
-            raise refused(error, f"flush {self.directory}") from error
-        self.counters.fsyncs += len(ticket.files)
-        self.flushed_offset = max(self.flushed_offset, ticket.offset)
-        done = {segment.file.serial for segment, size in ticket.segments if segment.size == size}
-        self._unflushed = [segment for segment in self._unflushed if segment.file.serial not in done]
-        if ticket.checkpoint is not None:
-            self._take_checkpoint(ticket, ticket.checkpoint)
-
-    def _take_checkpoint(self, ticket: FlushTicket, checkpoint: Checkpoint) -> None:
-        """The parts get their names, but for the indexes of a segment that was sealed meanwhile."""
-        disk = self.shared.disk
-        try:
-            for temporary, path, _ in ticket.parts:
-                if path.endswith(".snapshot") or checkpoint.segment == self._active.base_offset:
-                    disk.rename(temporary, path)
-                else:
-                    disk.unlink(temporary)
-            self._checkpoint = checkpoint
-            self._checkpointed = True
-            self._since_checkpoint -= ticket.bytes
-            self.write_checkpoint()
-        except OSError as error:
-            self.counters.write_errors += 1
-            raise refused(error, f"write a checkpoint in {self.directory}") from error
-        recovery.drop_snapshots(self.directory, self._bases, ticket.offset, disk)
+        return self.durability.needed()
 
     def flush(self, now_ms: int, *, checkpoint: bool = False) -> None:
-        """Forces everything to the disk at once, on the calling thread."""
-        ticket = self.begin_flush(now_ms, checkpoint=checkpoint)
+        """Forces everything to the disk at once, on the calling thread. STORAGE where it refuses."""
+        ticket = self.durability.begin(now_ms, checkpoint=checkpoint)
         if ticket is None:
             return
         try:
             ticket.run()
         except OSError as error:
-            self.end_flush(ticket, error)
+            self.durability.end(ticket, error)
         else:
-            self.end_flush(ticket, None)
+            self.durability.end(ticket, None)
 
-    def write_checkpoint(self) -> None:
-        """Writes what recovery may trust, with the log's present start and cleaned offset."""
-        trusted = self._checkpoint
-        self._checkpoint = replace(trusted, start=self.start_offset, cleaned=self.cleaned_offset)
-        path = f"{self.directory}/{FILE_NAME}"
+    # --- forgetting
+
+    def delete_before(self, offset: int) -> int:
+        """DeleteRecords: the log starts at `offset` now (-1: its end), durably; answers the start.
+
+        OFFSET_OUT_OF_RANGE beyond the end; an offset below the start changes nothing.
+        POLICY_VIOLATION where the topic is only compacted, as in Kafka.
+        """
+        if not self.config.cleanup_delete:
+            raise TreecastError(Fault.POLICY_VIOLATION, "records of a compacted topic cannot be deleted")
+        offset = self.end_offset if offset == -1 else offset
+        if not 0 <= offset <= self.end_offset:
+            raise self._out_of_range(offset)
+        if offset > self.start_offset:
+            before, self.start_offset = self.start_offset, offset
+            try:
+                self.durability.write_checkpoint()
+            except TreecastError:
+                self.start_offset = before
+                raise
+            self._epochs.truncate_start(offset)
+        return self.start_offset
+
+    def clean(self, now_ms: int) -> int:
+        """Housekeeping: rolls a segment whose time is over, forgets idle producers, deletes segments by
+        age, size and log start. How many were deleted; `remove_doomed` unlinks their files.
+        """
+        self.producers.expire(now_ms, self.settings.producer_expiration_ms)
+        active = self.active
+        if active.size and now_ms - active.created_ms > self._segment_ms:
+            self._roll(now_ms)
+        count = expired_segments(self.segments, self.config, self.start_offset, self.end_offset, now_ms)
+        if count == len(self.segments):
+            self._roll(now_ms)
+        if count:
+            self._remove_oldest(count)
+        return count
+
+    def _remove_oldest(self, count: int) -> None:
+        """Takes segments out of the log; readers keep what they hold of them."""
         try:
-            self.shared.disk.write_file(path, self._checkpoint.encode(), sync=False)
+            for segment in self.segments[:count]:
+                self.doomed.append(swap.remove_segment(self.directory, segment.base_offset, self.shared.disk))
+                self._forget(segment)
         except OSError as error:
             self.counters.write_errors += 1
-            raise refused(error, f"write {path}") from error
+            raise refused(error, f"delete a segment in {self.directory}") from error
+        finally:
+            self.start_offset = max(self.start_offset, self.bases[0])
+            self.cleaned_offset = max(self.cleaned_offset, self.start_offset)
+            self._epochs.truncate_start(self.start_offset)
+        self.durability.drop_snapshots()
+
+    def _forget(self, segment: Segment) -> None:
+        number = self.bases.index(segment.base_offset)
+        del self.segments[number], self.bases[number]
+        self.size -= segment.size
+        self._cursors.clear()
+        self.durability.left(segment)
+        segment.close()
+        self.counters.deleted_segments += 1
+
+    def remove_doomed(self) -> None:
+        """Unlinks the files of deleted segments. A large file takes its time: `flusher` does it beside."""
+        for path in self.take_doomed():
+            self.shared.disk.unlink(path)
+
+    def take_doomed(self) -> list[str]:
+        """Hands over what `remove_doomed` would unlink."""
+        doomed, self.doomed = self.doomed, []
+        return doomed
 
     # --- leaving
 
     def close(self, now_ms: int = 0) -> None:
         """Flushes all, writes a checkpoint that covers the whole log, and lets go of the files."""
+        if self.closed:
+            return
         try:
-            if not self._failed and not self._covered():
+            if not self.durability.failed and not self.durability.covered():
                 self.flush(now_ms, checkpoint=True)
             self.remove_doomed()
         finally:
-            for segment in self._segments:
-                segment.close()
+            self.delete()
 
-    def _covered(self) -> bool:
-        """Whether the checkpoint on disk covers the whole log."""
-        found, active = self._checkpoint, self._active
-        return (
-            self._checkpointed
-            and not self._unflushed
-            and (found.start, found.cleaned) == (self.start_offset, self.cleaned_offset)
-            and (found.segment, found.position) == (active.base_offset, active.size)
-        )
-
-    def remove_doomed(self) -> None:
-        """Unlinks the files of deleted segments (a large file takes its time)."""
-        doomed, self.doomed = self.doomed, []
-        for path in doomed:
-            self.shared.disk.unlink(path)
-
-    def first_header(self, segment: Segment) -> BatchHeader | None:
-        """The header of a segment's first batch."""
-        if segment.size == 0:
-            return None
-        chunks: list[Buffer] = []
-        segment.read(0, min(segment.size, 61), chunks)
-        return read_header(chunks[0], 0)
+    def delete(self) -> None:
+        """Lets go of all files as they are; the directory is the owner's to remove."""
+        self.closed = True
+        for segment in self.segments:
+            segment.close()

@@ -1,0 +1,217 @@
+"""What of a log has been forced to the disk, and the checkpoint that says so to recovery.
+
+A flush has three parts: `begin` collects on the loop what is to be forced, `FlushTicket.run` does it on
+whichever thread, `end` takes note on the loop. Appends may come in between; they belong to the next flush.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .checkpoint import FILE_NAME, Checkpoint
+from .disk import Disk, LogFile, refused
+from .fsync import FsyncPolicy
+from .recovery import Recovered, drop_snapshots
+from .segment import Segment, stem
+from .snapshot import encode_snapshot
+
+if TYPE_CHECKING:
+    from .log import PartitionLog
+
+
+class FlushTicket:
+    """What has to be forced to the disk so that all before `offset` is safe."""
+
+    def __init__(self, disk: Disk, offset: int, size: int) -> None:
+        self.disk = disk
+        self.offset = offset
+        self.size = size  # bytes since the last checkpoint
+        self.files: list[tuple[LogFile, int]] = []  # pinned, with their descriptors
+        self.segments: list[tuple[Segment, int]] = []  # with their sizes
+        self.indexes: list[str] = []
+        self.parts: list[tuple[str, str, bytes]] = []  # temporary path, final path, content
+        self.directory = ""
+        self.checkpoint: Checkpoint | None = None
+
+    def run(self) -> None:
+        """Waits for the disk. OSError where it refuses; `end` is to be told of it.
+
+        A checkpoint that cannot be written (no space, say) is given up: there will be another.
+        """
+        for _, descriptor in self.files:
+            self.disk.sync(descriptor)
+        for path in self.indexes:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                self.disk.sync_path(path)
+        if self.directory:
+            self.disk.sync_directory(self.directory)
+        try:
+            for temporary, _, data in self.parts:
+                self.disk.write_new(temporary, data)
+        except OSError:
+            self.checkpoint = None
+
+
+class Durability:
+    """The flush state of one log. `failed` says why nothing more may be appended, "" while all is well."""
+
+    def __init__(self, log: PartitionLog, recovered: Recovered) -> None:
+        self.log = log
+        self.checkpoint = recovered.checkpoint
+        self.unflushed: list[Segment] = list(recovered.unflushed)
+        self.flushed_offset = recovered.checkpoint.recovery if self.unflushed else recovered.end_offset
+        self.directory_dirty = recovered.created
+        self.failed = ""
+        self._on_disk = recovered.checkpointed
+        self._since_checkpoint = recovered.report.checked_bytes
+        self._dirty_since_ms = 0
+
+    def wrote(self, segment: Segment, size: int, now_ms: int) -> None:
+        """`size` bytes were appended to `segment`."""
+        if not self.unflushed:
+            self._dirty_since_ms = now_ms
+            self.unflushed.append(segment)
+        elif self.unflushed[-1] is not segment:
+            self.unflushed.append(segment)
+        self._since_checkpoint += size
+
+    def left(self, segment: Segment) -> None:
+        """`segment` is no part of the log any more."""
+        self.unflushed = [other for other in self.unflushed if other is not segment]
+        self.directory_dirty = True
+
+    def needed(self) -> bool:
+        """Whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
+        log = self.log
+        if self.flushed_offset >= log.end_offset:
+            return False
+        if log.settings.fsync is FsyncPolicy.BATCH:
+            return True
+        return log.end_offset - self.flushed_offset >= log.config.flush_messages
+
+    def due(self, now_ms: int) -> bool:
+        """Whether a flush in the background is due: the interval, flush.ms, or rolled segments."""
+        if not self.unflushed or self.failed:
+            return False
+        settings = self.log.settings
+        age = self.log.config.flush_ms
+        if settings.fsync is FsyncPolicy.INTERVAL:
+            age = min(age, settings.fsync_interval_ms)
+        return now_ms - self._dirty_since_ms >= age or len(self.unflushed) > 1
+
+    def begin(self, now_ms: int, *, checkpoint: bool = False) -> FlushTicket | None:
+        """What to force to the disk, or None. One ticket at a time, and each comes back to `end`.
+
+        A checkpoint is added after `checkpoint_bytes`, or when asked for.
+        """
+        if self.failed:
+            raise TreecastError(Fault.STORAGE, self.failed)
+        log = self.log
+        checkpoint = checkpoint or self._since_checkpoint >= log.settings.checkpoint_bytes
+        if not self.unflushed and not self.directory_dirty and not checkpoint:
+            return None
+        self._dirty_since_ms = now_ms
+        ticket = FlushTicket(log.shared.disk, log.end_offset, self._since_checkpoint)
+        if checkpoint:
+            self._add_checkpoint(ticket)
+        if self.directory_dirty:
+            ticket.directory = log.directory
+            self.directory_dirty = False
+        for segment in self.unflushed:
+            ticket.segments.append((segment, segment.size))
+            ticket.files.append((segment.file, log.shared.pool.pin(segment.file)))
+            if segment.aborted:
+                ticket.indexes.append(segment.path(".txnindex"))
+        return ticket
+
+    def _add_checkpoint(self, ticket: FlushTicket) -> None:
+        log = self.log
+        active = log.active
+        active.index_time()
+        ticket.checkpoint = Checkpoint(
+            log.start_offset,
+            log.cleaned_offset,
+            log.end_offset,
+            active.base_offset,
+            active.size,
+            len(active.offsets),
+            len(active.times),
+        )
+        for path, data in (
+            (active.path(".index"), bytes(active.offsets.data)),
+            (active.path(".timeindex"), bytes(active.times.data)),
+            (stem(log.directory, log.end_offset) + ".snapshot", encode_snapshot(log.producers)),
+        ):
+            ticket.parts.append((path + ".checkpoint", path, data))
+
+    def end(self, ticket: FlushTicket, error: OSError | None) -> None:
+        """Takes note of what `ticket.run` did. STORAGE after an error, and then nothing more is appended
+        until the log is opened anew: the kernel may have dropped the pages that it could not write, so
+        that another fsync would lie.
+        """
+        log = self.log
+        for file, _ in ticket.files:
+            log.shared.pool.unpin(file)
+        if log.closed:
+            return
+        if error is not None:
+            log.counters.write_errors += 1
+            self.failed = f"cannot flush {log.directory}: {error.strerror or error}"
+            raise refused(error, f"flush {log.directory}") from error
+        log.counters.fsyncs += len(ticket.files)
+        self.flushed_offset = max(self.flushed_offset, ticket.offset)
+        done = {segment.file.serial for segment, size in ticket.segments if segment.size == size}
+        self.unflushed = [segment for segment in self.unflushed if segment.file.serial not in done]
+        if ticket.checkpoint is not None:
+            self._take(ticket, ticket.checkpoint)
+
+    def _take(self, ticket: FlushTicket, checkpoint: Checkpoint) -> None:
+        """The parts get their names, but for the indexes of a segment that was sealed meanwhile."""
+        log, disk = self.log, self.log.shared.disk
+        before, self.checkpoint = self.checkpoint, checkpoint
+        try:
+            for temporary, path, _ in ticket.parts:
+                if path.endswith(".snapshot") or checkpoint.segment == log.active.base_offset:
+                    disk.rename(temporary, path)
+                else:
+                    disk.unlink(temporary)
+            self.write_checkpoint()
+        except (OSError, TreecastError):
+            self.checkpoint = before
+            return
+        self._since_checkpoint -= ticket.size
+        self.drop_snapshots()
+
+    def write_checkpoint(self) -> None:
+        """Writes what recovery may trust, with the log's present start and cleaned offset."""
+        log = self.log
+        self.checkpoint = replace(self.checkpoint, start=log.start_offset, cleaned=log.cleaned_offset)
+        path = f"{log.directory}/{FILE_NAME}"
+        try:
+            log.shared.disk.write_file(path, self.checkpoint.encode(), sync=False)
+        except OSError as error:
+            log.counters.write_errors += 1
+            raise refused(error, f"write {path}") from error
+        self._on_disk = True
+
+    def drop_snapshots(self) -> None:
+        """Removes the snapshots that recovery cannot need."""
+        log = self.log
+        with suppress(OSError):
+            drop_snapshots(log.directory, log.bases, self.checkpoint.recovery, log.shared.disk)
+
+    def covered(self) -> bool:
+        """Whether the checkpoint on disk covers the whole log."""
+        found, log = self.checkpoint, self.log
+        return (
+            self._on_disk
+            and not self.unflushed
+            and (found.start, found.cleaned) == (log.start_offset, log.cleaned_offset)
+            and (found.segment, found.position) == (log.active.base_offset, log.active.size)
+            and os.path.exists(stem(log.directory, log.end_offset) + ".snapshot")
+        )

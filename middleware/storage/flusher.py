@@ -1,0 +1,152 @@
+"""The edge between logs and threads: fsyncs, group commit, and slow removals beside the event loop.
+
+With fsync per batch every append waits for an fsync, but not for one of its own: while one runs for a log,
+all appends that come in share the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .disk import Disk
+from .durability import FlushTicket
+from .log import PartitionLog
+
+_THREADS: Final = 4
+_TOGETHER: Final = 16  # background flushes that one thread does in a row
+
+Work = list[tuple[PartitionLog, FlushTicket]]
+
+
+class Flusher:
+    """Flushes the logs of a daemon. All calls come from one event loop."""
+
+    def __init__(self, threads: int = _THREADS) -> None:
+        self._executor = ThreadPoolExecutor(threads, "flush")
+        self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[None]]]] = {}
+        self._busy: set[PartitionLog] = set()
+        self._jobs: set[asyncio.Future[Any]] = set()
+        self._now_ms = 0
+
+    def acknowledged(self, log: PartitionLog, now_ms: int) -> asyncio.Future[None] | None:
+        """Done when all that `log` holds now may be acknowledged; None where that is so already.
+
+        Fails with STORAGE where the disk refuses: the records are in the log, but may not be promised.
+        """
+        if not log.flush_needed:
+            return None
+        self._now_ms = now_ms
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(log, []).append((log.end_offset, done))
+        if log not in self._busy:
+            self._flush([log])
+        return done
+
+    def flush_due(self, logs: Iterable[PartitionLog], now_ms: int) -> int:
+        """Starts the background flushes that are due; how many."""
+        self._now_ms = now_ms
+        due = [log for log in logs if log not in self._busy and log.durability.due(now_ms)]
+        for start in range(0, len(due), _TOGETHER):
+            self._flush(due[start : start + _TOGETHER])
+        return len(due)
+
+    def remove_doomed(self, log: PartitionLog) -> None:
+        """Unlinks the files of deleted segments."""
+        if log.doomed:
+            self._submit(partial(_unlink, log.shared.disk, log.take_doomed()), _nothing_more)
+
+    async def settle(self) -> None:
+        """Waits until nothing is under way."""
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+
+    async def close(self) -> None:
+        """Waits for what is under way; call before the logs are closed."""
+        await self.settle()
+        self._executor.shutdown()
+
+    def _flush(self, logs: list[PartitionLog]) -> None:
+        work: Work = []
+        for log in logs:
+            try:
+                ticket = log.durability.begin(self._now_ms)
+            except TreecastError as error:
+                self._tell(log, error)
+                continue
+            if ticket is None:
+                self._tell(log, None)
+            else:
+                self._busy.add(log)
+                work.append((log, ticket))
+        if work:
+            self._submit(partial(_run, work), partial(self._flushed, work))
+
+    def _submit(self, call: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._executor, call)
+        self._jobs.add(future)
+        future.add_done_callback(partial(self._finished, then))
+
+    def _finished(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
+        self._jobs.discard(future)
+        then(future.result())
+
+    def _flushed(self, work: Work, errors: list[OSError | None]) -> None:
+        again: list[PartitionLog] = []
+        for (log, ticket), error in zip(work, errors, strict=True):
+            self._busy.discard(log)
+            try:
+                log.durability.end(ticket, error)
+            except TreecastError as refused:
+                self._tell(log, refused)
+                continue
+            self._tell(log, None)
+            if log in self._waiting:
+                again.append(log)
+        for log in again:
+            self._flush([log])
+
+    def _tell(self, log: PartitionLog, error: TreecastError | None) -> None:
+        """Answers who waits: all of them where the disk refused, else those whose records are safe."""
+        waiting = self._waiting.pop(log, [])
+        if error is None and log.closed:
+            error = TreecastError(Fault.STORAGE, f"{log.directory} is closed")
+        still = [entry for entry in waiting if error is None and entry[0] > log.flushed_offset]
+        if still:
+            self._waiting[log] = still
+        for offset, done in waiting:
+            if done.done() or (error is None and offset > log.flushed_offset):
+                continue
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+
+def _run(work: Work) -> list[OSError | None]:
+    """On a thread: flushes one after another; an error of one is no other's."""
+    errors: list[OSError | None] = []
+    for _, ticket in work:
+        try:
+            ticket.run()
+        except OSError as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    return errors
+
+
+def _unlink(disk: Disk, paths: list[str]) -> None:
+    with suppress(OSError):  # what stays is removed when the log is opened next
+        for path in paths:
+            disk.unlink(path)
+
+
+def _nothing_more(_: Any) -> None:
+    pass
