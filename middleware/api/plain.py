@@ -15,9 +15,9 @@ def as_dict(message: Message) -> dict[str, Any]:
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
     if field.message_type is None:
-        return list(value) if field.is_repeated else value  # type: ignore[attr-defined]
+        return list(value) if field.is_repeated else value
     if field.message_type.GetOptions().map_entry:
         return dict(value)
-    if field.is_repeated:  # type: ignore[attr-defined]
+    if field.is_repeated:
         return [as_dict(item) for item in value]
     return as_dict(value)

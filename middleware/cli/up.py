@@ -18,8 +18,8 @@ _DESCRIPTION = (
     " its log goes to standard error."
 )
 _EPILOG = (
-    "Each flag is also a variable (--fsync-interval-ms: TREECAST_FSYNC_INTERVAL_MS) and a key of the TOML file"
-    " (fsync_interval_ms). A flag outranks a variable, a variable the file."
+    "Each flag is also a variable (--fsync-interval-ms: TREECAST_FSYNC_INTERVAL_MS) and a key of the TOML"
+    " file (fsync_interval_ms). A flag outranks a variable, a variable the file."
 )
 
 

@@ -1,0 +1,94 @@
+"""All commands but `up`, which has a parser of its own; here it is listed for the help."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from . import groups, topics
+from .bench import bench
+from .consume import consume
+from .doctor import doctor
+from .output import CommandError
+from .produce import produce
+from .status import status
+
+FAILED = 1
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="treecast",
+    help="A daemon that is a Kafka broker to the applications beside it and multicast to the network.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import treecast
+
+        print(f"treecast {treecast.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def up(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Runs one daemon in the foreground."""
+    from .up import up as run_daemon
+
+    raise typer.Exit(run_daemon(arguments or []))
+
+
+app.command()(status)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+app.command()(produce)
+app.command()(consume)
+app.command()(bench)
+app.command()(doctor)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command; answers the exit code. What commands refuse is one line on standard error."""
+    try:
+        app(list(arguments), prog_name="treecast")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except Exception as error:
+        if not isinstance(error, CommandError) and not _is_refusal(error):
+            raise
+        print(f"treecast: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+def _is_refusal(error: Exception) -> bool:
+    from treecast.middleware.model.errors import TreecastError
+
+    return isinstance(error, TreecastError)
+
+
+def _forget_stdout() -> None:
+    """Whoever read our output has gone; nothing more shall be written at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

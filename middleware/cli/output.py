@@ -1,0 +1,64 @@
+"""What commands print: tables for people, JSON for programs, errors that say what to do next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Cell = str | int | float
+
+
+class CommandError(Exception):
+    """A command cannot do what was asked. The text says why and what to do."""
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
+    """A table with numbers to the right; `empty` is said where there are no rows."""
+    from rich.console import Console
+    from rich.table import Table
+
+    listed = [list(row) for row in rows]
+    if not listed:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        numeric = all(isinstance(row[number], int | float) for row in listed)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def print_pairs(pairs: Iterable[tuple[str, Cell]]) -> None:
+    """Names and values, one pair a line."""
+    listed = list(pairs)
+    width = max(len(name) for name, _ in listed)
+    for name, value in listed:
+        print(f"{name:<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value}")
+
+
+def size_text(size: float) -> str:
+    """Bytes for reading: `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for reading: `2 d 3 h`, `4 min 5 s`."""
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, length)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])

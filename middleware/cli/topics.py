@@ -1,0 +1,141 @@
+"""`treecast topics`: look at topics and change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treecast.middleware.api.plain import as_dict
+
+from .options import Control, Json, daemon_at, pairs
+from .output import CommandError, print_json, print_pairs, print_table, size_text
+
+if TYPE_CHECKING:
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+app = typer.Typer(no_args_is_help=True, help="Look at topics and change them.")
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name, as Kafka clients spell it.")]
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="NAME=VALUE", help="A topic setting under Kafka's name; repeatable."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+
+
+@app.command("list")
+def list_topics(json: Json = False, control: Control = None) -> None:
+    """Lists all topics."""
+    with daemon_at(control) as client:
+        topics = client.list_topics()
+    if json:
+        print_json([as_dict(topic) for topic in topics])
+        return
+    print_table(
+        ("topic", "partitions", "records", "size", "settings"),
+        [(t.name, t.partitions, t.records, size_text(t.bytes), _settings(t)) for t in topics],
+        empty="no topics; create one with `treecast topics create TOPIC`",
+    )
+
+
+def _settings(topic: pb.Topic) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(topic.overrides.items())) or "-"
+
+
+@app.command()
+def describe(topic: Name, json: Json = False, control: Control = None) -> None:
+    """Shows a topic's partitions and settings."""
+    with daemon_at(control) as client:
+        found = client.describe_topic(topic)
+    if json:
+        print_json(as_dict(found))
+        return
+    print_pairs(
+        [
+            ("topic", found.topic.name),
+            ("id", found.topic.topic_id),
+            ("records", found.topic.records),
+            ("size", size_text(found.topic.bytes)),
+            ("settings", _settings(found.topic)),
+        ]
+    )
+    print()
+    print_table(
+        ("partition", "start", "end", "stable", "epoch", "size"),
+        [
+            (p.index, p.start_offset, p.end_offset, p.stable_offset, p.leader_epoch, size_text(p.bytes))
+            for p in found.partitions
+        ],
+        empty="no partitions",
+    )
+
+
+@app.command()
+def create(
+    topic: Name,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=0, help="How many; 0 takes the daemon's default.")
+    ] = 0,
+    config: Config = None,
+    json: Json = False,
+    control: Control = None,
+) -> None:
+    """Creates a topic."""
+    with daemon_at(control) as client:
+        made = client.create_topic(topic, partitions, pairs(config or [], "--config"))
+    _tell(made, f"created {topic}: {_partitions(made)}", json)
+
+
+@app.command()
+def delete(topic: Name, yes: Yes = False, json: Json = False, control: Control = None) -> None:
+    """Deletes a topic and all its records."""
+    with daemon_at(control) as client:
+        if not yes:
+            found = client.describe_topic(topic).topic
+            typer.confirm(f"delete {topic} with {found.records:,} records?", abort=True, err=True)
+        gone = client.delete_topic(topic)
+    _tell(gone, f"deleted {topic}", json)
+
+
+@app.command()
+def alter(
+    topic: Name,
+    config: Config = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable."),
+    ] = None,
+    json: Json = False,
+    control: Control = None,
+) -> None:
+    """Changes a topic's settings."""
+    if not config and not unset:
+        raise CommandError("nothing to change: give --config NAME=VALUE or --unset NAME")
+    with daemon_at(control) as client:
+        changed = client.alter_topic(topic, pairs(config or [], "--config"), unset or [])
+    _tell(changed, f"changed {topic}: {_settings(changed)}", json)
+
+
+@app.command()
+def grow(
+    topic: Name,
+    partitions: Annotated[int, typer.Argument(min=1, help="How many it shall have in all.")],
+    json: Json = False,
+    control: Control = None,
+) -> None:
+    """Adds partitions to a topic."""
+    with daemon_at(control) as client:
+        grown = client.create_partitions(topic, partitions)
+    _tell(grown, f"grew {topic}: {_partitions(grown)}", json)
+
+
+def _partitions(topic: pb.Topic) -> str:
+    return f"{topic.partitions} partition{'' if topic.partitions == 1 else 's'}"
+
+
+def _tell(topic: pb.Topic, text: str, json: bool) -> None:
+    if json:
+        print_json(as_dict(topic))
+    else:
+        print(text)
