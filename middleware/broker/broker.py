@@ -1,7 +1,8 @@
-"""`Broker`: opens a data directory and puts the parts of one host's broker together."""
+"""`Broker`: one host's broker, from opening its data directory to closing it."""
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 
 from .cluster import Cluster
+from .composition import Parts
+from .directory import DataDirectory, new_cluster_id
 from .settings import BrokerSettings
+
+_log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -34,17 +39,40 @@ class Broker:
         self.counters = counters
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
-        self.cluster: Cluster
+        self._parts: Parts | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._open.cluster
 
     async def start(self) -> None:
         """Opens the data directory and recovers what is in it.
 
         Raises `DataDirectoryError` where another daemon uses it, another version wrote it, or it
-        belongs to another host; nothing is touched then.
+        belongs to another host; nothing is touched then. STORAGE where the disk refuses.
         """
+        directory = DataDirectory.open(
+            self.settings.data, self.host.host_id, new_cluster_id(self._rng.getrandbits(128))
+        )
+        if not directory.was_clean:
+            _log.warning("%s was not closed in order, checking what it holds", directory.path)
+        try:
+            parts = Parts(self.settings, self.host, self.counters, directory, self._clock, self._rng)
+        except BaseException:
+            directory.close(clean=False)
+            raise
+        try:
+            await parts.start()
+        except BaseException:
+            parts.abandon()
+            raise
+        self._parts = parts
 
     async def close(self) -> None:
         """Wakes who waits, flushes, and marks the shutdown as clean. Safe to call twice."""
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.close()
 
     async def housekeeping(self, now: float) -> float:
         """Does what is due by `now` (seconds of `clock`); answers when to call again at the latest.
@@ -52,4 +80,10 @@ class Broker:
         Retention, compaction, expiry of producers, offsets and transactional ids, interval fsync and
         transaction time-outs. The daemon calls it from one timer, never twice at a time.
         """
-        return now + 1.0
+        return await self._open.housekeeping.run(now)
+
+    @property
+    def _open(self) -> Parts:
+        if self._parts is None:
+            raise RuntimeError("the broker is not started")
+        return self._parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from treecast.middleware.model.counters import BrokerCounters
@@ -11,6 +12,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
 from treecast.middleware.model.records import Compression
 from treecast.middleware.model.topic_config import INT64_MAX, TopicConfig
+from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import (
     ABORT,
@@ -62,18 +64,19 @@ class LocalPartition:
         self,
         name: TopicPartition,
         log: PartitionLog,
+        flusher: Flusher,
         guard: TransactionGuard,
         counters: BrokerCounters,
         clock: Callable[[], float],
     ) -> None:
         self.name = name
         self.log = log
+        self._flusher = flusher
         self._guard = guard
         self._counters = counters
         self._clock = clock
         self._waiters: dict[ReadWaiter, None] = {}
         self._committed_waiters: dict[ReadWaiter, None] = {}
-        self._unstable_bytes = 0  # appended since something stopped the last stable offset from growing
         self._gone = False
         self.reconfigure(log.config)
 
@@ -102,20 +105,20 @@ class LocalPartition:
                 repeated = self._check_producer(header, len(headers), transactional_id)
                 if repeated is not None:
                     self._counters.duplicate_batches += 1
-                    return self._answer(Appended(repeated, -1, self.log.start_offset), acks)
+                    return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
             self._check_rules(header, now_ms)
         if self._compression is not None:
             batches, headers = recompressed(batches, headers, self._compression)
-        return self._answer(self._store(batches, headers, now_ms), acks)
+        return self._answer(self._store(batches, headers, now_ms), acks, now_ms)
 
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
     ) -> Future[None] | None:
         if self._gone:
             raise self._unknown()
+        now_ms = int(self._clock() * 1000)
         state = self.log.producers.get(producer.producer_id)
         if state is not None and state.transaction_start >= 0:
-            now_ms = int(self._clock() * 1000)
             self.log.producers.check_marker(producer.producer_id, producer.epoch, coordinator_epoch)
             marker = bytearray(
                 control_marker(
@@ -126,11 +129,9 @@ class LocalPartition:
                 )
             )
             self._store(memoryview(marker), [read_header(marker, 0)], now_ms)
-        return self._flushed(None)
+        return self._flusher.acknowledged(self.log, now_ms)
 
-    def _check_producer(
-        self, header: BatchHeader, batches: int, transactional_id: str | None
-    ) -> int | None:
+    def _check_producer(self, header: BatchHeader, batches: int, transactional_id: str | None) -> int | None:
         """The base offset of the batch that `header` repeats, None where it is to be appended."""
         if batches > 1:
             raise TreecastError(
@@ -178,6 +179,17 @@ class LocalPartition:
             self._wake_committed(len(batches), end, stable)
         return Appended(stored.base_offset, stored.log_append_time, log.start_offset)
 
+    def _answer(self, appended: Appended, acks: int, now_ms: int) -> Appended | Future[Appended]:
+        """At once where that may be promised already, else when the flush is done."""
+        if acks == 0 or not self.log.flush_needed:
+            return appended
+        flushed = self._flusher.acknowledged(self.log, now_ms)
+        if flushed is None:
+            return appended
+        answer: Future[Appended] = flushed.get_loop().create_future()
+        flushed.add_done_callback(partial(_pass_on, answer, appended))
+        return answer
+
     def _wake_committed(self, size: int, end: int, stable: int) -> None:
         """`end` and `stable` as they were before the append of `size` bytes."""
         after = self.log.stable_offset
@@ -190,9 +202,7 @@ class LocalPartition:
 
     # --- reading
 
-    def read(
-        self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
-    ) -> PartitionRead:
+    def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
         if self._gone:
             raise self._unknown()
         log = self.log
@@ -230,7 +240,7 @@ class LocalPartition:
 
     def check_leader_epoch(self, current: int) -> None:
         known = self.log.leader_epoch
-        if current == NO_LEADER_EPOCH or current == known:
+        if current in (NO_LEADER_EPOCH, known):
             return
         if current < known:
             raise TreecastError(Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} is over, it is {known}")
@@ -261,11 +271,6 @@ class LocalPartition:
     def delete_before(self, offset: int) -> int:
         if self._gone:
             raise self._unknown()
-        end = self.log.end_offset
-        if offset == -1:
-            offset = end
-        if not 0 <= offset <= end:
-            raise TreecastError(Fault.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside 0 to {end}")
         return self.log.delete_before(offset)
 
     # --- life
@@ -275,9 +280,10 @@ class LocalPartition:
         self._leave()
         self.log.delete()
 
-    def close(self) -> None:
+    def close(self, now_ms: int) -> None:
+        """Wakes who waits, and flushes. STORAGE where the disk refuses."""
         self._leave()
-        self.log.close()
+        self.log.close(now_ms)
 
     def _leave(self) -> None:
         self._gone = True
@@ -291,14 +297,25 @@ class LocalPartition:
         return TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {self.name} any more")
 
 
+def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]) -> None:
+    if answer.done():  # nobody waits any more
+        flushed.cancelled() or flushed.exception()
+    elif flushed.cancelled():
+        answer.cancel()
+    elif (error := flushed.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(appended)
+
+
 def end_of(chunks: Sequence[Buffer]) -> int:
-    """The offset after the last batch of `chunks`, each of which holds whole batches."""
-    chunk = chunks[-1]
+    """The offset after the last batch of `chunks`; a batch may lie across two of them."""
+    data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     position = 0
     while True:
-        header = read_header(chunk, position)
+        header = read_header(data, position)
         position += header.size
-        if position >= len(chunk):
+        if position >= len(data):
             return header.next_offset
 
 

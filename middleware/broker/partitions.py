@@ -1,8 +1,8 @@
 """The partitions of this host: their directories under `logs/`, and the open `LocalPartition`s.
 
-    logs/<topic>-<n>          a partition
-    logs/<id>.<n>-delete      on its way out; whatever a crash left of it goes at the next start
-    logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, never removed
+logs/<topic>-<n>          a partition
+logs/<id>.<n>-delete      on its way out; whatever a crash left of it goes at the next start
+logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, never removed
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId, TopicPartition
 from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 
 from .partition import LocalPartition, TransactionGuard
@@ -34,12 +35,14 @@ class LocalPartitions:
         self,
         directory: Path,
         open_log: LogOpener,
+        flusher: Flusher,
         guard: TransactionGuard,
         counters: BrokerCounters,
         clock: Callable[[], float],
     ) -> None:
         self._directory = directory
         self._open_log = open_log
+        self._flusher = flusher
         self._guard = guard
         self._counters = counters
         self._clock = clock
@@ -101,20 +104,27 @@ class LocalPartitions:
         first: TreecastError | None = None
         for partition in self:
             try:
-                partition.close()
+                partition.close(int(self._clock() * 1000))
             except TreecastError as error:
                 first = first or error
         self._by_topic.clear()
         if first is not None:
             raise first
 
+    def abandon(self) -> None:
+        """Lets go of all files without a flush."""
+        for partition in self:
+            partition.log.delete()
+        self._by_topic.clear()
+
     def _opened(self, topic: Topic, index: int) -> LocalPartition:
-        try:
-            log = self._open_log(self._path(topic.name, index), topic.config)
-        except OSError as error:
-            raise _refused(f"open partition {topic.name}-{index}", error) from error
         return LocalPartition(
-            TopicPartition(topic.name, index), log, self._guard, self._counters, self._clock
+            TopicPartition(topic.name, index),
+            self._open_log(self._path(topic.name, index), topic.config),
+            self._flusher,
+            self._guard,
+            self._counters,
+            self._clock,
         )
 
     def _path(self, topic: str, index: int) -> Path:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -310,12 +310,3 @@ class TransactionCoordinator:
 def _is_gone(error: BaseException) -> bool:
     """A topic that was deleted needs no marker."""
     return isinstance(error, TreecastError) and error.fault is Fault.UNKNOWN_TOPIC
-
-
-def holders(transactions: Iterable[Transaction]) -> Mapping[TopicPartition, set[int]]:
-    """Which producer ids have a transaction on which partition that is not complete."""
-    result: dict[TopicPartition, set[int]] = {}
-    for transaction in transactions:
-        for partition in transaction.partitions:
-            result.setdefault(partition, set()).add(transaction.producer_id)
-    return result

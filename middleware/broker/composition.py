@@ -1,0 +1,179 @@
+"""The parts of an open broker, put together, started and closed in order.
+
+Start: groups, then topics and their logs, then transactions, which complete what was decided. Close:
+who waits is answered first, then the logs are flushed, then the tables close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.identity import Host
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.storage.flusher import Flusher
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.storage.segment import SharedFiles
+from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.tables import Tables
+
+from .directory import DataDirectory, DataDirectoryError
+from .groups import GroupCoordinator, GroupSettings
+from .housekeeping import Chore, Housekeeping
+from .local import LocalCluster
+from .partitions import LocalPartitions
+from .settings import BrokerSettings
+from .topics import TopicRegistry
+from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
+from .transactions.repair import abort_hanging
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 256  # partitions that a chore sees to before the loop gets its turn
+
+
+class Parts:
+    """All parts of one broker, on one open data directory. Raises DataDirectoryError."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        host: Host,
+        counters: Counters,
+        directory: DataDirectory,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._counters = counters
+        self._clock = clock
+        self._directory = directory
+        self._shared = SharedFiles()
+        self._log_settings = _log_settings(settings)
+        self.flusher = Flusher()
+        self.tables = _open_tables(directory, settings)
+        producer_ids = ProducerIds(self.tables)
+        self.groups = GroupCoordinator(
+            _group_settings(settings), self.tables, counters.broker, clock=clock, rng=rng
+        )
+        self.transactions = TransactionCoordinator(
+            _transaction_settings(settings), self.tables, producer_ids, counters.broker, clock
+        )
+        self.partitions = LocalPartitions(
+            directory.logs, self._open_log, self.flusher, self.transactions, counters.broker, clock
+        )
+        self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
+        self.cluster = LocalCluster(
+            directory.meta.cluster_id,
+            host,
+            self.registry,
+            self.partitions,
+            self.groups,
+            self.transactions,
+            producer_ids,
+        )
+        self.housekeeping = Housekeeping(self._chores(settings))
+
+    async def start(self) -> None:
+        await self.groups.start()
+        self.partitions.sweep()
+        await self.registry.load()
+        await self.transactions.start(self.cluster)
+        if not self._directory.was_clean:
+            await abort_hanging(self.partitions, self.transactions.transactions())
+
+    async def close(self) -> None:
+        """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
+        clean = True
+        try:
+            await self.housekeeping.settle()
+            await self.groups.close()
+            await self.flusher.close()
+            self.partitions.close()
+        except TreecastError as error:
+            clean = False
+            _log.error("not everything could be flushed: %s", error)
+        finally:
+            self.tables.close()
+            self._directory.close(clean=clean)
+
+    def abandon(self) -> None:
+        """Lets go of everything as it is, after a start that failed."""
+        self.partitions.abandon()
+        self.tables.close()
+        self._directory.close(clean=False)
+
+    def _open_log(self, path: Path, config: TopicConfig) -> PartitionLog:
+        now_ms = int(self._clock() * 1000)
+        return PartitionLog.open(
+            path, config, self._log_settings, self._counters.storage, now_ms, self._shared
+        )
+
+    # --- chores
+
+    def _chores(self, settings: BrokerSettings) -> list[Chore]:
+        return [
+            Chore("flush", min(settings.fsync_interval_ms, 1000) / 1000, self._flush),
+            Chore("transactions", settings.transaction_check_interval_ms / 1000, self._expire_transactions),
+            Chore("offsets", settings.expiry_check_interval_ms / 1000, self._expire_offsets),
+            Chore("retention", settings.retention_check_interval_ms / 1000, self._retain),
+        ]
+
+    async def _flush(self, now: float) -> None:
+        self.flusher.flush_due((partition.log for partition in self.partitions), int(now * 1000))
+
+    async def _expire_transactions(self, now: float) -> None:
+        await self.transactions.expire()
+
+    async def _expire_offsets(self, now: float) -> None:
+        await self.groups.expire_offsets()
+
+    async def _retain(self, now: float) -> None:
+        """Retention, rolling by time, and idle producers. A partition that fails does not stop the others."""
+        for number, partition in enumerate(self.partitions):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            try:
+                partition.log.clean(int(now * 1000))
+            except TreecastError as error:
+                _log.warning("%s: %s", partition.name, error)
+            self.flusher.remove_doomed(partition.log)
+
+
+def _open_tables(directory: DataDirectory, settings: BrokerSettings) -> Tables:
+    try:
+        return Tables(directory.tables, settings.fsync)
+    except sqlite3.Error as error:
+        raise DataDirectoryError(
+            f"{directory.tables} cannot be opened ({error}): restore it,"
+            " or give another directory with --data"
+        ) from error
+
+
+def _log_settings(settings: BrokerSettings) -> LogSettings:
+    return LogSettings(
+        fsync=settings.fsync,
+        fsync_interval_ms=settings.fsync_interval_ms,
+        producer_expiration_ms=settings.producer_id_expiration_ms,
+    )
+
+
+def _group_settings(settings: BrokerSettings) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_size=settings.group_max_size,
+        offset_metadata_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+    )
+
+
+def _transaction_settings(settings: BrokerSettings) -> TransactionSettings:
+    return TransactionSettings(settings.transaction_max_timeout_ms, settings.transactional_id_expiration_ms)

@@ -1,0 +1,64 @@
+"""Housekeeping: what a broker does by itself, from one timer.
+
+A chore is due every so often. Quick chores are done in turn before `run` returns; slow ones (fsync,
+compaction: they wait for threads) go on in tasks of their own, each at most once at a time, so that a
+slow disk never delays a transaction's time-out. A chore that fails is logged and tried again when it
+is due next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Chore:
+    """`work` is given `now` in seconds since the Unix epoch. `interval` in seconds."""
+
+    name: str
+    interval: float
+    work: Callable[[float], Awaitable[None]]
+    slow: bool = False
+    due: float = field(default=0.0, init=False)
+
+
+class Housekeeping:
+    """All chores of one broker."""
+
+    def __init__(self, chores: Sequence[Chore]) -> None:
+        self._chores = chores
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self, now: float) -> float:
+        """Does or starts what is due; answers when the next chore is, in the terms of `now`."""
+        for chore in self._chores:
+            if now < chore.due and chore.due - now <= chore.interval:  # else the clock was set back
+                continue
+            chore.due = now + chore.interval
+            if not chore.slow:
+                await _do(chore, now)
+            elif chore.name not in self._running:
+                task = asyncio.create_task(_do(chore, now), name=f"housekeeping {chore.name}")
+                self._running[chore.name] = task
+                task.add_done_callback(partial(self._ended, chore.name))
+        return min(chore.due for chore in self._chores)
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        self._running.pop(name, None)
+
+    async def settle(self) -> None:
+        """Waits for the slow chores that are under way."""
+        await asyncio.gather(*self._running.values())
+
+
+async def _do(chore: Chore, now: float) -> None:
+    try:
+        await chore.work(now)
+    except Exception:  # one chore's failure must not keep the others from being done
+        _log.exception("housekeeping: %s failed, it is tried again in %g s", chore.name, chore.interval)
