@@ -27,7 +27,8 @@ class _Producer:
     epoch: int
     touched_ms: int
     offsets: dict[TopicPartition, OffsetRecord] = field(default_factory=dict)
-    closing: dict[TopicPartition, OffsetRecord] = field(default_factory=dict)  # the decision isn't on disk
+    # of transactions whose decision is not on disk yet, one each
+    closing: list[dict[TopicPartition, OffsetRecord]] = field(default_factory=list)
 
 
 def split_by_metadata(
@@ -78,10 +79,8 @@ class GroupOffsets:
         return found
 
     def _unstable(self) -> frozenset[TopicPartition]:
-        producers = self._producers.values()
-        return frozenset(self._writing).union(
-            *(p.offsets for p in producers), *(p.closing for p in producers)
-        )
+        added = (one for p in self._producers.values() for one in (p.offsets, *p.closing))
+        return frozenset(self._writing).union(*added)
 
     def partitions(self) -> set[TopicPartition]:
         """All that is known in any way."""
@@ -94,9 +93,12 @@ class GroupOffsets:
     ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
         """What `end_commit` is to be called with once the changes are on disk, or cannot be."""
         records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
-        for partition in records:
-            self._writing.setdefault(partition, []).append(order)
-        return records, [self._set(partition, record) for partition, record in records.items()]
+        return records, self._begin(records)
+
+    def _begin(self, records: Mapping[TopicPartition, OffsetRecord]) -> list[Change]:
+        for partition, record in records.items():
+            self._writing.setdefault(partition, []).append(record.order)
+        return [self._set(partition, record) for partition, record in records.items()]
 
     def end_commit(self, records: Mapping[TopicPartition, OffsetRecord], error: TreecastError | None) -> None:
         for partition, record in records.items():
@@ -157,29 +159,25 @@ class GroupOffsets:
         if identity.epoch < producer.epoch:
             return [], lambda error: None
         producer.epoch, producer.touched_ms = identity.epoch, now_ms
-        producer.closing |= producer.offsets
-        producer.offsets = {}
-        decided = dict(producer.closing)
+        decided, producer.offsets = producer.offsets, {}
+        producer.closing.append(decided)
         kept = {p: record for p, record in decided.items() if committed and self._outlives(p, record)}
-        changes = [self._set(partition, record) for partition, record in kept.items()]
+        changes = self._begin(kept)
         changes.append(self._set_pending(identity.producer_id, producer))
         return changes, partial(self._decided, producer, decided, kept)
 
     def _decided(
         self,
         producer: _Producer,
-        decided: Mapping[TopicPartition, OffsetRecord],
-        kept: Collection[TopicPartition],
+        decided: dict[TopicPartition, OffsetRecord],
+        kept: Mapping[TopicPartition, OffsetRecord],
         error: TreecastError | None,
     ) -> None:
-        for partition, record in decided.items():
-            if producer.closing.get(partition) is not record:
-                continue  # deleted, or decided already
-            del producer.closing[partition]
-            if error is not None:
-                producer.offsets.setdefault(partition, record)
-            elif partition in kept:
-                self._put(partition, record)
+        """Ends a decision; what was deleted meanwhile is no longer in `decided`."""
+        producer.closing = [others for others in producer.closing if others is not decided]
+        self.end_commit(kept, error)
+        if error is not None:
+            producer.offsets = decided | producer.offsets
 
     def _outlives(self, partition: TopicPartition, record: OffsetRecord) -> bool:
         """Whether no later commit of the partition is there, or being written."""
@@ -201,7 +199,9 @@ class GroupOffsets:
             self._committed.pop(partition, None)
             self._writing.pop(partition, None)
         for producer_id, producer in self._producers.items():
-            producer.closing = {p: r for p, r in producer.closing.items() if p not in gone}
+            for decided in producer.closing:
+                for partition in decided.keys() & gone:
+                    del decided[partition]
             if producer.offsets.keys() & gone:
                 producer.offsets = {p: r for p, r in producer.offsets.items() if p not in gone}
                 changes.append(self._set_pending(producer_id, producer))
