@@ -107,12 +107,13 @@ class Durability:
     def begin(self, now_ms: int, *, checkpoint: bool = False) -> FlushTicket | None:
         """What to force to the disk, or None. One ticket at a time, and each comes back to `end`.
 
-        A checkpoint is added after `checkpoint_bytes`, or when asked for.
+        A checkpoint is added after `checkpoint_bytes`, after a roll, or when asked for.
         """
         if self.failed:
             raise TreecastError(Fault.STORAGE, self.failed)
         log = self.log
         checkpoint = checkpoint or self._since_checkpoint >= log.settings.checkpoint_bytes
+        checkpoint = checkpoint or log.active.base_offset != self.checkpoint.segment
         if not self.unflushed and not self.directory_dirty and not checkpoint:
             return None
         self._dirty_since_ms = now_ms
@@ -132,19 +133,20 @@ class Durability:
     def _add_checkpoint(self, ticket: FlushTicket) -> None:
         log = self.log
         active = log.active
-        active.index_time()
+        indexes = active.indexes
+        indexes.finish()
         ticket.checkpoint = Checkpoint(
             log.start_offset,
             log.cleaned_offset,
             log.end_offset,
             active.base_offset,
             active.size,
-            len(active.offsets),
-            len(active.times),
+            len(indexes.offsets),
+            len(indexes.times),
         )
         for path, data in (
-            (active.path(".index"), bytes(active.offsets.data)),
-            (active.path(".timeindex"), bytes(active.times.data)),
+            (active.path(".index"), bytes(indexes.offsets.data)),
+            (active.path(".timeindex"), bytes(indexes.times.data)),
             (stem(log.directory, log.end_offset) + ".snapshot", encode_snapshot(log.producers)),
         ):
             ticket.parts.append((path + ".checkpoint", path, data))

@@ -138,3 +138,42 @@ class TimeIndex:
                 return False
             last_timestamp, last_relative = timestamp, relative
         return self.base_offset + last_relative < next_offset
+
+
+class SegmentIndexes:
+    """Both indexes of one segment, and what of its growth they do not show yet."""
+
+    def __init__(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        self.offsets = offsets
+        self.times = times
+        self.max_timestamp, self.max_timestamp_offset = times.last()
+        self.unindexed = 0  # bytes since the last entry
+
+    def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
+        """A batch of `size` bytes stands at `position`: an entry every `interval` bytes."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.unindexed > interval:
+            self.offsets.append(last_offset, position)
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)
+            self.unindexed = 0
+        self.unindexed += size
+
+    def finish(self) -> None:
+        """Sees to it that the time index ends with the largest timestamp."""
+        if self.max_timestamp >= 0:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)
+
+    @property
+    def size(self) -> int:
+        return len(self.offsets.data) + len(self.times.data)
+
+    def full(self, index_bytes: int) -> bool:
+        """Whether one of them might not take another entry and the last one."""
+        offsets, times = len(self.offsets.data), len(self.times.data)
+        return offsets + OFFSET_ENTRY > index_bytes or times + 2 * TIME_ENTRY > index_bytes
+
+
+def empty_indexes(base_offset: int) -> SegmentIndexes:
+    return SegmentIndexes(OffsetIndex(base_offset), TimeIndex(base_offset))

@@ -179,7 +179,7 @@ class PartitionLog:
         return (
             active.size + size > config.segment_bytes
             or end - active.base_offset > _MAX_RELATIVE
-            or active.index_full(config.segment_index_bytes)
+            or active.indexes.full(config.segment_index_bytes)
             or self._aged(active, timestamp, now_ms)
         )
 

@@ -26,7 +26,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, l
 
 def _in_segment(segment: Segment, timestamp: int, start: int) -> Found | None:
     """Walks from the last indexed point before which nothing is as late."""
-    offset = max(segment.times.offset_before(timestamp - 1), start)
+    offset = max(segment.indexes.times.offset_before(timestamp - 1), start)
     descriptor = segment.shared.pool.descriptor(segment.file)
     scanner = BatchScanner(descriptor, segment.locate(offset), segment.size, whole=True)
     header = scanner.next()

@@ -25,7 +25,7 @@ from . import epochs, swap
 from .checkpoint import FILE_NAME, Checkpoint
 from .disk import Disk
 from .epochs import LeaderEpochs
-from .index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from .index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex
 from .producers import ProducerStates
 from .replay import apply_batch
 from .scan import BatchScanner, plausible
@@ -231,12 +231,10 @@ class _Opening:
             offsets.truncate(trusted.position)
             times.truncate(trusted.recovery)
         if (len(offsets), len(times)) == (trusted.offset_entries, trusted.time_entries) and header:
-            segment.adopt_indexes(offsets, times)
+            segment.adopt_indexes(SegmentIndexes(offsets, times))
             segment.first_timestamp = header.max_timestamp
         else:
-            size, segment.size = segment.size, trusted.position
-            segment.rebuild_indexes(self.config.index_interval_bytes)
-            segment.size = size
+            segment.rebuild_indexes(trusted.position, self.config.index_interval_bytes)
             self.report.rebuilt_indexes += 1
 
     def _check(self, segment: Segment, position: int) -> bool:

@@ -11,7 +11,7 @@ from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD
 
 from .aborted import ENTRY_SIZE, AbortedEntry, decode_entries, encode_entry
 from .disk import Disk, FilePool, LogFile
-from .index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from .index import NO_TIMESTAMP, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex, empty_indexes
 from .scan import BatchScanner, read_fully
 from .windows import WindowCache
 
@@ -46,21 +46,29 @@ class SharedFiles:
         self.pool = FilePool(self.disk, open_files)
         self.windows = WindowCache(self.pool, windows)
         self.index_bytes = index_bytes
-        self._loaded: dict[int, Segment] = {}  # by file serial, least recently loaded first
+        self._loaded: dict[int, tuple[Segment, int]] = {}  # by file serial, with bytes, oldest first
         self._loaded_bytes = 0
 
     def loaded(self, segment: Segment, size: int) -> None:
-        """A sealed segment loaded `size` bytes of indexes: others give theirs up."""
+        """A sealed segment has `size` bytes of indexes in memory: those loaded longest ago give way."""
+        self._leave(segment)
         while self._loaded and self._loaded_bytes + size > self.index_bytes:
-            oldest = self._loaded[next(iter(self._loaded))]
-            self.unloaded(oldest)
-        self._loaded[segment.file.serial] = segment
+            oldest = next(iter(self._loaded.values()))[0]
+            self._leave(oldest)
+            oldest.unload()
+        self._loaded[segment.file.serial] = (segment, size)
         self._loaded_bytes += size
 
-    def unloaded(self, segment: Segment) -> None:
-        if self._loaded.pop(segment.file.serial, None) is not None:
-            self._loaded_bytes -= segment.index_size
-            segment.unload()
+    def closed(self, segment: Segment) -> None:
+        """Nothing of `segment` is needed any more."""
+        self._leave(segment)
+        self.windows.forget(segment.file)
+        self.pool.drop(segment.file)
+
+    def _leave(self, segment: Segment) -> None:
+        known = self._loaded.pop(segment.file.serial, None)
+        if known is not None:
+            self._loaded_bytes -= known[1]
 
 
 class Segment:
@@ -82,41 +90,27 @@ class Segment:
         self.sealed = False
         self.first_timestamp = NO_TIMESTAMP
         self.created_ms = 0
-        self.unindexed = 0
-        self.index_size = 0
-        self._offsets: OffsetIndex | None = OffsetIndex(base_offset)
-        self._times: TimeIndex | None = TimeIndex(base_offset)
-        self._max_timestamp = NO_TIMESTAMP
-        self._max_timestamp_offset = base_offset
+        self._indexes: SegmentIndexes | None = empty_indexes(base_offset)
+        self._max_timestamp = _UNKNOWN  # while the indexes are not loaded
         self._aborted: list[AbortedEntry] | None = None
 
     # --- what is known of it
 
     @property
-    def offsets(self) -> OffsetIndex:
-        if self._offsets is None:
-            self._load()
-        assert self._offsets is not None
-        return self._offsets
-
-    @property
-    def times(self) -> TimeIndex:
-        if self._times is None:
-            self._load()
-        assert self._times is not None
-        return self._times
+    def indexes(self) -> SegmentIndexes:
+        """Loaded from disk where they are not in memory, rebuilt where they are missing or damaged."""
+        if self._indexes is None:
+            self._indexes = self._load()
+        return self._indexes
 
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp, or -1."""
+        if self._indexes is not None:
+            return self._indexes.max_timestamp
         if self._max_timestamp == _UNKNOWN:
-            self._max_timestamp, self._max_timestamp_offset = self.times.last()
+            self._max_timestamp = self._read_max_timestamp()
         return self._max_timestamp
-
-    @property
-    def max_timestamp_offset(self) -> int:
-        """The last offset of the batch that holds it."""
-        return self._max_timestamp_offset if self.max_timestamp >= 0 else self.base_offset
 
     @property
     def aborted(self) -> list[AbortedEntry]:
@@ -145,93 +139,90 @@ class Segment:
     # --- growing
 
     def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
-        """A batch was written at `position`: into the indexes every `interval` bytes."""
+        """A batch was written at `position`."""
         if position == 0:
             self.first_timestamp = max_timestamp
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp = max_timestamp
-            self._max_timestamp_offset = last_offset
-        if self.unindexed > interval:
-            self.offsets.append(last_offset, position)
-            self.times.append(self._max_timestamp, self._max_timestamp_offset)
-            self.unindexed = 0
-        self.unindexed += size
-
-    def index_full(self, index_bytes: int) -> bool:
-        return len(self.offsets.data) + 8 > index_bytes or len(self.times.data) + 24 > index_bytes
+        self.indexes.note(last_offset, max_timestamp, position, size, interval)
 
     def seal(self) -> None:
-        """No more will be written: the time index gets its last entry, and what is indexed goes to disk."""
-        self.index_time()
+        """No more will be written: the time index gets its last entry, and the indexes go to disk."""
+        self.indexes.finish()
         self.sealed = True
         self.write_indexes()
-        self.index_size = len(self.offsets.data) + len(self.times.data)
-        self.shared.loaded(self, self.index_size)
+        self.shared.loaded(self, self.indexes.size)
 
     def write_indexes(self) -> None:
         """Where the disk refuses, the old files are left out and are rebuilt when they are needed."""
-        for suffix, data in ((".index", self.offsets.data), (".timeindex", self.times.data)):
+        indexes = self.indexes
+        for suffix, data in ((".index", indexes.offsets.data), (".timeindex", indexes.times.data)):
             try:
                 self.shared.disk.write_file(self.path(suffix), data, sync=False)
             except OSError:
                 self.shared.disk.unlink(self.path(suffix))
 
-    # --- indexes of sealed segments, loaded when needed
+    # --- indexes of sealed segments
 
     def forget_indexes(self) -> None:
-        """Marks a sealed segment's indexes as on disk."""
+        """Takes the segment as sealed, and its indexes as on disk."""
         self.sealed = True
         self._max_timestamp = _UNKNOWN
-        self._offsets = None
-        self._times = None
+        self._indexes = None
 
     def unload(self) -> None:
-        """Gives up loaded indexes of a sealed segment."""
-        if self.sealed:
-            self._offsets = None
-            self._times = None
+        """Gives up the indexes of a sealed segment."""
+        if self.sealed and self._indexes is not None:
+            self._max_timestamp = self._indexes.max_timestamp
+            self._indexes = None
 
-    def _load(self) -> None:
-        offsets = OffsetIndex(self.base_offset, bytearray(self._read_file(".index")))
-        times = TimeIndex(self.base_offset, bytearray(self._read_file(".timeindex")))
-        known = os.path.exists(self.path(".index")) and (len(times) > 0 or self.size == 0)
-        if known and offsets.sane(self.size) and times.sane(self.next_offset):
-            self._offsets, self._times = offsets, times
-        else:
-            self.rebuild_indexes()
-        self.index_size = len(self.offsets.data) + len(self.times.data)
-        self.shared.loaded(self, self.index_size)
+    def adopt_indexes(self, indexes: SegmentIndexes) -> None:
+        """Indexes that cover the segment so far."""
+        self._indexes = indexes
+        if self.sealed:
+            self.shared.loaded(self, indexes.size)
 
     def start_indexes(self) -> None:
         """Empty indexes, to be filled by noting the segment's batches from its beginning."""
         self.sealed = False
-        self._offsets, self._times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
-        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self.unindexed = 0
+        self._indexes = empty_indexes(self.base_offset)
 
-    def adopt_indexes(self, offsets: OffsetIndex, times: TimeIndex) -> None:
-        """Indexes that cover the segment so far."""
-        self._offsets, self._times = offsets, times
-        self._max_timestamp, self._max_timestamp_offset = times.last()
-
-    def index_time(self) -> None:
-        """Sees to it that the time index ends with the largest timestamp."""
-        if self._max_timestamp >= 0:
-            self.times.append(self._max_timestamp, self._max_timestamp_offset)
-
-    def rebuild_indexes(self, interval: int = 4096) -> None:
-        """Builds both indexes from the log file, and writes them where the segment is sealed."""
-        sealed = self.sealed
-        self.start_indexes()
-        scanner = BatchScanner(self.shared.pool.descriptor(self.file), 0, self.size, whole=False)
+    def rebuild_indexes(self, end: int, interval: int = 4096) -> SegmentIndexes:
+        """Builds the indexes of the first `end` bytes from the log file; a sealed segment's go to disk."""
+        indexes = empty_indexes(self.base_offset)
+        scanner = BatchScanner(self.shared.pool.descriptor(self.file), 0, end, whole=False)
         header = scanner.next()
         while header is not None:
-            self.note(header.last_offset, header.max_timestamp, scanner.position, header.size, interval)
+            if scanner.position == 0:
+                self.first_timestamp = header.max_timestamp
+            indexes.note(header.last_offset, header.max_timestamp, scanner.position, header.size, interval)
             header = scanner.next()
-        self.sealed = sealed
-        if sealed:
-            self.index_time()
+        self._indexes = indexes
+        if self.sealed:
+            indexes.finish()
             self.write_indexes()
+        return indexes
+
+    def _load(self) -> SegmentIndexes:
+        offsets = OffsetIndex(self.base_offset, bytearray(self._read_file(".index")))
+        times = TimeIndex(self.base_offset, bytearray(self._read_file(".timeindex")))
+        known = os.path.exists(self.path(".index")) and (len(times) > 0 or self.size == 0)
+        if known and offsets.sane(self.size) and times.sane(self.next_offset):
+            indexes = SegmentIndexes(offsets, times)
+        else:
+            indexes = self.rebuild_indexes(self.size)
+        self.shared.loaded(self, indexes.size)
+        return indexes
+
+    def _read_max_timestamp(self) -> int:
+        """The last entry of the time index, without loading the rest."""
+        try:
+            with open(self.path(".timeindex"), "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                if size and size % TIME_ENTRY == 0:
+                    file.seek(size - TIME_ENTRY)
+                    return TimeIndex(self.base_offset, bytearray(file.read())).last()[0]
+        except OSError:
+            pass
+        return self.indexes.max_timestamp
 
     def _read_file(self, suffix: str) -> bytes:
         try:
@@ -250,7 +241,7 @@ class Segment:
             return 0
         if offset >= self.next_offset:
             return self.size
-        return self._walk_to(offset, self._trusted_position(self.offsets.find_offset(offset)))
+        return self._walk_to(offset, self._trusted_position(self.indexes.offsets.find_offset(offset)))
 
     def end_within(self, start: int, max_bytes: int, bound: int, *, at_least_one: bool) -> int:
         """Where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`.
@@ -260,7 +251,7 @@ class Segment:
         if bound - start <= max_bytes:
             return bound
         limit = start + max_bytes
-        position = self._trusted_position(self.offsets.find_position(limit))
+        position = self._trusted_position(self.indexes.offsets.find_position(limit))
         position = max(position, start)
         while True:
             following = self._following(position)
@@ -273,7 +264,7 @@ class Segment:
         """The position of an index entry, once the batch there agrees; else the indexes are rebuilt."""
         if entry < 0:
             return 0
-        last_offset, position = self.offsets.entry(entry)
+        last_offset, position = self.indexes.offsets.entry(entry)
         if 0 <= position < self.size:
             block = self._block(position, _PREFIX)
             if len(block) >= _PREFIX:
@@ -281,7 +272,7 @@ class Segment:
                 delta: int = _LAST_DELTA.unpack_from(block, _LAST_DELTA_AT)[0]
                 if base + delta == last_offset:
                     return position
-        self.rebuild_indexes()
+        self.rebuild_indexes(self.size)
         return 0
 
     def _walk_to(self, offset: int, position: int) -> int:
@@ -355,6 +346,4 @@ class Segment:
 
     def close(self) -> None:
         """Gives up the file and what is mapped of it. Readers keep what they hold."""
-        self.shared.unloaded(self)
-        self.shared.windows.forget(self.file)
-        self.shared.pool.drop(self.file)
+        self.shared.closed(self)
