@@ -9,8 +9,17 @@ from google.protobuf.message import Message
 
 
 def as_dict(message: Message) -> dict[str, Any]:
-    """All fields by their proto names. Unlike protobuf's JSON mapping, 64-bit integers are no strings."""
-    return {field.name: _value(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields}
+    """All fields by their proto names, a message that is not there as None.
+
+    Unlike protobuf's JSON mapping, 64-bit integers are no strings.
+    """
+    return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _field(message: Message, field: FieldDescriptor) -> Any:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    return _value(field, getattr(message, field.name))
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from treecast.middleware.model.errors import Fault, TreecastError
+
 from . import groups, topics
 from .bench import bench
 from .consume import consume
@@ -73,18 +75,27 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 0
-    except Exception as error:
-        if not isinstance(error, CommandError) and not _is_refusal(error):
-            raise
-        print(f"treecast: {error}", file=sys.stderr)
+    except (CommandError, TreecastError) as error:
+        print(f"treecast: {error}{_advice(error)}", file=sys.stderr)
         return FAILED
     return 0
 
 
-def _is_refusal(error: Exception) -> bool:
-    from treecast.middleware.model.errors import TreecastError
+_ADVICE = {
+    Fault.UNKNOWN_TOPIC: "`treecast topics list` shows those there are",
+    Fault.TOPIC_EXISTS: "`treecast topics describe` shows it, `alter` and `grow` change it",
+    Fault.GROUP_NOT_FOUND: "`treecast groups list` shows those there are",
+    Fault.GROUP_NOT_EMPTY: "`treecast groups describe` shows its members",
+    Fault.INVALID_CONFIG: "`treecast topics describe --json` lists the settings of a topic",
+    Fault.INTERNAL: "the daemon's log has more",
+    Fault.STORAGE: "the daemon's log has more; `treecast doctor` looks at the disk",
+}
 
-    return isinstance(error, TreecastError)
+
+def _advice(error: Exception) -> str:
+    """What to do next, where the refusal itself does not say."""
+    advice = _ADVICE.get(error.fault) if isinstance(error, TreecastError) else None
+    return f"; {advice}" if advice else ""
 
 
 def _forget_stdout() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .kafka import KAFKA_LOGS, explained, quiet
+from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
 from .options import Kafka, kafka_at
 from .output import CommandError
 from .times import milliseconds, time_text
@@ -57,6 +57,7 @@ def consume(
             group_id=group,
             auto_offset_reset="earliest" if beginning else "latest",
             enable_auto_commit=False,
+            bootstrap_timeout_ms=BOOTSTRAP_MS,
             isolation_level="read_committed" if committed else "read_uncommitted",
         )
         try:

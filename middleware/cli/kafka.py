@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from treecast.middleware.api.discovery import Address
 from .output import CommandError
 
 KAFKA_LOGS = "kafka"
+CONNECT_SECONDS = 5.0
+BOOTSTRAP_MS = 10_000
 
 
 @contextmanager
@@ -27,15 +30,20 @@ def quiet(name: str) -> Iterator[None]:
 
 @contextmanager
 def explained(address: Address) -> Iterator[None]:
-    """Turns the Kafka client's errors into a CommandError."""
-    from kafka.errors import KafkaError, KafkaTimeoutError, NoBrokersAvailable
+    """Turns the Kafka client's errors into a CommandError; says at once where nobody listens."""
+    from kafka.errors import KafkaError
 
+    advice = "start one with `treecast up`, or name another with --kafka HOST:PORT"
+    try:
+        # The client itself would try for half a minute.
+        socket.create_connection((address.host, address.port), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise CommandError(f"no Kafka broker listens at {address}; {advice}") from error
     try:
         yield
-    except (NoBrokersAvailable, KafkaTimeoutError) as error:
-        what = "no Kafka broker answers" if isinstance(error, NoBrokersAvailable) else f"{error};"
-        raise CommandError(
-            f"{what} at {address}; start one with `treecast up`, or name another with --kafka HOST:PORT"
-        ) from error
     except KafkaError as error:
-        raise CommandError(f"{address} refused: {error}") from error
+        raise CommandError(f"{address}: {_text(error)}") from error
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Cell = str | int | float
+_WIDE = 10_000
 
 
 class CommandError(Exception):
@@ -29,11 +30,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        numeric = all(isinstance(row[number], int | float) for row in listed)
+        numeric = all(isinstance(row[number], int | float) or row[number] == "-" for row in listed)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(table)
+    width = None if sys.stdout.isatty() else _WIDE  # what a program reads is not folded
+    Console(highlight=False, markup=False, width=width).print(table)
 
 
 def print_pairs(pairs: Iterable[tuple[str, Cell]]) -> None:

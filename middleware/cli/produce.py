@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from .kafka import KAFKA_LOGS, explained, quiet
+from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
 from .options import Kafka, kafka_at, pairs
 from .output import CommandError, print_json, size_text
 
@@ -56,6 +56,7 @@ def produce(
             acks=acks if acks == "all" else int(acks),
             compression_type=None if compression == "none" else compression,
             linger_ms=5,
+            bootstrap_timeout_ms=BOOTSTRAP_MS,
         )
         sent = _Sending(producer, topic, partition, headers)
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from treecast.middleware.api.plain import as_dict
 
 from .options import Control, Json, daemon_at
-from .output import duration_text, print_json, print_pairs, print_table, size_text
+from .output import Cell, duration_text, print_json, print_pairs, print_table, size_text
 
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -22,23 +22,22 @@ def status(json: Json = False, control: Control = None) -> None:
         return
     print_pairs(_summary(found))
     print()
-    print_table(
-        ("face", "address", "connections", "requests", "received", "sent", "errors", "socket"),
-        [
-            (
-                face.name,
-                face.address,
-                face.connections,
-                face.requests,
-                size_text(face.bytes_in),
-                size_text(face.bytes_out),
-                face.protocol_errors,
-                face.unix_socket or "-",
-            )
-            for face in found.faces
-        ],
-        empty="no faces",
-    )
+    columns = ("face", "address", "connections", "requests", "received", "sent", "errors", "socket")
+    print_table(columns, [_row(face) for face in found.faces], empty="no faces")
+
+
+def _row(face: pb.Face) -> list[Cell]:
+    traffic = face.traffic
+    counted: list[Cell] = ["-"] * 5
+    if face.HasField("traffic"):
+        counted = [
+            traffic.connections,
+            traffic.requests,
+            size_text(traffic.bytes_in),
+            size_text(traffic.bytes_out),
+            traffic.protocol_errors,
+        ]
+    return [face.name, face.address, *counted, face.unix_socket or "-"]
 
 
 def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:

@@ -128,6 +128,7 @@ class Daemon:
         assert self.subject is not None
         self.subject.ready = True
         self._notifier.send("READY=1", f"STATUS=serving as {self.settings.name}")
+        _log.info("serving from %s with fsync %s", self.settings.data, self.settings.fsync.value)
         faces = (f"{face}={self._faces[face].address}" for face in FACES if face in self._faces)
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 

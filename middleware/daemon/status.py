@@ -14,7 +14,7 @@ from treecast.middleware.broker import Cluster
 from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .compiled import compiled_modules
-from .settings import Settings
+from .settings import FACES, Settings
 from .view import TopicView, view_process, view_topics
 
 
@@ -55,7 +55,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         fsync=subject.settings.fsync.value,
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
         compiled_modules=compiled_modules(),
-        faces=[_face(face, subject.counters.faces) for face in subject.faces.values()],
+        faces=[_face(face, subject.counters.faces) for name in FACES if (face := subject.faces.get(name))],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(
             resident_bytes=process.resident_bytes,
@@ -67,11 +67,14 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
 
 
 def _face(face: OpenFace, counters: Mapping[str, FaceCounters]) -> pb.Face:
-    counted = counters.get(face.name, FaceCounters())
-    return pb.Face(
-        name=face.name,
-        address=face.address,
-        unix_socket=str(face.socket or ""),
+    message = pb.Face(name=face.name, address=face.address, unix_socket=str(face.socket or ""))
+    if face.name in counters:
+        message.traffic.CopyFrom(_traffic(counters[face.name]))
+    return message
+
+
+def _traffic(counted: FaceCounters) -> pb.Traffic:
+    return pb.Traffic(
         connections=counted.connections_opened - counted.connections_closed,
         connections_opened=counted.connections_opened,
         bytes_in=counted.bytes_in,

@@ -41,26 +41,32 @@ class StatusResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ...) -> None: ...
 
 class Face(_message.Message):
-    __slots__ = ("name", "address", "unix_socket", "connections", "connections_opened", "bytes_in", "bytes_out", "requests", "protocol_errors")
+    __slots__ = ("name", "address", "unix_socket", "traffic")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UNIX_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    TRAFFIC_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    unix_socket: str
+    traffic: Traffic
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., unix_socket: _Optional[str] = ..., traffic: _Optional[_Union[Traffic, _Mapping]] = ...) -> None: ...
+
+class Traffic(_message.Message):
+    __slots__ = ("connections", "connections_opened", "bytes_in", "bytes_out", "requests", "protocol_errors")
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_OPENED_FIELD_NUMBER: _ClassVar[int]
     BYTES_IN_FIELD_NUMBER: _ClassVar[int]
     BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_ERRORS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    address: str
-    unix_socket: str
     connections: int
     connections_opened: int
     bytes_in: int
     bytes_out: int
     requests: int
     protocol_errors: int
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., unix_socket: _Optional[str] = ..., connections: _Optional[int] = ..., connections_opened: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., protocol_errors: _Optional[int] = ...) -> None: ...
+    def __init__(self, connections: _Optional[int] = ..., connections_opened: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., protocol_errors: _Optional[int] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("topics", "partitions", "groups", "records_in", "bytes_in", "bytes_out", "records_stored", "bytes_stored")
