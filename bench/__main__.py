@@ -49,7 +49,7 @@ def kafka(
     ] = None,
 ) -> None:
     """Treecast's Kafka face against Apache Kafka (one KRaft node)."""
-    console = Console(stderr=json)
+    console = _console(json)
     if quick:
         rounds, records, size = 1, min(records, 200_000), size or [100]
     names = [name.strip() for name in peers.split(",")]
@@ -71,6 +71,14 @@ def kafka(
     _finish(run, found, context, out, json, console)
     if run.failures:
         raise typer.Exit(1)
+
+
+def _console(json: bool) -> Console:
+    """Wide enough for the table also where there is no terminal; beside JSON it goes to standard error."""
+    console = Console(stderr=json, highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 150)
+    return console
 
 
 def _choose(workloads: list[Workload], only: list[str] | None, console: Console) -> list[Workload]:

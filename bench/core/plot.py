@@ -17,14 +17,15 @@ def draw(rows: Sequence[Row], names: Sequence[str], path: Path, title: str) -> N
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
 
     metrics = list(dict.fromkeys(row.metric for row in rows if row.metric.target is not None))
     panels = [[row for row in rows if row.metric == metric] for metric in metrics]
-    heights = [1.1 + 0.26 * sum(len(row.peers) for row in panel) for panel in panels]
+    heights = [0.75 + 0.24 * max(_places(panel), 2) for panel in panels]
     figure, axes = plt.subplots(
         len(panels),
         1,
-        figsize=(10, sum(heights) + 0.8),
+        figsize=(10, sum(heights) + 1.0),
         height_ratios=heights,
         squeeze=False,
         layout="constrained",
@@ -32,9 +33,16 @@ def draw(rows: Sequence[Row], names: Sequence[str], path: Path, title: str) -> N
     figure.suptitle(title, fontsize=13)
     for axis, panel in zip(axes[:, 0], panels, strict=True):
         _panel(axis, panel, names)
+    patches = [Patch(color=_colour(name, names), label=name) for name in names]
+    figure.legend(handles=patches, loc="outside upper right", ncols=len(names), fontsize=9, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _places(rows: Sequence[Row]) -> float:
+    """How many bars a panel has room for: a little is left after each workload."""
+    return sum(len(row.peers) + 0.6 for row in rows)
 
 
 def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
@@ -66,9 +74,8 @@ def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
     axis.margins(x=0.18)
     axis.grid(axis="x", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    handles = {name: _colour(name, names) for name in names if any(name in row.peers for row in rows)}
-    patches = [axis.barh([float("nan")], [1], color=colour) for colour in handles.values()]
-    axis.legend(patches, list(handles), fontsize=8, loc="best")
+    if position < 2:
+        axis.set_ylim(1.2, -1.2)
 
 
 def _bar(axis: object, position: float, spread: Spread, name: str, names: Sequence[str]) -> None:

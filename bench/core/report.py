@@ -53,13 +53,14 @@ class Row:
 
 
 def summarise(samples: Sequence[Sample], ours: str, theirs: str, floor: str = "floor") -> list[Row]:
-    """Rows in the order in which workloads and metrics first appeared."""
+    """Rows, one workload after the other in the order in which they and their metrics first appeared."""
     groups: dict[tuple[str, Metric], dict[str, list[float]]] = {}
     for sample in samples:
         by_peer = groups.setdefault((sample.workload, sample.metric), {})
         by_peer.setdefault(sample.peer, []).append(sample.value)
+    order = list(dict.fromkeys(workload for workload, _ in groups))
     rows = []
-    for (workload, metric), by_peer in groups.items():
+    for (workload, metric), by_peer in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
         peers = {name: Spread.of(values) for name, values in by_peer.items()}
         rows.append(_row(workload, metric, peers, ours, theirs, floor))
     return rows
@@ -123,7 +124,9 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def number(value: float) -> str:
-    """Four significant digits, thousands separated."""
+    """Four significant digits, thousands separated, millions as M."""
+    if value >= 1e6:
+        return f"{value / 1e6:.4g}M"
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -139,21 +142,21 @@ def _cell(spread: Spread | None) -> str:
 
 
 def as_table(rows: Sequence[Row], names: Sequence[str]) -> Table:
-    """One line per metric; a peer's cell holds the median and, dimmed, lowest and highest round."""
+    """A heading per workload and a line per metric; a cell holds the median and, dimmed, the extremes."""
     table = Table(title="medians over the rounds, with the lowest and the highest")
-    table.add_column("workload")
-    table.add_column("metric")
+    table.add_column("metric", no_wrap=True)
     for name in names:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for column in ("ratio", "asked", "reached", "of floor"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     last = ""
     for row in rows:
-        if last and row.workload != last:
-            table.add_section()
+        if row.workload != last:
+            if last:
+                table.add_section()
+            table.add_row(f"[bold]{row.workload}[/bold]")
         table.add_row(
-            "" if row.workload == last else row.workload,
-            f"{row.metric.name} ({row.metric.unit})",
+            f"  {row.metric.name} ({row.metric.unit})",
             *(_cell(row.peers.get(name)) for name in names),
             "" if row.ratio is None else f"{row.ratio:.3g}x",
             _asked(row.metric),

@@ -38,13 +38,13 @@ def _rate(run: LoadRun) -> Values:
     }
 
 
-def _kib(size: int) -> str:
+def _bytes(size: int) -> str:
     return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
 
 
 def _describe(options: BenchOptions) -> str:
-    connections = f"{options.connections} connection{'s' if options.connections > 1 else ''}"
-    return f"{_kib(options.size)} records, {_kib(options.batch_bytes)} batches, {connections}"
+    size, batch = _bytes(options.size), _bytes(options.batch_bytes)
+    return f"{size}, {batch} batches, {options.connections} conn."
 
 
 class RawProduce(Workload):

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.wire.record_batch import build_batch
 
-# A record of magic 2 without key and headers around its value: length, attributes, timestamp delta, offset
-# delta, key length, value length, header count. Only used to choose how many records fill a batch.
-_RECORD_OVERHEAD = 8
 _BATCH_OVERHEAD = 61
 
 
@@ -23,9 +20,24 @@ class Batch:
     size: int
 
 
+def _varint_size(value: int) -> int:
+    """Bytes of a zigzag varint of `value`, which is not negative."""
+    return max(1, -(-(2 * value).bit_length() // 7))
+
+
+def _record_size(number: int, size: int) -> int:
+    """Bytes of record `number` of a batch: attributes, timestamp delta 0, offset delta, no key, the value and
+    no headers, behind their length."""
+    body = 1 + 1 + _varint_size(number) + 1 + _varint_size(size) + size + 1
+    return _varint_size(body) + body
+
+
 def records_in(batch_bytes: int, size: int) -> int:
     """How many records of `size` bytes a client puts into a batch of at most `batch_bytes`; at least one."""
-    return max(1, (batch_bytes - _BATCH_OVERHEAD) // (size + _RECORD_OVERHEAD))
+    left, count = batch_bytes - _BATCH_OVERHEAD, 0
+    while (left := left - _record_size(count, size)) >= 0:
+        count += 1
+    return max(1, count)
 
 
 def make_batch(

@@ -1,0 +1,92 @@
+from collections.abc import Mapping
+
+import pytest
+from bench.core.measure import THROUGHPUT, Workload
+from bench.core.peer import Peer
+from bench.core.process import Memory
+from bench.core.rounds import SERVER, Rounds
+
+
+class RecordedPeer(Peer):
+    """Notes what is asked of it."""
+
+    def __init__(self, name: str, journal: list[str], *, is_floor: bool = False) -> None:
+        self.name, self._journal, self.is_floor = name, journal, is_floor
+
+    def prepare(self) -> None:
+        self._journal.append(f"prepare {self.name}")
+
+    def start(self) -> float:
+        self._journal.append(f"start {self.name}")
+        return 1.5
+
+    def stop(self) -> None:
+        self._journal.append(f"stop {self.name}")
+
+    def pids(self) -> list[int]:
+        return []
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def settings(self) -> Mapping[str, str]:
+        return {}
+
+    def memory(self) -> Memory:
+        return Memory(3 << 20, 2 << 20, 1 << 20)
+
+
+class Counting(Workload):
+    def __init__(self, name: str, *, floor: bool = False, fails: bool = False) -> None:
+        self.name, self.floor, self._fails = name, floor, fails
+
+    def run(self, peer: Peer, number: int):
+        if self._fails:
+            raise RuntimeError("no answer")
+        return {THROUGHPUT: 10.0 * number}
+
+
+@pytest.fixture
+def journal(monkeypatch) -> list[str]:
+    monkeypatch.setattr("os.sync", lambda: None)
+    return []
+
+
+def rounds(peers, workloads, count):
+    return Rounds(peers, workloads, count, settle=0, progress=lambda _: None)
+
+
+def test_peers_take_turns_and_the_order_alternates(journal):
+    run = rounds([RecordedPeer("a", journal), RecordedPeer("b", journal)], [], 3)
+    run.run()
+    assert journal[:2] == ["prepare a", "prepare b"]
+    started = [entry.removeprefix("start ") for entry in journal if entry.startswith("start")]
+    assert started == ["a", "b", "b", "a", "a", "b"]
+    assert [entry.split()[0] for entry in journal[2:]] == ["start", "stop"] * 6
+
+
+def test_every_value_is_kept_with_its_round(journal):
+    run = rounds([RecordedPeer("a", journal)], [Counting("load")], 2)
+    run.run()
+    assert [s.value for s in run.samples if s.workload == "load"] == [10.0, 20.0]
+    server = {(s.round, s.metric.name): s.value for s in run.samples if s.workload == SERVER}
+    assert server[1, "start-up"] == 1.5
+    assert server[2, "resident, idle"] == server[2, "resident, after load"] == 3
+    assert server[2, "of it anonymous"] == 2
+
+
+def test_floor_serves_only_what_it_can(journal):
+    run = rounds(
+        [RecordedPeer("floor", journal, is_floor=True)], [Counting("raw", floor=True), Counting("java")], 1
+    )
+    run.run()
+    assert [s.workload for s in run.samples] == ["raw"]
+
+
+def test_a_failure_costs_one_sample_and_is_told(journal):
+    run = rounds([RecordedPeer("a", journal)], [Counting("bad", fails=True), Counting("good")], 1)
+    run.run()
+    assert run.failures == ["a, round 1, bad: no answer"]
+    assert "good" in {s.workload for s in run.samples}
+    assert journal[-1] == "stop a"
