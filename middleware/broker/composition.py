@@ -24,9 +24,9 @@ from treecast.middleware.storage.settings import LogSettings
 from treecast.middleware.storage.tables import Tables
 
 from .directory import DataDirectory, DataDirectoryError
-from .groups import GroupCoordinator, GroupSettings
+from .groups import GroupSettings
 from .housekeeping import Chore, Housekeeping
-from .local import LocalCluster
+from .local import LocalCluster, LocalGroups
 from .partitions import LocalPartitions
 from .settings import BrokerSettings
 from .topics import TopicRegistry
@@ -58,11 +58,11 @@ class Parts:
         self.flusher = Flusher()
         self.tables = _open_tables(directory, settings)
         producer_ids = ProducerIds(self.tables)
-        self.groups = GroupCoordinator(
-            _group_settings(settings), self.tables, counters.broker, clock=clock, rng=rng
-        )
         self.transactions = TransactionCoordinator(
             _transaction_settings(settings), self.tables, producer_ids, counters.broker, clock
+        )
+        self.groups = LocalGroups(
+            _group_settings(settings), self.tables, counters.broker, self.transactions, clock=clock, rng=rng
         )
         self.partitions = LocalPartitions(
             directory.logs, self._open_log, self.flusher, self.transactions, counters.broker, clock

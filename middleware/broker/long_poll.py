@@ -19,7 +19,7 @@ class FetchWait:
     may wait anew for the rest of its time.
     """
 
-    __slots__ = ("_done", "_isolation", "_loop", "_missing", "_partitions", "_timer", "over")
+    __slots__ = ("_call", "_done", "_isolation", "_loop", "_missing", "_partitions", "_timer", "over")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class FetchWait:
         self._isolation = isolation
         self._missing = missing
         self._done = done
+        self._call: asyncio.Handle | None = None
         self.over = False
         for partition in partitions:
             partition.watch(self, isolation)
@@ -51,7 +52,9 @@ class FetchWait:
         self._finish()
 
     def cancel(self) -> None:
-        """Ends the wait without calling `done` (the connection closed)."""
+        """Ends the wait; `done` is not called any more (the connection closed)."""
+        if self._call is not None:
+            self._call.cancel()
         if not self.over:
             self.over = True
             self._release()
@@ -60,7 +63,7 @@ class FetchWait:
         if not self.over:
             self.over = True
             self._release()
-            self._loop.call_soon(self._done)
+            self._call = self._loop.call_soon(self._done)
 
     def _release(self) -> None:
         self._timer.cancel()

@@ -157,17 +157,24 @@ class TransactionCoordinator:
         INVALID_PRODUCER_MAPPING, INVALID_PRODUCER_EPOCH, or INVALID_TRANSACTION_STATE where no open
         transaction holds the partition.
         """
+        if partition not in self._ongoing(transactional_id, producer).partitions:
+            raise _not_in(transactional_id, str(partition))
+
+    def verify_offsets(self, transactional_id: str, producer: ProducerIdentity, group_id: str) -> None:
+        """The same for offsets of `group_id`."""
+        if group_id not in self._ongoing(transactional_id, producer).groups:
+            raise _not_in(transactional_id, f"group {group_id}")
+
+    def _ongoing(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
         slot = self._slots.get(transactional_id)
         transaction = slot.transaction if slot is not None else None
         if transaction is None or transaction.producer_id != producer.producer_id:
             raise TreecastError(Fault.INVALID_PRODUCER_MAPPING)
         if transaction.epoch != producer.epoch:
             raise TreecastError(Fault.INVALID_PRODUCER_EPOCH)
-        if transaction.state is not State.ONGOING or partition not in transaction.partitions:
-            raise TreecastError(
-                Fault.INVALID_TRANSACTION_STATE,
-                f"no open transaction of {transactional_id!r} holds {partition}",
-            )
+        if transaction.state is not State.ONGOING:
+            raise _not_in(transactional_id, "anything")
+        return transaction
 
     # --- housekeeping
 
@@ -310,3 +317,9 @@ class TransactionCoordinator:
 def _is_gone(error: BaseException) -> bool:
     """A topic that was deleted needs no marker."""
     return isinstance(error, TreecastError) and error.fault is Fault.UNKNOWN_TOPIC
+
+
+def _not_in(transactional_id: str, what: str) -> TreecastError:
+    return TreecastError(
+        Fault.INVALID_TRANSACTION_STATE, f"no open transaction of {transactional_id!r} holds {what}"
+    )

@@ -114,7 +114,6 @@ def test_a_deleted_partition_ends_it(bench: Bench) -> None:
         lambda bench, wait: wait.gone(),
         lambda bench, wait: wait.grown(1000),
         lambda bench, wait: bench.loop.pass_time(60.0),
-        lambda bench, wait: wait.cancel(),
     ],
 )
 def test_it_ends_once(bench: Bench, last: Callable[[Bench, FetchWait], None]) -> None:
@@ -125,8 +124,10 @@ def test_it_ends_once(bench: Bench, last: Callable[[Bench, FetchWait], None]) ->
     assert bench.done == 1
 
 
-def test_a_cancelled_wait_says_nothing(bench: Bench) -> None:
+@pytest.mark.parametrize("grown", [0, 99, 100])
+def test_a_cancelled_wait_says_nothing(bench: Bench, grown: int) -> None:
     wait = bench.wait(100)
+    bench.partitions[0].grow(grown)
     wait.cancel()
     bench.partitions[0].grow(100)
     bench.loop.pass_time(60.0)
