@@ -195,24 +195,27 @@ class _Pieces:
 
     def __init__(self, start: bytes) -> None:
         self.first = bytearray(start)
-        self.out = self.first  # where fields go now
-        self.buffers: list[Buffer] = [self.first]
-        self.size = 0  # of all buffers but `out`
+        self.out = self.first  # where fields go now; not yet among the buffers
+        self.buffers: list[Buffer] = []
+        self.size = 0  # of the buffers
 
     def add_records(self, chunk: Buffer) -> None:
         size = len(chunk)
         if size < JOIN_BELOW:
             self.out += chunk
             return
-        self.size += len(self.out) + size
+        self._flush()
         self.buffers.append(chunk)
-        self.out = bytearray()
-        self.buffers.append(self.out)
+        self.size += size
+
+    def _flush(self) -> None:
+        if self.out:
+            self.buffers.append(self.out)
+            self.size += len(self.out)
+            self.out = bytearray()
 
     def finish(self) -> list[Buffer]:
-        self.size += len(self.out)
-        if not self.out:
-            self.buffers.pop()
+        self._flush()
         if self.size - 4 > _MAX_FRAME:
             raise LocalCodecError(f"a response of {self.size} bytes is too long")
         _INT32.pack_into(self.first, 0, self.size - 4)
