@@ -71,6 +71,11 @@ class Durability:
         self._since_checkpoint = recovered.report.checked_bytes
         self._dirty_since_ms = 0
 
+    @property
+    def checkpointed_base(self) -> int:
+        """The base offset of the segment that the checkpoint on disk lies in; 0 without one."""
+        return self.checkpoint.segment if self._on_disk else 0
+
     def wrote(self, segment: Segment, size: int, now_ms: int) -> None:
         """`size` bytes were appended to `segment`."""
         if not self.unflushed:

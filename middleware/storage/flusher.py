@@ -7,6 +7,7 @@ all appends that come in share the next one.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,11 +16,13 @@ from typing import Any, Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .disk import Disk
+from . import compaction
+from .disk import Disk, refused
 from .durability import FlushTicket
 from .log import PartitionLog
 
 _THREADS: Final = 4
+_SLICE: Final = 0.002  # seconds
 _TOGETHER: Final = 16  # background flushes that one thread does in a row
 
 Work = list[tuple[PartitionLog, FlushTicket]]
@@ -34,6 +37,10 @@ class Flusher:
         self._busy: set[PartitionLog] = set()
         self._jobs: set[asyncio.Future[Any]] = set()
         self._now_ms = 0
+        self._compactor = ThreadPoolExecutor(1, "compact")
+        self._compacting = asyncio.Lock()
+        self._round: compaction.CompactionPlan | None = None
+        self._closing = False
 
     def acknowledged(self, log: PartitionLog, now_ms: int) -> asyncio.Future[None] | None:
         """Done when all that `log` holds now may be acknowledged; None where that is so already.
@@ -62,6 +69,28 @@ class Flusher:
         if log.doomed:
             self._submit(partial(_unlink, log.shared.disk, log.take_doomed()), _nothing_more)
 
+    async def compact(self, log: PartitionLog, now_ms: int) -> bool:
+        """One round of compaction, if `log` needs one; whether anything was done. STORAGE where the disk
+        refuses. One round at a time in a daemon; it takes half of a processor at most."""
+        async with self._compacting:
+            round_ = compaction.plan(log, now_ms)
+            if round_ is None or self._closing:
+                return False
+            self._round = round_
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._compactor, round_.run, _Throttle())
+                return compaction.install(log, round_)
+            except compaction.Stopped:
+                compaction.discard(round_)
+                return False
+            except OSError as error:
+                log.counters.write_errors += 1
+                compaction.discard(round_)
+                raise refused(error, f"compact {log.directory}") from error
+            finally:
+                self._round = None
+                self.remove_doomed(log)
+
     async def settle(self) -> None:
         """Waits until nothing is under way."""
         while self._jobs:
@@ -69,8 +98,13 @@ class Flusher:
 
     async def close(self) -> None:
         """Waits for what is under way; call before the logs are closed."""
-        await self.settle()
+        self._closing = True
+        if self._round is not None:
+            self._round.stop()
+        async with self._compacting:
+            await self.settle()
         self._executor.shutdown()
+        self._compactor.shutdown()
 
     def _flush(self, logs: list[PartitionLog]) -> None:
         work: Work = []
@@ -127,6 +161,19 @@ class Flusher:
                 done.set_result(None)
             else:
                 done.set_exception(error)
+
+
+class _Throttle:
+    """Sleeps as long as it was awake, so that the loop's thread gets the interpreter."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __call__(self) -> None:
+        worked = time.perf_counter() - self._since
+        if worked > _SLICE:
+            time.sleep(worked)
+            self._since = time.perf_counter()
 
 
 def _run(work: Work) -> list[OSError | None]:

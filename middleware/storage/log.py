@@ -462,6 +462,17 @@ class PartitionLog:
         segment.close()
         self.counters.deleted_segments += 1
 
+    def replace_segments(self, old: list[Segment], new: Segment) -> None:
+        """Compaction's last step: `new` holds what `old`, neighbours, held."""
+        number = self.bases.index(old[0].base_offset)
+        self.segments[number : number + len(old)] = [new]
+        self.bases[number : number + len(old)] = [new.base_offset]
+        self.size += new.size - sum(segment.size for segment in old)
+        self._cursors.clear()
+        for segment in old:
+            self.durability.left(segment)
+            segment.close()
+
     def remove_doomed(self) -> None:
         """Unlinks the files of deleted segments. A large file takes its time: `flusher` does it beside."""
         for path in self.take_doomed():

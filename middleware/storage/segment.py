@@ -7,7 +7,7 @@ import struct
 from typing import Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD
+from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, read_header
 
 from .aborted import ENTRY_SIZE, AbortedEntry, decode_entries, encode_entry
 from .disk import Disk, FilePool, LogFile
@@ -135,6 +135,12 @@ class Segment:
             return int(os.stat(self.file.path).st_mtime * 1000)
         except OSError:
             return 0
+
+    def oldest_timestamp(self) -> int:
+        """The largest timestamp of the first batch, or -1."""
+        if self.first_timestamp < 0 and self.size >= HEADER_SIZE:
+            self.first_timestamp = read_header(self._block(0, HEADER_SIZE), 0).max_timestamp
+        return self.first_timestamp
 
     # --- growing
 

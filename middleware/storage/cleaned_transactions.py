@@ -1,0 +1,57 @@
+"""Which batches of transactions compaction may drop (Kafka's CleanedTransactionMetadata).
+
+The records of an aborted transaction go. Its marker stays as long as a pass still saw records of it, and
+then until its delete horizon; likewise a commit marker. Batches have to be told in the order of offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from treecast.middleware.wire.record_batch import BatchHeader
+
+from .aborted import AbortedEntry
+from .control import ABORT, COMMIT, Marker
+
+
+class CleanedTransactions:
+    """Follows the transactions through one pass over the log."""
+
+    def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
+        self._coming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
+        self._aborted: dict[int, tuple[AbortedEntry, bool]] = {}  # with whether records of it were seen
+        self._committed: set[int] = set()
+        self.kept: list[AbortedEntry] = []  # for the new index: their markers stay
+
+    def drops_data(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction."""
+        self._reach(header.last_offset)
+        if not header.transactional:
+            return False
+        known = self._aborted.get(header.producer_id)
+        if known is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (known[0], True)
+        return True
+
+    def drops_marker(self, header: BatchHeader, marker: Marker) -> bool:
+        """Whether no record of the transaction that a marker ended is left before it."""
+        self._reach(header.last_offset)
+        if marker.kind == ABORT:
+            known = self._aborted.pop(header.producer_id, None)
+            if known is not None and known[1]:
+                self.kept.append(known[0])
+                return False
+            return True
+        if marker.kind == COMMIT:
+            if header.producer_id in self._committed:
+                self._committed.discard(header.producer_id)
+                return False
+            return True
+        return False
+
+    def _reach(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            entry = self._coming.pop()
+            self._aborted.setdefault(entry.producer_id, (entry, False))
