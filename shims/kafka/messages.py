@@ -283,7 +283,7 @@ class Message:
         present = [
             (tag, write, values[name])
             for tag, (name, _, write, default) in sorted(self._tagged.items())
-            if name in values and values[name] != default
+            if name in values and not _is_default(values[name], default)
         ]
         write_varint(out, len(present))
         for tag, write, value in present:
@@ -312,6 +312,10 @@ def _compile(field: Json, version: int, flexible: bool) -> tuple[Read, Write, in
         return compiled
     read, write, smallest = compiled
     return _array(read, write, smallest, nullable, flexible)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return bool(value == default) or (default == () and value == [])
 
 
 def _default(field: Json) -> Any:
