@@ -8,8 +8,8 @@
 | `require_tool`  | `require_tool("kcat")`: its path, or a skip (a failure where TREECAST_CI=1)    |
 | `require`       | `require(condition, reason)`: the same for any other condition                |
 
-Each daemon is a `treecast.middleware.daemon.process.DaemonProcess`: `.kafka` (HOST:PORT), `.address("kafka")`,
-`.pid`, `.kill()`, `.stop()`, `.restart()`, `.log()`. Its log is printed after the test, for failure reports.
+Each daemon is a `treecast.middleware.daemon.process.DaemonProcess`: `.kafka` (HOST:PORT),
+`.address("kafka")`, `.pid`, `.kill()`, `.stop()`, `.restart()`, `.log()`. Its log is printed after the test, for failure reports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from typing import Protocol
 import pytest
 
 from treecast.middleware.daemon.process import DaemonProcess
-
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _hot_modules() -> list[str]:
     """setup.py's HOT_MODULES, as module names."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "HOT_MODULES" and node.value:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HOT_MODULES":
             paths = ast.literal_eval(node.value)
             return ["treecast." + path.removesuffix(".py").replace("/", ".") for path in paths]
     raise pytest.UsageError("setup.py has no HOT_MODULES")

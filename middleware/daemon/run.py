@@ -36,8 +36,8 @@ async def _serve(loaded: Loaded) -> int:
     except StartError as error:
         print(f"treecast up: {error}", file=sys.stderr)
         return FAILED
-    tuning.freeze_heap()
     _say(daemon.now_serving())
+    tuning.freeze_heap()
     await signals.first.wait()
     _log.info("stopping; another signal hurries")
     closing = asyncio.create_task(daemon.close(loaded.settings.shutdown_grace_ms / 1000))

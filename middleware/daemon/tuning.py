@@ -54,6 +54,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def freeze_heap() -> None:
-    """Takes what start-up made out of the garbage collector's sight."""
+    """Takes what start-up made out of the garbage collector's sight, and lets it look at the rest."""
     gc.collect()
     gc.freeze()
+    gc.enable()
