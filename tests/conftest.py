@@ -9,7 +9,8 @@
 | `require`       | `require(condition, reason)`: the same for any other condition                |
 
 Each daemon is a `treecast.middleware.daemon.process.DaemonProcess`: `.kafka` (HOST:PORT),
-`.address("kafka")`, `.pid`, `.kill()`, `.stop()`, `.restart()`, `.log()`. Its log is printed after the test, for failure reports.
+`.address("kafka")`, `.pid`, `.kill()`, `.stop()`, `.restart()`, `.log()`. Its log is printed after
+the test, for failure reports.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def _hot_modules() -> list[str]:
     """setup.py's HOT_MODULES, as module names."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HOT_MODULES":
-            paths = ast.literal_eval(node.value)
-            return ["treecast." + path.removesuffix(".py").replace("/", ".") for path in paths]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if ast.unparse(target) == "HOT_MODULES":
+                paths = ast.literal_eval(node.value)
+                return ["treecast." + path.removesuffix(".py").replace("/", ".") for path in paths]
     raise pytest.UsageError("setup.py has no HOT_MODULES")
 
 
