@@ -1,15 +1,13 @@
 """Nanoseconds of the hot functions of `wire` and the Kafka codec, for the package that is imported here.
 
-python bench/micro_wire.py                      this interpreter's package
-python bench/micro_wire.py --compiled DIR       and the compiled one in DIR beside it, with the ratio
-                                                (DIR: what `tests/compiled/run.py --keep DIR` builds)
+.venv/bin/python bench/micro_wire.py                                      this one
+.venv/bin/python bench/micro_wire.py --beside .venv-compiled/bin/python   and another's, with the ratio
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import timeit
@@ -82,36 +80,34 @@ def _fetch_frame(partitions: int) -> bytearray:
     return bytearray(_header(1, 12) + body + b"\0\x01\x01\0")
 
 
-def _measure_in(directory: str) -> dict[str, float]:
-    environment = {**os.environ, "PYTHONPATH": directory}
-    run = subprocess.run(
-        [sys.executable, __file__, "--json"], env=environment, check=True, capture_output=True, text=True
-    )
+def _measure_in(python: str) -> dict[str, float]:
+    run = subprocess.run([python, __file__, "--json"], check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(run.stdout)
-    if not found["compiled"]:
-        raise SystemExit(f"the package in {directory} is not compiled")
     return found
+
+
+def _title(found: dict[str, float]) -> str:
+    return "compiled" if found["compiled"] else "interpreted"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--compiled", metavar="DIR")
+    parser.add_argument("--beside", metavar="PYTHON")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     here = measure()
     if arguments.json:
         print(json.dumps(here))
         return
-    there = _measure_in(arguments.compiled) if arguments.compiled else {}
-    title = "compiled" if here["compiled"] else "interpreted"
-    print(f"{'ns per operation':40} {title:>12}" + (f" {'compiled':>12} {'ratio':>7}" if there else ""))
+    there = _measure_in(arguments.beside) if arguments.beside else {}
+    print(
+        f"{'ns per operation':40} {_title(here):>12}"
+        + (f" {_title(there):>12} {'ratio':>7}" if there else "")
+    )
     for name, value in here.items():
-        if name == "compiled":
-            continue
-        line = f"{name:40} {value:12,.0f}"
-        if there:
-            line += f" {there[name]:12,.0f} {value / there[name]:7.1f}"
-        print(line)
+        if name != "compiled":
+            ratio = f" {there[name]:12,.0f} {value / there[name]:7.1f}" if there else ""
+            print(f"{name:40} {value:12,.0f}{ratio}")
 
 
 if __name__ == "__main__":
