@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import api_versions, configs, groups, metadata, offsets, topics, transactions
+from . import api_versions, configs, groups, log_dirs, metadata, offsets, topics, transactions
 from .base import Context, Handler
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
     api_versions.HANDLERS
     | configs.HANDLERS
     | groups.HANDLERS
+    | log_dirs.HANDLERS
     | metadata.HANDLERS
     | offsets.HANDLERS
     | topics.HANDLERS
