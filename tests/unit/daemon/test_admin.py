@@ -1,0 +1,137 @@
+"""The admin pages over HTTP: metrics that Prometheus' own parser reads, status, health."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, UnixConnector
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.broker import CommittedOffset, MemberIdentity
+from treecast.middleware.daemon.admin import AdminServer
+from treecast.middleware.daemon.listeners import bound_address, listen, listen_unix
+from treecast.middleware.daemon.status import Subject
+from treecast.middleware.model.identity import TopicPartition
+
+
+@pytest.fixture
+async def url(subject: Subject, tmp_path: Path) -> AsyncIterator[str]:
+    server = AdminServer()
+    listener = listen("admin", Address("127.0.0.1", 0))
+    server.take(listener)
+    server.take(listen_unix(tmp_path / "admin.sock"))
+    server.start(subject)
+    yield f"http://{bound_address(listener)}"
+    await server.close()
+    await server.close()
+
+
+async def get(url: str, **headers: str) -> tuple[int, str, str]:
+    async with ClientSession() as session, session.get(url, headers=headers) as answer:
+        return answer.status, answer.content_type, await answer.text()
+
+
+async def commit(subject: Subject) -> None:
+    home = subject.cluster.group_home("g")
+    await home.commit_offsets("g", MemberIdentity(), {TopicPartition("orders", 0): CommittedOffset(1)})
+
+
+async def test_metrics(subject: Subject, url: str) -> None:
+    await commit(subject)
+    subject.counters.broker.refused["UNKNOWN_TOPIC"] = 2
+    status, content_type, text = await get(f"{url}/metrics")
+    assert (status, content_type) == (200, "text/plain")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in parse_text(text)
+        for sample in family.samples
+    }
+    assert samples["treecast_storage_appended_records_total",] == 3
+    assert samples["treecast_face_connections", "kafka"] == 2
+    assert samples["treecast_face_requests_total", "Fetch", "kafka"] == 8
+    assert samples["treecast_broker_refused_total", "UNKNOWN_TOPIC"] == 2
+    assert samples["treecast_topics",] == 1
+    assert samples["treecast_partition_end_offset", "0", "orders"] == 3
+    assert samples["treecast_partition_log_bytes", "0", "orders"] > 0
+    assert samples["treecast_group_lag", "0", "g", "orders"] == 2
+    assert samples["process_resident_memory_bytes",] > 2**20
+    assert samples["process_cpu_seconds_total",] > 0
+
+
+async def test_openmetrics_where_asked_for(url: str) -> None:
+    accept = "application/openmetrics-text; version=1.0.0"
+    _, content_type, text = await get(f"{url}/metrics", Accept=accept)
+    assert content_type == "application/openmetrics-text"
+    assert len(list(parse_openmetrics(text))) > 20
+
+
+async def test_status_is_the_control_services(subject: Subject, url: str) -> None:
+    status, content_type, text = await get(f"{url}/status")
+    assert (status, content_type) == (200, "application/json")
+    found = json.loads(text)
+    assert found["name"] == "h1"
+    assert found["totals"]["records_stored"] == 3
+    assert found["faces"][0]["traffic"]["connections"] == 2
+
+
+async def test_health_and_readiness(subject: Subject, url: str) -> None:
+    assert await get(f"{url}/healthz") == (200, "text/plain", "ok\n")
+    assert await get(f"{url}/readyz") == (200, "text/plain", "ready\n")
+    subject.ready = False
+    assert await get(f"{url}/readyz") == (503, "text/plain", "shutting down\n")
+    assert (await get(f"{url}/healthz"))[0] == 200
+
+
+async def test_the_front_page_links_the_others_and_unknown_pages_are_not_found(url: str) -> None:
+    _, _, text = await get(url)
+    assert 'href="/metrics"' in text
+    assert (await get(f"{url}/nowhere"))[0] == 404
+
+
+async def test_the_unix_socket_serves_too(url: str, tmp_path: Path) -> None:
+    connector = UnixConnector(str(tmp_path / "admin.sock"))
+    async with ClientSession(connector=connector) as session, session.get("http://h/healthz") as answer:
+        assert await answer.text() == "ok\n"
+
+
+async def test_a_topic_that_goes_away_meanwhile_is_left_out(
+    subject: Subject, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = dict(subject.cluster.definitions.topics())
+    await subject.cluster.definitions.delete_topic("orders")
+    monkeypatch.setattr(type(subject.cluster.definitions), "topics", lambda self: topics)
+    status, _, text = await get(f"{url}/metrics")
+    assert status == 200
+    assert "treecast_topics 0.0" in text
+
+
+async def test_nobody_came(subject: Subject) -> None:
+    server = AdminServer()
+    listener = listen("admin", Address("127.0.0.1", 0))
+    server.take(listener)
+    server.start(subject)
+    address = bound_address(listener)
+    await server.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((address.host, address.port), 10)
+
+
+async def test_connections_queue_until_the_pages_are_loaded(
+    subject: Subject, append_records: Callable[[str, int, int], None]
+) -> None:
+    server = AdminServer()
+    listener = listen("admin", Address("127.0.0.1", 0))
+    server.take(listener)
+    url = f"http://{bound_address(listener)}/healthz"
+    early = [asyncio.create_task(get(url)) for _ in range(5)]
+    append_records("orders", 1, 1)  # the broker serves before the pages do
+    server.start(subject)
+    assert [status for status, _, _ in await asyncio.gather(*early)] == [200] * 5
+    await server.close()
