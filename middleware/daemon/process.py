@@ -197,13 +197,14 @@ class DaemonProcess:
                 self.flags += [f"--{face}", self.ready[face]]
 
     def _close_pipe(self) -> None:
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
 
     def clean_up(self) -> str:
         """Kills what still runs, removes the scratch directory, and answers the log."""
         if self.running:
             self.kill()
+        self._close_pipe()
         log = self.log()
         shutil.rmtree(self.scratch, ignore_errors=True)
         return log
