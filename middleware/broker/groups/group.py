@@ -390,9 +390,10 @@ class Group:
         self._round_deadline = self._arm(now + (delay if self._delayed else timeout))
 
     def _complete_if_all_joined(self, now: float) -> None:
-        if self.state is not State.PREPARING or self._delayed or self._reserved:
+        """Who was given an id is waited for, as long as there is a member to wait with it."""
+        if self.state is not State.PREPARING or self._delayed:
             return
-        if self.members.all_joined():
+        if self.members.all_joined() and not (self.members and self._reserved):
             self._complete_round(now)
 
     def _complete_round(self, now: float) -> None:

@@ -64,6 +64,15 @@ def test_a_reserved_id_that_is_not_used_lets_the_round_go_on(new_group) -> None:
     assert harness.joined(waiter).generation == 1
 
 
+def test_a_reserved_id_does_not_hold_up_a_group_that_nobody_is_left_in(harness) -> None:
+    (one,) = harness.stable(1)
+    member_id = harness.new_id()
+    assert harness.leave(MemberIdentity(one)) == [None]
+    assert harness.group.state is State.EMPTY
+    (joined,) = harness.generation_of(harness.join(member_id, known=True))
+    assert joined.generation == 3
+
+
 def test_a_reserved_id_expires(harness) -> None:
     member_id = harness.new_id(session=6_000)
     harness.wait(6.0)
