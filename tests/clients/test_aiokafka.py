@@ -229,5 +229,6 @@ async def test_admin(client, running, unique):
     assert group in {listed[0] for listed in await client.list_consumer_groups()}
     [described_group] = await client.describe_consumer_groups([group])
     assert described_group.groups[0][3] == "consumer"
+    await consumer.stop()  # or its next metadata request would make the topic again
     await client.delete_topics([name])
     assert name not in await client.list_topics()
