@@ -1,0 +1,225 @@
+"""Each API in each version: an answer that kafka-python reads, and a refusal in the API's own shape."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treecast.middleware.broker import Broker
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.shims.kafka import versions as v
+from treecast.shims.kafka.handlers import HANDLERS
+from treecast.shims.kafka.server import KafkaFace
+
+PAIRS = [(api.name, version) for api in v.APIS.values() for version in range(api.first, api.last + 1)]
+OFF_THE_HOT_PATH = [(name, version) for name, version in PAIRS if name not in ("Produce", "Fetch")]
+ZERO = uuid.UUID(int=0)
+
+Fields = dict[str, Any]
+
+
+def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fields:
+    """A request that has something to ask for."""
+    partition = {"partition_index": 0, "timestamp": -1}
+    commit = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
+    byname = {
+        "Metadata": [{"name": "topic", "topic_id": ZERO}],
+        "DeleteTopics": [{"name": "topic", "topic_id": ZERO}],
+    }
+    simple: dict[str, Fields] = {
+        "Produce": {
+            "acks": -1,
+            "timeout_ms": 1000,
+            "topic_data": [{"name": "topic", "partition_data": [{"index": 0, "records": batch}]}],
+        },
+        "Fetch": {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 10**6,
+            "session_epoch": -1,
+            "topics": [
+                {
+                    "topic": "topic",
+                    "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6}],
+                }
+            ],
+        },
+        "ListOffsets": {"topics": [{"name": "topic", "partitions": [partition]}]},
+        "Metadata": {"topics": byname["Metadata"]},
+        "OffsetCommit": {"group_id": "g", "topics": [{"name": "topic", "partitions": [commit]}]},
+        "FindCoordinator": {"key": "g", "coordinator_keys": ["g", "h"]},
+        "Heartbeat": {"group_id": "g", "member_id": "m", "generation_id": 1},
+        "LeaveGroup": {"group_id": "g", "member_id": "m", "members": [{"member_id": "m"}]},
+        "SyncGroup": {"group_id": "g", "member_id": "m", "generation_id": 1, "assignments": []},
+        "DescribeGroups": {"groups": ["g"]},
+        "ListGroups": {},
+        "ApiVersions": {"client_software_name": "test", "client_software_version": "1.0"},
+        "DeleteTopics": {"topics": byname["DeleteTopics"], "topic_names": ["topic"], "timeout_ms": 1},
+        "DeleteRecords": {"topics": [{"name": "topic", "partitions": [{"partition_index": 0, "offset": 0}]}]},
+        "InitProducerId": {"transactional_id": None, "transaction_timeout_ms": 1000},
+        "OffsetForLeaderEpoch": {
+            "topics": [{"topic": "topic", "partitions": [{"partition": 0, "leader_epoch": 0}]}]
+        },
+        "AddPartitionsToTxn": {
+            "v3_and_below_transactional_id": "x",
+            "v3_and_below_topics": [{"name": "topic", "partitions": [0]}],
+        },
+        "AddOffsetsToTxn": {"transactional_id": "x", "group_id": "g"},
+        "EndTxn": {"transactional_id": "x", "committed": True},
+        "TxnOffsetCommit": {
+            "transactional_id": "x",
+            "group_id": "g",
+            "topics": [{"name": "topic", "partitions": [commit]}],
+        },
+        "DescribeConfigs": {
+            "resources": [{"resource_type": 2, "resource_name": "topic", "configuration_keys": None}]
+        },
+        "AlterConfigs": {
+            "resources": [
+                {
+                    "resource_type": 2,
+                    "resource_name": "topic",
+                    "configs": [{"name": "retention.ms", "value": "5"}],
+                }
+            ]
+        },
+        "DescribeLogDirs": {"topics": None},
+        "CreatePartitions": {"topics": [{"name": "topic", "count": 3, "assignments": None}]},
+        "DeleteGroups": {"groups_names": ["g"]},
+        "IncrementalAlterConfigs": {
+            "resources": [
+                {
+                    "resource_type": 2,
+                    "resource_name": "topic",
+                    "configs": [{"name": "retention.ms", "config_operation": 0, "value": "5"}],
+                }
+            ]
+        },
+        "OffsetDelete": {
+            "group_id": "g",
+            "topics": [{"name": "topic", "partitions": [{"partition_index": 0}]}],
+        },
+        "DescribeCluster": {},
+        "JoinGroup": {
+            "group_id": "g",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"\0\0"}],
+        },
+        "CreateTopics": {
+            "topics": [
+                {
+                    "name": "new",
+                    "num_partitions": 2,
+                    "replication_factor": 1,
+                    "assignments": [],
+                    "configs": [],
+                }
+            ]
+        },
+    }
+    if api == "OffsetFetch":
+        topics = [{"name": "topic", "partition_indexes": [0]}]
+        return {"groups": [{"group_id": "g", "topics": topics}], "group_id": "g", "topics": topics}
+    return simple[api]
+
+
+async def refused(client: Any, api: str, version: int) -> set[int]:
+    """The codes of an answer that refuses all. kafka-python reads ApiVersions' own only in version 0."""
+    client.send(api, version, **fields_of(api, version, b"", ZERO))
+    if api == "ApiVersions":
+        return {struct.unpack_from(">h", await client.frame(), 4)[0]}
+    return codes_in((await client.receive(api, version)).to_dict())
+
+
+def codes_in(value: Any) -> set[int]:
+    """Every error code of an answer."""
+    if isinstance(value, dict):
+        own = {code for name, code in value.items() if name.endswith("error_code") and "config" not in name}
+        return own.union(*(codes_in(inner) for inner in value.values()))
+    if isinstance(value, list):
+        return set().union(*(codes_in(inner) for inner in value))
+    return set()
+
+
+# What these requests are refused with, as no such member, group, transaction exists; all others succeed.
+EXPECTED = {
+    "Heartbeat": {25},
+    "LeaveGroup": {25},
+    "SyncGroup": {25},
+    "DeleteGroups": {69},
+    "OffsetDelete": {69},
+    "AddPartitionsToTxn": {49},
+    "AddOffsetsToTxn": {49},
+    "EndTxn": {49},
+}
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+async def test_answers(api: str, version: int, client: Any, make_batch: Callable[..., bytes]) -> None:
+    answer = await client.call(api, version, **fields_of(api, version, make_batch(b"value"), ZERO))
+    codes = codes_in(answer.to_dict())
+    if api == "JoinGroup" and version >= 4:
+        assert codes == {79}
+        assert answer.member_id
+    elif api == "LeaveGroup" and version >= 3:
+        assert codes == {0, 25}
+    elif api == "TxnOffsetCommit":
+        assert codes <= {0, 47, 49, 22, 25}
+    elif api in EXPECTED:
+        assert codes - {0} == EXPECTED[api]
+    else:
+        assert codes <= {0}
+    assert client.connection._session.in_flight == 0
+
+
+@pytest.mark.parametrize(("api", "version"), OFF_THE_HOT_PATH)
+async def test_our_own_errors_are_told_in_the_shape_of_the_api(
+    api: str, version: int, client: Any, face: KafkaFace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler that breaks: error -1 wherever this API has room for one, and the connection lives on."""
+    key = next(key for key, known in v.APIS.items() if known.name == api)
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("broken on purpose")
+
+    broken_handler = type(HANDLERS[key])(broken, HANDLERS[key].refuse)
+    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {key: broken_handler})
+    assert await refused(client, api, version) == {-1}
+    assert face.counters.protocol_errors["internal error"] == 1
+    assert not client.transport.closed
+
+
+@pytest.mark.parametrize(("api", "version"), OFF_THE_HOT_PATH)
+async def test_a_refusal_after_waiting_is_told_in_the_same_shape(
+    api: str, version: int, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = next(key for key, known in v.APIS.items() if known.name == api)
+
+    async def refuses(*_: Any) -> Any:
+        await asyncio.sleep(0)
+        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
+
+    handler = type(HANDLERS[key])(refuses, HANDLERS[key].refuse)
+    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {key: handler})
+    assert await refused(client, api, version) == {15}
+
+
+def test_every_api_has_a_handler() -> None:
+    assert set(HANDLERS) == set(v.APIS) - {v.PRODUCE, v.FETCH}
+
+
+async def test_api_versions_lists_the_table(client: Any, broker: Broker) -> None:
+    answer = await client.call("ApiVersions", 4, client_software_name="a", client_software_version="1")
+    listed = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+    assert listed[v.PRODUCE] == (0, 12)
+    assert listed[v.FETCH] == (4, 12)
+    assert listed == {key: (api.advertised_first, api.last) for key, api in v.APIS.items()}
+    assert 17 not in listed  # SaslHandshake
