@@ -66,6 +66,7 @@ class RuntimeDir:
         beside = self.path / f"{face}.address"
         new = beside.with_suffix(".new")
         new.write_text(f"{address.reachable}\n")
+        new.chmod(0o644)  # whatever the umask
         new.replace(beside)
         self._ours.append(beside)
 
@@ -89,4 +90,5 @@ def _make(path: Path) -> bool:
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "not writable") from None
         return False
+    path.chmod(0o755)  # whatever the umask
     return True

@@ -9,7 +9,6 @@ memory that stays with the process after a peak, at most `TRIM` beside what is i
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import resource
 
@@ -23,10 +22,15 @@ PAD = 1 * 1024 * 1024
 
 
 def tune_malloc() -> bool:
-    """Sets the three; answers whether the C library took them. Other libraries than glibc lack mallopt."""
+    """Sets the three; answers whether the C library took them. Other libraries than glibc lack mallopt.
+
+    Importing ctypes makes a callback, which hardened systems may refuse to allocate (MemoryError).
+    """
     try:
+        import ctypes
+
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError, MemoryError):
         return False
     settings = ((M_MMAP_THRESHOLD, MMAP), (M_TRIM_THRESHOLD, TRIM), (M_TOP_PAD, PAD))
     return all(mallopt(ctypes.c_int(name), ctypes.c_int(value)) == 1 for name, value in settings)
