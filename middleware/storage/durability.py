@@ -76,6 +76,12 @@ class Durability:
         """The base offset of the segment that the checkpoint on disk lies in; 0 without one."""
         return self.checkpoint.segment if self._on_disk else 0
 
+    def knows_producers(self, base_offset: int) -> bool:
+        """Whether recovery would know the producers of a log that began at `base_offset`."""
+        if self._on_disk and self.checkpoint.recovery >= base_offset:
+            return True
+        return os.path.exists(stem(self.log.directory, base_offset) + ".snapshot")
+
     def wrote(self, segment: Segment, size: int, now_ms: int) -> None:
         """`size` bytes were appended to `segment`."""
         if not self.unflushed:

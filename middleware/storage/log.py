@@ -287,13 +287,17 @@ class PartitionLog:
         if self.active.size:
             self._roll(now_ms)
 
-    def _write_snapshot(self, offset: int) -> None:
-        """Where the disk refuses, recovery goes back to an earlier one."""
+    def _write_snapshot(self, offset: int) -> bool:
+        """The producers as they are now, for recovery to begin with at `offset`, which may lie before the
+        log's end: batches that they know of already change nothing. Where the disk refuses, recovery goes
+        back to an earlier snapshot."""
         try:
             path = stem(self.directory, offset) + ".snapshot"
             self.shared.disk.write_file(path, encode_snapshot(self.producers), sync=False)
         except OSError:
             self.counters.write_errors += 1
+            return False
+        return True
 
     # --- reading
 
@@ -440,6 +444,8 @@ class PartitionLog:
 
     def _remove_oldest(self, count: int) -> None:
         """Takes segments out of the log; readers keep what they hold of them."""
+        base = self.segments[count].base_offset
+        known = self.durability.knows_producers(base) or self._write_snapshot(base)
         try:
             for segment in self.segments[:count]:
                 self.doomed.append(swap.remove_segment(self.directory, segment.base_offset, self.shared.disk))
@@ -451,6 +457,8 @@ class PartitionLog:
             self.start_offset = max(self.start_offset, self.bases[0])
             self.cleaned_offset = max(self.cleaned_offset, self.start_offset)
             self._epochs.truncate_start(self.start_offset)
+        if not known:
+            self._write_snapshot(base)  # there was no room, perhaps there is now
         self.durability.drop_snapshots()
 
     def _forget(self, segment: Segment) -> None:

@@ -154,10 +154,12 @@ class ProducerStates:
             )
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
-        """Remembers an appended data batch whose offsets are assigned."""
+        """Remembers an appended data batch whose offsets are assigned; one that is known changes nothing."""
         producer = self._entry(header.producer_id, header.producer_epoch)
+        if header.producer_epoch < producer.epoch:
+            return
         producer.last_ms = now_ms
-        if header.base_sequence >= 0:
+        if header.base_sequence >= 0 and header.last_offset > producer.last_offset:
             batch = ProducerBatch(
                 header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
             )
@@ -171,6 +173,8 @@ class ProducerStates:
     def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, now_ms: int) -> int:
         """Applies an appended marker: the first offset of the transaction that it ended, or -1."""
         producer = self._entry(producer_id, epoch)
+        if epoch < producer.epoch:
+            return NO_OFFSET
         first = producer.transaction_start
         producer.transaction_start = NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
@@ -183,7 +187,7 @@ class ProducerStates:
         if producer is None:
             producer = Producer(producer_id, epoch)
             self._producers[producer_id] = producer
-        elif producer.epoch != epoch:
+        elif producer.epoch < epoch:
             producer.epoch = epoch
             producer.batches = []
         return producer

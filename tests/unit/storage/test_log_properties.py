@@ -154,7 +154,7 @@ def test_any_sequence_of_operations(kit: Kit) -> None:
     run_state_machine_as_test(
         LogMachine,
         settings=settings(
-            max_examples=60,
+            max_examples=80,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
