@@ -137,11 +137,14 @@ class GroupMachine(RuleBasedStateMachine):
     # --- answers
 
     def settle(self) -> None:
-        """Lets the loop run until nothing is left to run, and looks at the answers."""
+        """Lets the loop run until nothing is left to run and nothing is due, and looks at the answers."""
 
         async def idle() -> None:
             for _ in range(8):
                 await asyncio.sleep(0)
+            while self.coordinator._deadlines.next() <= self.now:
+                self.coordinator.expire()
+                await idle()
 
         self.run(idle())
         for client in self.clients:
@@ -295,16 +298,11 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 2.0, 3.0, 5.9, 6.0, 10.0, 31.0]), alive=st.booleans())
     def time_passes(self, seconds, alive) -> None:
         """Stops at every deadline, as the timer would; clients that are alive send heartbeats."""
-
-        async def expire() -> None:
-            self.coordinator.expire()
-
         end = self.now + seconds
         while self.now < end:
             stop = min(end, self.now + 2.0)
             while self.coordinator._deadlines.next() <= stop:
                 self.now = max(self.now, self.coordinator._deadlines.next())
-                self.run(expire())
                 self.settle()
             self.now = stop
             for client in self.clients if alive else ():
