@@ -1,0 +1,142 @@
+"""status, topics and groups beside a real daemon, as tables and as JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+
+def test_status(treecast, shared_daemon: DaemonProcess) -> None:
+    found = treecast("status", "--json").json
+    assert found["pid"] == shared_daemon.pid
+    assert [face["name"] for face in found["faces"]] == ["kafka", "admin", "control"]
+    assert found["faces"][0]["address"] == shared_daemon.kafka
+    shown = treecast("status").out
+    assert shared_daemon.kafka in shown
+    for word in ("up for", "memory", "hot modules", "records in", "topics", f"pid {shared_daemon.pid}"):
+        assert word in shown
+
+
+def test_status_at_a_named_address(command, shared_daemon: DaemonProcess) -> None:
+    assert command("status", "--json", "--control", shared_daemon.control).json["pid"] == shared_daemon.pid
+
+
+def test_a_topics_life(treecast) -> None:
+    assert treecast("topics", "list").lines == ["no topics; create one with `treecast topics create TOPIC`"]
+    assert treecast("topics", "list", "--json").json == []
+    made = treecast("topics", "create", "life", "-p", "3", "--config", "retention.ms=60000", "--json").json
+    assert (made["partitions"], made["overrides"]) == (3, {"retention.ms": "60000"})
+    (listed,) = treecast("topics", "list", "--json").json
+    assert (listed["name"], listed["partitions"]) == ("life", 3)
+    header, row = treecast("topics", "list").lines
+    assert header.split() == ["topic", "partitions", "records", "size", "settings"]
+    assert row.split() == ["life", "3", "0", "0", "B", "retention.ms=60000"]
+    assert treecast("topics", "grow", "life", "5").lines == ["grew life: 5 partitions"]
+    changed = treecast("topics", "alter", "life", "--config", "segment.bytes=2000", "--unset", "retention.ms")
+    assert changed.lines == ["changed life: segment.bytes=2000"]
+    described = treecast("topics", "describe", "life", "--json").json
+    assert len(described["partitions"]) == 5
+    config = {entry["name"]: entry["value"] for entry in described["config"]}
+    assert (config["segment.bytes"], config["retention.ms"]) == ("2000", "604800000")
+    assert "segment.bytes=2000" in treecast("topics", "describe", "life").out
+    assert treecast("topics", "delete", "life", "--yes").lines == ["deleted life"]
+    assert treecast("topics", "list", "--json").json == []
+
+
+def test_deleting_asks_first(treecast) -> None:
+    treecast("topics", "create", "kept")
+    refused = treecast("topics", "delete", "kept", stdin=b"n\n")
+    assert refused.code != 0
+    assert "delete kept with 0 records?" in refused.err
+    assert [topic["name"] for topic in treecast("topics", "list", "--json").json] == ["kept"]
+    assert treecast("topics", "delete", "kept", stdin=b"y\n").code == 0
+
+
+def test_a_groups_life(treecast) -> None:
+    treecast("topics", "create", "g-topic", "-p", "2")
+    treecast("produce", "g-topic", "--partition", "0", stdin=b"a\nb\nc\n")
+    read = treecast("consume", "g-topic", "--beginning", "--group", "readers", "--count", "2")
+    assert read.lines == ["a", "b"]
+    (listed,) = treecast("groups", "list", "--json").json
+    assert (listed["group_id"], listed["state"], listed["members"]) == ("readers", "Empty", 0)
+    assert "readers" in treecast("groups", "list").out
+    offsets = treecast("groups", "describe", "readers", "--json").json["offsets"]
+    assert [(o["topic"], o["committed"], o["end_offset"], o["lag"]) for o in offsets] == [
+        ("g-topic", 2, 3, 1)
+    ]
+    assert "no members" in treecast("groups", "describe", "readers").out
+    tried = treecast("groups", "reset", "readers", "--earliest", "--dry-run", "--json").json
+    assert [o["committed"] for o in tried["after"]] == [0]
+    treecast("groups", "reset", "readers", "--shift", "-1")
+    again = treecast("consume", "g-topic", "--group", "readers", "--count", "2")
+    assert again.lines == ["b", "c"]
+    assert treecast("groups", "delete", "readers", "--yes", "--json").json == {"deleted": "readers"}
+    assert treecast("groups", "list", "--json").json == []
+    treecast("topics", "delete", "g-topic", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topics", "describe", "missing"], "there is no topic 'missing'; `treecast topics list`"),
+        (["topics", "create", "a/b"], "holds characters outside"),
+        (["topics", "create", "t", "--config", "retention.ms"], "expected NAME=VALUE"),
+        (["topics", "create", "t", "--config", "nope=1"], "unknown topic config name: nope"),
+        (["topics", "alter", "t"], "nothing to change"),
+        (["topics", "grow", "missing", "3"], "`treecast topics list` shows those there are"),
+        (["groups", "describe", "missing"], "`treecast groups list` shows those there are"),
+        (["groups", "reset", "g"], "say where to: one of --earliest"),
+        (["groups", "reset", "g", "--earliest", "--latest"], "say where to: one of --earliest"),
+        (["groups", "reset", "g", "--time", "yesterday"], "expected a time as in"),
+        (["status", "--control", "nowhere"], "--control nowhere: expected HOST:PORT"),
+    ],
+)
+def test_refusals_say_what_to_do(treecast, arguments: list[str], said: str) -> None:
+    refused = treecast(*arguments)
+    assert refused.code == 1
+    assert refused.out == ""
+    assert refused.err.startswith("treecast: ")
+    assert said in refused.err
+    assert "Traceback" not in refused.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["topics", "list"], ["groups", "describe", "g"], ["topics", "delete", "t", "--yes"]],
+)
+def test_without_a_daemon(command, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREECAST_CONTROL", "127.0.0.1:1")
+    refused = command(*arguments)
+    assert refused.code == 1
+    assert "no daemon answers at 127.0.0.1:1; start one with `treecast up`" in refused.err
+
+
+def test_a_variable_that_is_no_address(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREECAST_CONTROL", "nonsense")
+    assert "TREECAST_CONTROL='nonsense': expected HOST:PORT" in command("status").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--help"], 0), ([], 2), (["nonsense"], 2), (["topics", "create"], 2), (["up", "--help"], 0)],
+)
+def test_help_and_wrong_use(command, arguments: list[str], code: int) -> None:
+    if arguments[:1] == ["up"]:
+        with pytest.raises(SystemExit) as ended:
+            command(*arguments)
+        assert ended.value.code == code
+    else:
+        assert command(*arguments).code == code
+
+
+def test_version(command) -> None:
+    import treecast
+
+    assert command("--version").lines == [f"treecast {treecast.__version__}"]
+
+
+def test_the_help_lists_every_command(command) -> None:
+    shown = command("--help").out
+    for name in ("up", "status", "topics", "groups", "produce", "consume", "bench", "doctor"):
+        assert f" {name} " in shown
