@@ -208,7 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         """Takes no more requests, answers what it has, closes."""
         self._closing = True
         self._waiting.clear()
-        if self._transport is not None and not self._transport.is_closing():
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = False
             self._transport.pause_reading()
         for pending in list(self._pending):
             pending.hurry()

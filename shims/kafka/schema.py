@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .messages import Json, MalformedMessage, Message, Reader
+from .messages import Json, Message, Reader
 from .versions import API_VERSIONS, APIS
 
 _COMMENT = re.compile(r"(?m)^\s*//.*$")
@@ -68,12 +68,12 @@ def response_message(key: int, version: int) -> Message:
 
 
 def decode_request(key: int, version: int, body: memoryview) -> SimpleNamespace:
-    """A request's fields; those that this version lacks have their defaults. Raises MalformedMessage."""
-    reader = Reader(body)
-    values = request_message(key, version).read(reader)
-    if reader.left:
-        raise MalformedMessage(f"{reader.left} bytes behind the message")
-    return values
+    """A request's fields; those that this version lacks have their defaults. Raises MalformedMessage.
+
+    Bytes behind the message are ignored, as Kafka does: librdkafka, asking for the metadata of all topics,
+    leaves three behind, where it shrinks a fixed-width count to a compact one.
+    """
+    return request_message(key, version).read(Reader(body))
 
 
 def encode_response(key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytearray:

@@ -149,6 +149,12 @@ class Client:
         assert struct.unpack_from(">i", frame) == (self._received,), "an answer out of order"
         return cls.decode(frame[header:], version=version)
 
+    async def nothing(self) -> None:
+        """Gives the loop every chance to answer, and sees that it does not."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not self.transport.sent
+
     async def call(self, api: str, version: int, /, **fields: Any) -> Any:
         self.send(api, version, **fields)
         return await self.receive(api, version)

@@ -17,7 +17,7 @@ from treecast.shims.kafka.handlers import HANDLERS
 from treecast.shims.kafka.server import KafkaFace
 
 PAIRS = [(api.name, version) for api in v.APIS.values() for version in range(api.first, api.last + 1)]
-OFF_THE_HOT_PATH = [(name, version) for name, version in PAIRS if name not in ("Produce", "Fetch")]
+OFF_THE_HOT_PATH = [api for api in v.APIS.values() if api.key in HANDLERS]
 ZERO = uuid.UUID(int=0)
 
 Fields = dict[str, Any]
@@ -180,36 +180,38 @@ async def test_answers(api: str, version: int, client: Any, make_batch: Callable
     assert client.connection._session.in_flight == 0
 
 
-@pytest.mark.parametrize(("api", "version"), OFF_THE_HOT_PATH)
+def install(monkeypatch: pytest.MonkeyPatch, api: v.Api, run: Any) -> None:
+    handler = type(HANDLERS[api.key])(run, HANDLERS[api.key].refuse)
+    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {api.key: handler})
+
+
+@pytest.mark.parametrize("api", OFF_THE_HOT_PATH, ids=lambda api: api.name)
 async def test_our_own_errors_are_told_in_the_shape_of_the_api(
-    api: str, version: int, client: Any, face: KafkaFace, monkeypatch: pytest.MonkeyPatch
+    api: v.Api, client: Any, face: KafkaFace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler that breaks: error -1 wherever this API has room for one, and the connection lives on."""
-    key = next(key for key, known in v.APIS.items() if known.name == api)
 
     def broken(*_: Any) -> Any:
         raise RuntimeError("broken on purpose")
 
-    broken_handler = type(HANDLERS[key])(broken, HANDLERS[key].refuse)
-    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {key: broken_handler})
-    assert await refused(client, api, version) == {-1}
-    assert face.counters.protocol_errors["internal error"] == 1
+    install(monkeypatch, api, broken)
+    for version in range(api.first, api.last + 1):
+        assert await refused(client, api.name, version) == {-1}, version
+    assert face.counters.protocol_errors["internal error"] == api.last - api.first + 1
     assert not client.transport.closed
 
 
-@pytest.mark.parametrize(("api", "version"), OFF_THE_HOT_PATH)
+@pytest.mark.parametrize("api", OFF_THE_HOT_PATH, ids=lambda api: api.name)
 async def test_a_refusal_after_waiting_is_told_in_the_same_shape(
-    api: str, version: int, client: Any, monkeypatch: pytest.MonkeyPatch
+    api: v.Api, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = next(key for key, known in v.APIS.items() if known.name == api)
-
     async def refuses(*_: Any) -> Any:
         await asyncio.sleep(0)
         raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
 
-    handler = type(HANDLERS[key])(refuses, HANDLERS[key].refuse)
-    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {key: handler})
-    assert await refused(client, api, version) == {15}
+    install(monkeypatch, api, refuses)
+    for version in range(api.first, api.last + 1):
+        assert await refused(client, api.name, version) == {15}, version
 
 
 def test_every_api_has_a_handler() -> None:

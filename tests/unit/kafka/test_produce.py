@@ -1,0 +1,220 @@
+"""Produce: what is appended, what is refused and how, what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treecast.middleware.broker import Appended, Broker, Isolation, NewTopic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.records import Compression, Record
+from treecast.middleware.wire.record_batch import build_batch
+from treecast.shims.kafka import errors
+from treecast.shims.kafka.server import KafkaFace
+
+MakeBatch = Callable[..., bytes]
+
+
+def produce(*parts: tuple[str, int, bytes | None], acks: int = -1, timeout_ms: int = 1000) -> dict[str, Any]:
+    topics = [
+        {"name": name, "partition_data": [{"index": index, "records": records}]}
+        for name, index, records in parts
+    ]
+    return {"acks": acks, "timeout_ms": timeout_ms, "topic_data": topics}
+
+
+def rows(answer: Any) -> list[Any]:
+    return [row for topic in answer.responses for row in topic.partition_responses]
+
+
+def end_offset(broker: Broker, topic: str = "topic", partition: int = 0) -> int:
+    found = broker.cluster.partition(topic, partition).read(
+        0, 0, Isolation.READ_UNCOMMITTED, at_least_one=False
+    )
+    assert not isinstance(found, asyncio.Future)
+    return found.high_watermark
+
+
+async def test_offsets_count_up(client: Any, make_batch: MakeBatch, broker: Broker) -> None:
+    for expected in (0, 3, 6):
+        answer = await client.call("Produce", 9, **produce(("topic", 0, make_batch(b"a", b"b", b"c"))))
+        (row,) = rows(answer)
+        assert (row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
+            0,
+            expected,
+            -1,
+            0,
+        )
+    assert end_offset(broker) == 9
+
+
+async def test_each_partition_has_its_own_answer(client: Any, make_batch: MakeBatch, broker: Broker) -> None:
+    await broker.cluster.definitions.create_topic(NewTopic("compacted", 1, {"cleanup.policy": "compact"}))
+    good = make_batch(b"x")
+    broken = bytearray(good)
+    broken[-1] ^= 1
+    keyless = bytes(build_batch([Record(None, b"x")]))
+    answer = await client.call(
+        "Produce",
+        8,
+        **produce(
+            ("topic", 0, good),
+            ("topic", 1, bytes(broken)),
+            ("missing", 0, good),
+            ("topic", 9, good),
+            ("topic", 1, None),
+            ("topic", 1, make_batch(b"y" * 6000)),
+            ("topic", 1, b"short"),
+            ("compacted", 0, keyless),
+            ("topic", 1, good),
+        ),
+    )
+    assert [row.error_code for row in rows(answer)] == [
+        0,
+        errors.CORRUPT_MESSAGE,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.INVALID_RECORD,
+        errors.MESSAGE_TOO_LARGE,
+        errors.CORRUPT_MESSAGE,
+        errors.INVALID_RECORD,
+        0,
+    ]
+    assert all(row.error_message for row in rows(answer) if row.error_code)
+    assert end_offset(broker) == 1
+
+
+@pytest.mark.parametrize("acks", [2, -2, 7])
+async def test_unknown_acks_are_refused(
+    acks: int, client: Any, make_batch: MakeBatch, broker: Broker
+) -> None:
+    answer = await client.call("Produce", 9, **produce(("topic", 0, make_batch(b"x")), acks=acks))
+    assert [row.error_code for row in rows(answer)] == [errors.INVALID_REQUIRED_ACKS]
+    assert end_offset(broker) == 0
+
+
+async def test_without_acks_there_is_no_answer(client: Any, make_batch: MakeBatch, broker: Broker) -> None:
+    client.send("Produce", 9, **produce(("topic", 0, make_batch(b"x")), acks=0))
+    await client.nothing()
+    assert end_offset(broker) == 1
+    client._received += 1
+    answer = await client.call("Produce", 9, **produce(("topic", 0, make_batch(b"y"))))
+    assert rows(answer)[0].base_offset == 1
+
+
+async def test_without_acks_an_error_closes(client: Any, make_batch: MakeBatch, face: KafkaFace) -> None:
+    client.send("Produce", 9, **produce(("missing", 0, make_batch(b"x")), acks=0))
+    assert client.transport.closed
+    assert face.counters.protocol_errors == {"produce with acks=0 refused": 1}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_old_formats_are_refused_in_their_own_shape(version: int, client: Any) -> None:
+    body = struct.pack(">hii", 1, 1000, 1) + struct.pack(">h5si", 5, b"topic", 2)
+    body += struct.pack(">ii4s", 0, 4, b"old!") + struct.pack(">ii", 1, 0)
+    frame = struct.pack(">hhih", 0, version, 99, -1) + body
+    client.feed(struct.pack(">i", len(frame)) + frame)
+    answer = await client.frame()
+    refused = struct.pack(">hq", errors.UNSUPPORTED_VERSION, -1) + (b"\xff" * 8 if version == 2 else b"")
+    expected = struct.pack(">ii", 99, 1) + struct.pack(">h5si", 5, b"topic", 2)
+    expected += struct.pack(">i", 0) + refused + struct.pack(">i", 1) + refused
+    assert answer == expected + (b"\0" * 4 if version else b"")
+
+
+async def test_zstd_is_refused_before_version_7(client: Any, make_batch: MakeBatch) -> None:
+    zstd = make_batch(b"x" * 100, compression=Compression.ZSTD)
+    codes = [
+        rows(await client.call("Produce", version, **produce(("topic", 0, zstd))))[0].error_code
+        for version in (6, 7)
+    ]
+    assert codes == [errors.UNSUPPORTED_COMPRESSION_TYPE, 0]
+
+
+class SlowLeader:
+    """A leader whose appends wait for the test."""
+
+    def __init__(self) -> None:
+        self.appends: list[asyncio.Future[Appended]] = []
+
+    def append(self, *_: object) -> asyncio.Future[Appended]:
+        self.appends.append(asyncio.get_running_loop().create_future())
+        return self.appends[-1]
+
+
+@pytest.fixture
+def slow(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> SlowLeader:
+    leader = SlowLeader()
+    ordinary = broker.cluster.partition
+    monkeypatch.setattr(
+        broker.cluster,
+        "partition",
+        lambda topic, index: leader if (topic, index) == ("topic", 1) else ordinary(topic, index),
+    )
+    return leader
+
+
+async def test_pipelined_appends_are_answered_in_order(
+    client: Any, slow: SlowLeader, make_batch: MakeBatch
+) -> None:
+    for _ in range(3):
+        client.send("Produce", 9, **produce(("topic", 1, make_batch(b"x"))))
+    client.send("Produce", 9, **produce(("topic", 0, make_batch(b"quick"))))
+    assert len(slow.appends) == 3
+    for index in (2, 0):
+        slow.appends[index].set_result(Appended(index, -1, 0))
+    assert rows(await client.receive("Produce", 9))[0].base_offset == 0
+    await client.nothing()
+    slow.appends[1].set_exception(TreecastError(Fault.STORAGE, "disk full"))
+    second = rows(await client.receive("Produce", 9))[0]
+    assert (second.error_code, second.error_message) == (errors.KAFKA_STORAGE_ERROR, "disk full")
+    assert rows(await client.receive("Produce", 9))[0].base_offset == 2
+    assert rows(await client.receive("Produce", 9))[0].error_code == 0
+
+
+async def test_other_requests_wait_their_turn_to_be_answered(
+    client: Any, slow: SlowLeader, make_batch: MakeBatch
+) -> None:
+    client.send("Produce", 9, **produce(("topic", 1, make_batch(b"x"))))
+    client.send("Metadata", 1, topics=[])
+    await client.nothing()
+    slow.appends[0].set_result(Appended(5, -1, 0))
+    assert rows(await client.receive("Produce", 9))[0].base_offset == 5
+    assert (await client.receive("Metadata", 1)).brokers[0].node_id == 7
+
+
+async def test_an_append_that_takes_too_long(client: Any, slow: SlowLeader, make_batch: MakeBatch) -> None:
+    client.send(
+        "Produce", 9, **produce(("topic", 0, make_batch(b"x")), ("topic", 1, make_batch(b"x")), timeout_ms=1)
+    )
+    answer = rows(await client.receive("Produce", 9))
+    assert [row.error_code for row in answer] == [0, errors.REQUEST_TIMED_OUT]
+    slow.appends[0].set_exception(TreecastError(Fault.STORAGE))  # late, and heard by nobody
+    await client.nothing()
+
+
+async def test_a_closed_connection_leaves_appends_alone(
+    client: Any, slow: SlowLeader, make_batch: MakeBatch
+) -> None:
+    client.send("Produce", 9, **produce(("topic", 1, make_batch(b"x"))))
+    client.transport.close()
+    await asyncio.sleep(0)
+    assert not slow.appends[0].cancelled()
+    slow.appends[0].set_exception(TreecastError(Fault.STORAGE))
+    await client.nothing()
+
+
+async def test_a_leader_that_breaks_spoils_one_partition(
+    client: Any, slow: SlowLeader, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(slow, "append", broken)
+    answer = await client.call(
+        "Produce", 9, **produce(("topic", 1, make_batch(b"x")), ("topic", 0, make_batch(b"x")))
+    )
+    assert [row.error_code for row in rows(answer)] == [errors.UNKNOWN_SERVER_ERROR, 0]
