@@ -47,6 +47,14 @@ class KafkaFace:
         """Listens. OSError where an address cannot be had."""
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
+        try:
+            await self._listen()
+        except BaseException:
+            self._stop_listening()
+            raise
+        self._sweep()
+
+    async def _listen(self) -> None:
         settings = self.settings
         server = await self.loop.create_server(
             lambda: Connection(self), settings.host, settings.port, backlog=settings.backlog
@@ -55,21 +63,23 @@ class KafkaFace:
         host, port = server.sockets[0].getsockname()[:2]
         self._address = (host, port)
         if settings.unix_path is not None:
-            _remove_stale_socket(settings.unix_path)
+            _remove_socket(settings.unix_path)
             self._servers.append(
                 await self.loop.create_unix_server(
                     lambda: Connection(self), str(settings.unix_path), backlog=settings.backlog
                 )
             )
-        self._sweep()
+
+    def _stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
+        if len(self._servers) > 1 and self.settings.unix_path is not None:
+            _remove_socket(self.settings.unix_path)
+        self._servers.clear()
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, answers what is in flight within `grace` seconds, closes. Safe to call twice."""
-        for server in self._servers:
-            server.close()
-        if self._servers and self.settings.unix_path is not None:
-            _remove_stale_socket(self.settings.unix_path)
-        self._servers.clear()
+        self._stop_listening()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in list(self._connections):
@@ -138,7 +148,7 @@ class _Reports:
         _log.warning("closed %s: %s%s", peer, reason, f" ({held} more of this kind before)" if held else "")
 
 
-def _remove_stale_socket(path: Path) -> None:
+def _remove_socket(path: Path) -> None:
     try:
         if stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()

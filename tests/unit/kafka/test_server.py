@@ -87,11 +87,10 @@ async def test_a_port_in_use(broker: Broker) -> None:
     await face.close(1)
 
 
-async def test_nagle_is_off(broker: Broker) -> None:
+async def test_nagle_is_off(broker: Broker, metadata_request: bytes) -> None:
     face = await started(broker)
-    _, writer = await asyncio.open_connection(*face.address)
-    while not face._connections:
-        await asyncio.sleep(0)
+    reader, writer = await asyncio.open_connection(*face.address)
+    await ask(reader, writer, metadata_request)
     (connection,) = face._connections
     assert connection._transport is not None
     own = connection._transport.get_extra_info("socket")
