@@ -24,6 +24,7 @@ from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stam
 
 from . import epochs, recovery, swap
 from .aborted import AbortedEntry, encode_entry
+from .control import read_marker
 from .disk import refused, write_all
 from .durability import Durability
 from .lookup import first_at_or_after, latest_timestamp
@@ -161,6 +162,8 @@ class PartitionLog:
             patch_batch(batches, position, offset, epoch)
             header.base_offset = offset
             header.leader_epoch = epoch
+            if header.control:
+                read_marker(batches, position, header)  # must be readable before it is stored
             if stamp >= 0:
                 stamp_append_time(batches, position, stamp)
                 header.max_timestamp = stamp

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from treecast.middleware.wire.record_batch import read_records
 
+from .index import NO_TIMESTAMP
 from .scan import BatchScanner
 from .segment import Segment
 
@@ -41,12 +42,28 @@ def _in_segment(segment: Segment, timestamp: int, start: int) -> Found | None:
 
 def latest_timestamp(segments: Sequence[Segment], start: int) -> Found | None:
     """The first record that has the largest timestamp of all from `start` on."""
-    best: Segment | None = None
+    best = NO_TIMESTAMP
     for segment in segments:
-        if segment.size == 0 or segment.next_offset <= start:
-            continue
-        if best is None or segment.max_timestamp > best.max_timestamp:
-            best = segment
-    if best is None or best.max_timestamp < 0:
+        if segment.size and segment.next_offset > start:
+            whole = segment.base_offset >= start
+            best = max(best, segment.max_timestamp if whole else _latest_in(segment, start))
+    if best < 0:
         return None
-    return first_at_or_after(segments, best.max_timestamp, start, segments[-1].next_offset)
+    return first_at_or_after(segments, best, start, segments[-1].next_offset)
+
+
+def _latest_in(segment: Segment, start: int) -> int:
+    """The largest timestamp of a segment's records from `start` on, where the log's start lies inside it."""
+    best = NO_TIMESTAMP
+    descriptor = segment.shared.pool.descriptor(segment.file)
+    scanner = BatchScanner(descriptor, segment.locate(start), segment.size, whole=True)
+    header = scanner.next()
+    while header is not None:
+        if header.base_offset >= start:
+            best = max(best, header.max_timestamp)
+        else:
+            for record in read_records(scanner.batch(header), 0, header):
+                if record.offset >= start:
+                    best = max(best, record.timestamp)
+        header = scanner.next()
+    return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .aborted import AbortedEntry
@@ -32,10 +33,15 @@ def apply_batch(
     position: int,
     now_ms: int,
 ) -> AbortedEntry | None:
-    """Remembers a batch of a producer, whichever kind it is of."""
+    """Remembers a batch of a producer, whichever kind it is of. A marker that cannot be read says nothing
+    (appending refuses it)."""
     if header.producer_id < 0:
         return None
     if header.control:
-        return apply_marker(states, header, read_marker(data, position, header), now_ms)
+        try:
+            marker = read_marker(data, position, header)
+        except TreecastError:
+            return None
+        return apply_marker(states, header, marker, now_ms)
     states.update(header, now_ms)
     return None

@@ -317,6 +317,8 @@ def fill(kit: Kit, log: PartitionLog) -> dict[bytes, bytes]:
         key, value = b"k%d" % (number % 7), b"%d" % number * 20
         kit.append(log, kit.keyed((key, value), (key, value)))
         expected[key] = value
+        if number % 3 == 0:
+            log.roll(1000)
         if number % 10 == 0:
             kit.append(
                 log,
@@ -341,9 +343,9 @@ def committed_values(kit: Kit, log: PartitionLog) -> dict[bytes | None, bytes | 
 
 def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compacted: Config) -> None:
     """Kills the process at every call that changes the disk, opens again, and compacts again."""
-    log = kit.open(tmp_path / "a", compacted())
+    log = kit.open(tmp_path / "a", compacted(segment_bytes=2500))
     expected = fill(kit, log)
-    end, start = log.end_offset, log.size
+    end, start, bases = log.end_offset, log.size, log.segment_count
     log.delete()
     steps = 0
     finished = False
@@ -351,11 +353,12 @@ def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compac
         path = tmp_path / f"crash-{steps}"
         shutil.copytree(tmp_path / "a", path)
         disk = kit.FaultyDisk()
-        log = kit.open(path, compacted(), disk=disk)
+        log = kit.open(path, compacted(segment_bytes=2500), disk=disk)
         disk.crash_at = disk.calls + steps
         try:
             assert compaction.compact(log, 2000)
             finished = True
+            assert 1 < log.segment_count < bases / 2
         except kit.Crash:
             pass
         log.delete()
