@@ -373,9 +373,8 @@ class GroupCoordinator:
             elif isinstance(effect, Write):
                 written = self._write_group(entry, effect)
             elif isinstance(effect, Note):
-                log.info(
-                    "group %s: %s: %s (%s)", group.group_id, effect.event, effect.member_id, effect.reason
-                )
+                why = effect.reason or "no reason given"
+                log.info("group %s: %s: %s (%s)", group.group_id, effect.event, effect.member_id, why)
         self._schedule(entry)
         return written
 
