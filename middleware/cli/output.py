@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 Cell = str | int | float
 _WIDE = 10_000
+_SIZE = re.compile(r"[0-9.]+ [KMGT]?i?B")
 
 
 class CommandError(Exception):
@@ -30,12 +32,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        numeric = all(isinstance(row[number], int | float) or row[number] == "-" for row in listed)
+        numeric = all(_is_number(row[number]) for row in listed)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    width = None if sys.stdout.isatty() else _WIDE  # what a program reads is not folded
-    Console(highlight=False, markup=False, width=width).print(table)
+    if sys.stdout.isatty():
+        Console(highlight=False, markup=False).print(table)
+        return
+    console = Console(highlight=False, markup=False, width=_WIDE)  # what a program reads is not folded
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def _is_number(cell: Cell) -> bool:
+    return not isinstance(cell, str) or cell == "-" or _SIZE.fullmatch(cell) is not None
 
 
 def print_pairs(pairs: Iterable[tuple[str, Cell]]) -> None:
