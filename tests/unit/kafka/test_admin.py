@@ -1,0 +1,446 @@
+"""Metadata, topics, configurations, offsets of logs, transactions: what the face itself decides."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treecast.middleware.broker import Broker
+from treecast.shims.kafka import errors
+from treecast.shims.kafka.handlers.base import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from treecast.shims.kafka.handlers.config_rows import broker_key
+
+ZERO = uuid.UUID(int=0)
+MakeBatch = Callable[..., bytes]
+
+
+def named(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "topic_id": ZERO} for name in names]
+
+
+# --- Metadata, DescribeCluster, FindCoordinator
+
+
+async def test_one_broker_at_the_address_that_was_reached(client: Any) -> None:
+    for version in range(13):
+        answer = await client.call("Metadata", version, topics=named("topic"))
+        (broker,) = answer.brokers
+        assert (broker.node_id, broker.host, broker.port) == (7, "10.9.8.7", 9092)
+        (topic,) = answer.topics
+        assert [p.leader_id for p in topic.partitions] == [7, 7]
+        assert [p.isr_nodes for p in topic.partitions] == [[7], [7]]
+    assert topic.topic_id not in (None, ZERO)
+    assert [p.leader_epoch for p in topic.partitions] == [0, 0]
+
+
+async def test_all_topics_or_none(client: Any) -> None:
+    assert [t.name for t in (await client.call("Metadata", 0, topics=[])).topics] == ["topic"]
+    assert (await client.call("Metadata", 1, topics=[])).topics == []
+    assert [t.name for t in (await client.call("Metadata", 1, topics=None)).topics] == ["topic"]
+
+
+async def test_topics_come_by_being_asked_for(client: Any, broker: Broker) -> None:
+    off = await client.call("Metadata", 4, topics=named("new"), allow_auto_topic_creation=False)
+    assert off.topics[0].error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    on = await client.call("Metadata", 4, topics=named("new", "new"), allow_auto_topic_creation=True)
+    assert [(t.error_code, len(t.partitions)) for t in on.topics] == [(0, 1)]
+    assert (await client.call("Metadata", 0, topics=named("other"))).topics[0].error_code == 0
+    wrong = await client.call("Metadata", 4, topics=named("no spaces"), allow_auto_topic_creation=True)
+    assert wrong.topics[0].error_code == errors.INVALID_TOPIC_EXCEPTION
+    assert set(broker.cluster.definitions.topics()) == {"topic", "new", "other"}
+
+
+async def test_topics_by_id(client: Any, broker: Broker) -> None:
+    topic_id = broker.cluster.definitions.topics()["topic"].topic_id
+    asked = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": uuid.UUID(int=5)}]
+    found, missing = (await client.call("Metadata", 12, topics=asked)).topics
+    assert (found.name, found.error_code) == ("topic", 0)
+    assert (missing.name, missing.error_code, missing.topic_id) == (
+        None,
+        errors.UNKNOWN_TOPIC_ID,
+        uuid.UUID(int=5),
+    )
+
+
+async def test_operations_are_told_where_asked_for(client: Any) -> None:
+    fields = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    answer = await client.call("Metadata", 8, topics=named("topic"), **fields)
+    assert answer.topics[0].authorized_operations == {bit for bit in range(32) if TOPIC_OPERATIONS >> bit & 1}
+    assert answer.authorized_operations == {bit for bit in range(32) if CLUSTER_OPERATIONS >> bit & 1}
+    silent = await client.call("Metadata", 8, topics=named("topic"))
+    assert silent.topics[0].authorized_operations is None
+
+
+async def test_the_cluster_is_the_answering_daemon(client: Any, broker: Broker) -> None:
+    answer = await client.call(
+        "DescribeCluster", 1, include_cluster_authorized_operations=True, endpoint_type=1
+    )
+    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, broker.cluster.cluster_id, 7)
+    assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(7, "10.9.8.7", 9092)]
+    controllers = await client.call("DescribeCluster", 1, endpoint_type=2)
+    assert controllers.error_code == errors.UNSUPPORTED_ENDPOINT_TYPE
+
+
+async def test_every_coordinator_is_here(client: Any) -> None:
+    one = await client.call("FindCoordinator", 2, key="g", key_type=0)
+    assert (one.error_code, one.node_id, one.host, one.port) == (0, 7, "10.9.8.7", 9092)
+    many = await client.call("FindCoordinator", 4, coordinator_keys=["a", "b"], key_type=1)
+    assert [(c.key, c.error_code, c.node_id) for c in many.coordinators] == [("a", 0, 7), ("b", 0, 7)]
+    wrong = await client.call("FindCoordinator", 2, key="g", key_type=9)
+    assert (wrong.error_code, wrong.node_id) == (errors.INVALID_REQUEST, -1)
+
+
+# --- topics
+
+
+def new_topic(name: str, partitions: int = -1, replicas: int = -1, **more: Any) -> dict[str, Any]:
+    row = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+    return row | {"assignments": [], "configs": []} | more
+
+
+def assignment(*replicas: list[int], first: int = 0) -> list[dict[str, Any]]:
+    return [{"partition_index": first + n, "broker_ids": ids} for n, ids in enumerate(replicas)]
+
+
+async def create(client: Any, *topics: dict[str, Any], **more: Any) -> dict[str, Any]:
+    answer = await client.call("CreateTopics", 7, topics=list(topics), **more)
+    return {topic.name: topic for topic in answer.topics}
+
+
+async def test_topics_are_created(client: Any, broker: Broker) -> None:
+    made = await create(
+        client,
+        new_topic("a", 3, 1, configs=[{"name": "cleanup.policy", "value": "compact"}]),
+        new_topic("b"),
+        new_topic("c", assignments=assignment([7], [7])),
+    )
+    assert {name: (t.error_code, t.num_partitions, t.replication_factor) for name, t in made.items()} == {
+        "a": (0, 3, 1),
+        "b": (0, 1, 1),
+        "c": (0, 2, 1),
+    }
+    topics = broker.cluster.definitions.topics()
+    assert made["a"].topic_id == topics["a"].topic_id
+    configs = {row.name: (row.value, row.config_source) for row in made["a"].configs}
+    assert configs["cleanup.policy"] == ("compact", 1)
+    assert configs["retention.ms"] == ("1000000000000", 4)
+    assert configs["segment.ms"] == ("604800000", 5)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (new_topic("topic", 1, 1), errors.TOPIC_ALREADY_EXISTS),
+        (new_topic("no spaces", 1, 1), errors.INVALID_TOPIC_EXCEPTION),
+        (new_topic("x", 0, 1), errors.INVALID_PARTITIONS),
+        (new_topic("x", 1, 3), errors.INVALID_REPLICATION_FACTOR),
+        (new_topic("x", 2, 1, assignments=assignment([7], [7])), errors.INVALID_REQUEST),
+        (new_topic("x", assignments=assignment([7, 8])), errors.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic("x", assignments=assignment([8])), errors.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic("x", assignments=assignment([7], first=1)), errors.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic("x", 1, 1, configs=[{"name": "no.such.key", "value": "1"}]), errors.INVALID_CONFIG),
+        (new_topic("x", 1, 1, configs=[{"name": "retention.ms", "value": "soon"}]), errors.INVALID_CONFIG),
+    ],
+)
+async def test_topics_that_are_refused(topic: dict[str, Any], code: int, client: Any, broker: Broker) -> None:
+    (answer,) = (await create(client, topic)).values()
+    assert answer.error_code == code
+    assert answer.error_message
+    assert set(broker.cluster.definitions.topics()) == {"topic"}
+
+
+async def test_a_name_that_stands_twice(client: Any) -> None:
+    made = await create(client, new_topic("x", 1, 1), new_topic("x", 2, 1), new_topic("y", 1, 1))
+    assert {name: t.error_code for name, t in made.items()} == {"x": errors.INVALID_REQUEST, "y": 0}
+
+
+async def test_validate_only_creates_nothing(client: Any, broker: Broker) -> None:
+    made = await create(client, new_topic("x", 4, 1), validate_only=True)
+    assert (made["x"].error_code, made["x"].num_partitions) == (0, 4)
+    grown = {"topics": [{"name": "topic", "count": 5, "assignments": None}], "validate_only": True}
+    assert (await client.call("CreatePartitions", 3, **grown)).results[0].error_code == 0
+    assert {t.name: t.partitions for t in broker.cluster.definitions.topics().values()} == {"topic": 2}
+
+
+async def test_topics_are_deleted_by_name_or_id(client: Any, broker: Broker) -> None:
+    made = await create(client, new_topic("a"), new_topic("b"), new_topic("c"))
+    answer = await client.call("DeleteTopics", 5, topic_names=["a", "none"], timeout_ms=1)
+    assert [(r.name, r.error_code) for r in answer.responses] == [("a", 0), ("none", 3)]
+    topics = [
+        {"name": "b", "topic_id": ZERO},
+        {"name": None, "topic_id": made["c"].topic_id},
+        {"name": None, "topic_id": uuid.UUID(int=9)},
+    ]
+    answer = await client.call("DeleteTopics", 6, topics=topics, timeout_ms=1)
+    assert [(r.name, r.error_code) for r in answer.responses] == [("b", 0), ("c", 0), (None, 100)]
+    assert set(broker.cluster.definitions.topics()) == {"topic"}
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ({"name": "topic", "count": 4, "assignments": None}, 0),
+        ({"name": "topic", "count": 3, "assignments": [{"broker_ids": [7]}]}, 0),
+        (
+            {"name": "topic", "count": 4, "assignments": [{"broker_ids": [7]}]},
+            errors.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (
+            {"name": "topic", "count": 3, "assignments": [{"broker_ids": [7, 8]}]},
+            errors.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        ({"name": "topic", "count": 2, "assignments": None}, errors.INVALID_PARTITIONS),
+        ({"name": "none", "count": 2, "assignments": None}, errors.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_partitions_are_added(row: dict[str, Any], code: int, client: Any) -> None:
+    (answer,) = (await client.call("CreatePartitions", 3, topics=[row])).results
+    assert answer.error_code == code
+
+
+# --- configurations
+
+
+async def describe(client: Any, kind: int, name: str, keys: list[str] | None = None, **more: Any) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    return (await client.call("DescribeConfigs", 4, resources=[resource], **more)).results[0]
+
+
+async def test_a_value_and_where_it_comes_from(client: Any) -> None:
+    answer = await describe(
+        client, 2, "topic", ["max.message.bytes"], include_synonyms=True, include_documentation=True
+    )
+    (row,) = answer.configs
+    assert (row.name, row.value, row.config_source, row.config_type) == ("max.message.bytes", "5000", 1, 3)
+    assert (row.read_only, row.is_sensitive) == (False, False)
+    assert row.documentation
+    assert [(s.name, s.value, s.source) for s in row.synonyms] == [
+        ("max.message.bytes", "5000", 1),
+        ("message.max.bytes", "1048588", 5),
+    ]
+    plain = await describe(client, 2, "topic", ["retention.ms"])
+    assert (plain.configs[0].config_source, plain.configs[0].synonyms) == (4, [])
+    assert plain.configs[0].documentation is None
+
+
+async def test_what_cannot_be_described(client: Any) -> None:
+    assert (await describe(client, 2, "none")).error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await describe(client, 4, "8")).error_code == errors.INVALID_REQUEST
+    assert (await describe(client, 16, "x")).error_code == errors.INVALID_REQUEST
+
+
+async def test_the_broker_is_described_read_only(client: Any) -> None:
+    answer = await describe(client, 4, "7")
+    rows = {row.name: row for row in answer.configs}
+    assert len(rows) == len(answer.configs)
+    assert all(row.read_only for row in answer.configs)
+    assert rows["advertised.listeners"].value == "PLAINTEXT://10.9.8.7:9092"
+    assert rows["log.retention.ms"].value == "1000000000000"
+    assert rows["broker.id"].value == "7"
+    assert (await describe(client, 4, "")).configs == []
+
+
+def test_synonyms_of_topic_keys() -> None:
+    assert broker_key("retention.ms") == "log.retention.ms"
+    assert broker_key("max.message.bytes") == "message.max.bytes"
+    assert broker_key("treecast.replica") is None
+
+
+async def alter(
+    client: Any, api: str, configs: list[dict[str, Any]], kind: int = 2, name: str = "topic"
+) -> int:
+    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+    answer = await client.call(api, 0, resources=[resource], validate_only=False)
+    return int(answer.responses[0].error_code)
+
+
+def overrides(broker: Broker) -> dict[str, str]:
+    return dict(broker.cluster.definitions.topics()["topic"].config.overrides)
+
+
+async def test_single_keys_are_altered(client: Any, broker: Broker) -> None:
+    steps = [("cleanup.policy", 2, "compact"), ("max.message.bytes", 1, None), ("retention.ms", 0, "5")]
+    rows = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in steps]
+    assert await alter(client, "IncrementalAlterConfigs", rows) == 0
+    changed = overrides(broker)
+    assert set(changed.pop("cleanup.policy").split(",")) == {"delete", "compact"}
+    assert changed == {"retention.ms": "5"}
+
+
+async def test_all_keys_are_replaced(client: Any, broker: Broker) -> None:
+    assert await alter(client, "AlterConfigs", [{"name": "retention.ms", "value": "5"}]) == 0
+    assert overrides(broker) == {"retention.ms": "5"}
+
+
+async def test_alterations_that_are_refused(client: Any, broker: Broker) -> None:
+    row = {"name": "retention.ms", "config_operation": 0, "value": "5"}
+    api = "IncrementalAlterConfigs"
+    assert await alter(client, api, [row, row]) == errors.INVALID_REQUEST
+    assert await alter(client, api, [row | {"config_operation": 9}]) == errors.INVALID_REQUEST
+    assert await alter(client, api, [row | {"value": None}]) == errors.INVALID_REQUEST
+    assert await alter(client, api, [row | {"value": "soon"}]) == errors.INVALID_CONFIG
+    assert await alter(client, api, [row], name="none") == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert await alter(client, api, [row], kind=4, name="7") == errors.POLICY_VIOLATION
+    assert await alter(client, api, [row], kind=4, name="8") == errors.INVALID_REQUEST
+    assert await alter(client, api, [row], kind=8, name="7") == errors.INVALID_REQUEST
+    assert (
+        await alter(client, "AlterConfigs", [{"name": "retention.ms", "value": None}])
+        == errors.INVALID_REQUEST
+    )
+    assert overrides(broker) == {"max.message.bytes": "5000"}
+
+
+# --- offsets of logs
+
+
+@pytest.fixture
+def filled(broker: Broker, make_batch: MakeBatch) -> Broker:
+    """Partition 0: offsets 0 to 2 with times NOW to NOW + 2, one batch."""
+    batch = bytearray(make_batch(b"a", b"b", b"c"))
+    broker.cluster.partition("topic", 0).append(memoryview(batch), -1, None)
+    return broker
+
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (-1, (0, -1, 3)),
+        (-2, (0, -1, 0)),
+        (-3, (0, NOW_MS + 2, 2)),
+        (NOW_MS + 1, (0, NOW_MS + 1, 1)),
+        (NOW_MS + 9, (0, -1, -1)),
+        (-4, (errors.UNSUPPORTED_VERSION, -1, -1)),
+    ],
+)
+async def test_offsets_by_time(
+    timestamp: int, expected: tuple[int, int, int], client: Any, filled: Broker
+) -> None:
+    topics = [{"name": "topic", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+    row = (await client.call("ListOffsets", 7, topics=topics)).topics[0].partitions[0]
+    assert (row.error_code, row.timestamp, row.offset) == expected
+
+
+async def test_offsets_that_are_refused(client: Any, filled: Broker) -> None:
+    rows = [
+        {"partition_index": 0, "timestamp": -3},
+        {"partition_index": 9, "timestamp": -1},
+        {"partition_index": 0, "timestamp": -1, "current_leader_epoch": 5},
+    ]
+    answer = await client.call("ListOffsets", 6, topics=[{"name": "topic", "partitions": rows}])
+    assert [row.error_code for row in answer.topics[0].partitions] == [35, 3, 75]
+
+
+async def test_where_leader_epochs_end(client: Any, filled: Broker) -> None:
+    rows = [
+        {"partition": 0, "leader_epoch": 0},
+        {"partition": 0, "leader_epoch": 9},
+        {"partition": 9, "leader_epoch": 0},
+        {"partition": 0, "leader_epoch": 0, "current_leader_epoch": 9},
+    ]
+    answer = await client.call("OffsetForLeaderEpoch", 4, topics=[{"topic": "topic", "partitions": rows}])
+    found = [(row.error_code, row.leader_epoch, row.end_offset) for row in answer.topics[0].partitions]
+    assert found[0] == (0, 0, 3)
+    assert [row[0] for row in found[2:]] == [3, 75]
+
+
+async def test_records_are_deleted(client: Any, filled: Broker) -> None:
+    rows = [
+        {"partition_index": 0, "offset": 2},
+        {"partition_index": 0, "offset": 99},
+        {"partition_index": 9, "offset": 0},
+        {"partition_index": 0, "offset": -1},
+    ]
+    answer = await client.call("DeleteRecords", 2, topics=[{"name": "topic", "partitions": rows}])
+    found = [(row.error_code, row.low_watermark) for row in answer.topics[0].partitions]
+    assert found == [(0, 2), (1, -1), (3, -1), (0, 3)]
+
+
+async def test_sizes_of_logs(client: Any, filled: Broker, make_batch: MakeBatch) -> None:
+    answer = await client.call("DescribeLogDirs", 4, topics=None)
+    (directory,) = answer.results
+    sizes = {(t.name, p.partition_index): p.partition_size for t in directory.topics for p in t.partitions}
+    assert sizes == {("topic", 0): len(make_batch(b"a", b"b", b"c")), ("topic", 1): 0}
+    asked = [{"topic": "topic", "partitions": [1, 5]}, {"topic": "none", "partitions": [0]}]
+    (directory,) = (await client.call("DescribeLogDirs", 1, topics=asked)).results
+    assert [p.partition_index for t in directory.topics for p in t.partitions] == [1]
+
+
+# --- transactions
+
+
+async def test_identities_are_new_each_time(client: Any) -> None:
+    ids = {
+        (await client.call("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1)).producer_id
+        for _ in range(3)
+    }
+    assert len(ids) == 3
+
+
+async def test_identities_that_are_refused(client: Any) -> None:
+    async def code(**fields: Any) -> int:
+        return int((await client.call("InitProducerId", 4, **fields)).error_code)
+
+    assert await code(transactional_id="", transaction_timeout_ms=1) == errors.INVALID_REQUEST
+    late = {"transactional_id": "x", "transaction_timeout_ms": 10**9}
+    assert await code(**late) == errors.INVALID_TRANSACTION_TIMEOUT
+    half = {"transactional_id": "x", "transaction_timeout_ms": 1, "producer_id": 5, "producer_epoch": -1}
+    assert await code(**half) == errors.INVALID_REQUEST
+
+
+async def test_a_missing_partition_leaves_the_others_out(client: Any) -> None:
+    init = await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
+    answer = await client.call(
+        "AddPartitionsToTxn",
+        3,
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=init.producer_id,
+        v3_and_below_producer_epoch=init.producer_epoch,
+        v3_and_below_topics=[{"name": "topic", "partitions": [0]}, {"name": "none", "partitions": [0]}],
+    )
+    codes = [
+        p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition
+    ]
+    assert codes == [errors.OPERATION_NOT_ATTEMPTED, errors.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, errors.INVALID_PRODUCER_EPOCH), (3, errors.PRODUCER_FENCED)]
+)
+async def test_a_fenced_producer_is_told_so(version: int, code: int, client: Any) -> None:
+    old = await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
+    await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
+    producer = {"producer_id": old.producer_id, "producer_epoch": old.producer_epoch}
+    ended = await client.call("EndTxn", version, transactional_id="x", committed=True, **producer)
+    assert ended.error_code == code
+
+
+async def test_offsets_of_a_transaction(client: Any) -> None:
+    init = await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
+    producer = {"producer_id": init.producer_id, "producer_epoch": init.producer_epoch}
+    added = await client.call("AddOffsetsToTxn", 3, transactional_id="x", group_id="g", **producer)
+    assert added.error_code == 0
+    row = {"partition_index": 0, "committed_offset": 9, "committed_metadata": None}
+    topics = [{"name": "topic", "partitions": [row]}, {"name": "none", "partitions": [row]}]
+    committed = await client.call(
+        "TxnOffsetCommit",
+        3,
+        transactional_id="x",
+        group_id="g",
+        member_id="",
+        generation_id=-1,
+        topics=topics,
+        **producer,
+    )
+    assert [p.error_code for t in committed.topics for p in t.partitions] == [0, 3]
+    asked = [{"name": "topic", "partition_indexes": [0]}]
+    unstable = await client.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
+    assert unstable.topics[0].partitions[0].error_code == errors.UNSTABLE_OFFSET_COMMIT
+    assert (await client.call("EndTxn", 3, transactional_id="x", committed=True, **producer)).error_code == 0
+    stable = await client.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
+    assert stable.topics[0].partitions[0].committed_offset == 9
