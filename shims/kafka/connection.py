@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Protocol, cast
 
@@ -12,6 +13,8 @@ from .dispatch import Dispatcher
 from .pending import Pending, Refused
 from .session import Buffer, FramePool, Request, Session
 from .settings import KafkaSettings
+
+_log = logging.getLogger("treecast.kafka")
 
 _JOIN_BYTES = 64 * 1024  # answers up to this size together are sent as one buffer
 _FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
@@ -27,6 +30,9 @@ class Owner(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
+
+    def hold(self, size: int) -> None:
+        """`size` more bytes (or fewer) wait for clients that do not read."""
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -54,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._closing = False
         self._unsent = 0
+        self._held = 0  # what the transport held when the client was found not to read
         self.client_host = ""
         self.peer = ""
         self.address = ("", 0)
@@ -89,19 +96,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._congested = True
+        if self._transport is not None:
+            self._held = self._transport.get_write_buffer_size()
+            self._face.hold(self._held)
 
     def resume_writing(self) -> None:
         self._congested = False
+        self._let_go()
         self._serve_waiting()
         self._settle()
 
+    def _let_go(self) -> None:
+        self._face.hold(-self._held)
+        self._held = 0
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._waiting.clear()
-        pending = list(self._pending)
-        self._pending.clear()
-        for one in pending:
-            one.abandon()
+        self._abandon()
+        self._let_go()
         self._face.closed(self)
 
     # --- serving
@@ -117,10 +129,9 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(str(refused))
             return
         except Exception:
-            self._face.loop.call_exception_handler(
-                {"message": "a request of the Kafka face failed", "protocol": self}
-            )
-            raise
+            _log.exception("a request of %s failed", self.peer)
+            self._fail("internal error")
+            return
         if isinstance(answer, Pending):
             self._pending[answer] = request
             self._muted = self._muted or not answer.pipelined
@@ -135,8 +146,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._unsent > _FLUSH_BYTES:
             self._flush()
 
-    def _deliver(self, pending: Pending, buffers: list[Buffer]) -> None:
+    def _deliver(self, pending: Pending, buffers: list[Buffer] | None) -> None:
         request = self._pending.pop(pending)
+        if buffers is None:
+            self._fail("internal error")
+            self._settle()
+            return
         self._reply(request, buffers)
         if not pending.pipelined:
             self._muted = False
@@ -201,6 +216,9 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the face calls
 
     def is_idle(self, now: float, max_idle: float) -> bool:
+        """Whether nothing has moved for so long; a client that does not read is no excuse."""
+        if self._congested:
+            return now >= self._session.last_activity + max_idle
         deadline = self._session.next_deadline(max_idle)
         return deadline is not None and now >= deadline
 

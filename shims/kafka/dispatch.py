@@ -63,6 +63,7 @@ class Dispatcher:
         counters: FaceCounters,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        self.fetch_max_bytes = settings.fetch_max_bytes
         self._broker = broker
         self._settings = settings
         self._requests = counters.requests
@@ -96,7 +97,7 @@ class Dispatcher:
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
-            return fetch(self._broker.cluster, self._loop, header, frame, self._settings.fetch_max_bytes)
+            return fetch(self._broker.cluster, self._loop, header, frame, self.fetch_max_bytes)
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         return self._handle(peer, header, frame)

@@ -10,7 +10,7 @@ from .session import Buffer
 
 T = TypeVar("T")
 
-Deliver = Callable[["Pending", list[Buffer]], None]
+Deliver = Callable[["Pending", "list[Buffer] | None"], None]
 
 
 class Refused(Exception):
@@ -20,6 +20,7 @@ class Refused(Exception):
 class Pending:
     """An answer on its way. Whoever waits sets `deliver`, which is called once, from the loop.
 
+    None in place of the answer says that there will be none: an error of our own, logged already.
     `pipelined`: the connection's later requests need not wait for it.
     """
 
@@ -28,7 +29,7 @@ class Pending:
     def __init__(self) -> None:
         self.deliver: Deliver | None = None
 
-    def finish(self, buffers: list[Buffer]) -> None:
+    def finish(self, buffers: list[Buffer] | None) -> None:
         deliver, self.deliver = self.deliver, None
         if deliver is not None:
             deliver(self, buffers)

@@ -19,6 +19,7 @@ _log = logging.getLogger("treecast.kafka")
 _REPORT_SECONDS = 10.0  # each reason is logged once in this time, with how often it came
 _MAX_REASONS = 100  # counted by name; later ones are counted together
 _SWEEPS_PER_IDLE = 20
+_SHORT_FETCH_BYTES = 64 * 1024
 
 
 class KafkaFace:
@@ -37,6 +38,7 @@ class KafkaFace:
         self._reports = _Reports()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
+        self._held = 0
 
     @property
     def address(self) -> tuple[str, int]:
@@ -103,6 +105,12 @@ class KafkaFace:
         if not isinstance(own, tuple):
             return self._address  # a unix socket
         return own[0].removeprefix("::ffff:"), own[1]
+
+    def hold(self, size: int) -> None:
+        """`size` more bytes (or fewer) wait for clients that do not read; past a bound fetches are short."""
+        self._held += size
+        full = self._held > self.settings.unread_bytes
+        self.dispatcher.fetch_max_bytes = _SHORT_FETCH_BYTES if full else self.settings.fetch_max_bytes
 
     def opened(self, connection: Connection) -> None:
         self.counters.connections_opened += 1

@@ -22,6 +22,7 @@ class KafkaSettings:
     max_request_bytes: int = 100 * 1024 * 1024  # Kafka: socket.request.max.bytes
     fetch_max_bytes: int = 55 * 1024 * 1024  # Kafka: fetch.max.bytes
     max_in_flight: int = 64  # unanswered requests of one connection; then it is not read
-    send_buffer_bytes: int = 1024 * 1024  # unsent bytes of one connection; then it is not served
+    send_buffer_bytes: int = 256 * 1024  # unsent bytes of one connection; then it is not served
+    unread_bytes: int = 256 * 1024 * 1024  # unsent bytes of all such connections; then fetches are cut short
     connections_max_idle_ms: int = 600_000  # Kafka: connections.max.idle.ms
     backlog: int = 1024

@@ -170,11 +170,15 @@ class PendingFetch(Pending):
             self._judge()
 
     def _judge(self) -> None:
-        time_left = self._deadline - self._loop.time()
-        if self._attempt.satisfied(time_left):
-            self.finish(self._attempt.answer())
-        else:
-            self._watch(time_left)
+        try:
+            time_left = self._deadline - self._loop.time()
+            if self._attempt.satisfied(time_left):
+                self.finish(self._attempt.answer())
+            else:
+                self._watch(time_left)
+        except Exception:
+            _log.exception("a fetch that had waited failed")
+            self.finish(None)
 
     def hurry(self) -> None:
         self._deadline = 0.0

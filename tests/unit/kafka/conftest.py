@@ -69,6 +69,9 @@ class MemoryTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high or 0
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.sent) if self.stuck else 0
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closed
         self.sent += data

@@ -174,6 +174,53 @@ async def test_a_client_that_does_not_read_is_not_served(client: Any, broker: Br
     assert transport.reading
 
 
+async def test_a_client_that_does_not_read_is_idle_in_the_end(client: Any, face: KafkaFace) -> None:
+    client.transport.stuck = True
+    while client.transport.reading:
+        client.send("Metadata", 1, topics=None)
+    client.connection._waiting.append(
+        client.connection._session.receive(framed(header(3, 1)), face.loop.time())[0]
+    )
+    assert not client.connection.is_idle(face.loop.time(), 600.0)
+    assert client.connection.is_idle(face.loop.time() + 601.0, 600.0)
+
+
+async def test_fetches_are_short_while_much_waits_for_clients_that_do_not_read(
+    connect: Callable[[], Any], face: KafkaFace
+) -> None:
+    whole = face.dispatcher.fetch_max_bytes
+    stuck = connect()
+    face.hold(face.settings.unread_bytes)
+    stuck.transport.stuck = True
+    while stuck.transport.reading:
+        stuck.send("Metadata", 1, topics=None)
+    assert face.dispatcher.fetch_max_bytes < whole
+    stuck.transport.close()
+    await asyncio.sleep(0)
+    assert face.dispatcher.fetch_max_bytes == whole
+
+
+@pytest.mark.parametrize("where", ["decode_fetch_request", "encode_fetch_response"])
+async def test_our_own_errors_close_only_their_connection(
+    where: str, connect: Callable[[], Any], face: KafkaFace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no answer can be made: at once, and after a wait."""
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(f"treecast.shims.kafka.handlers.fetch.{where}", broken)
+    bad, good = connect(), connect()
+    topics = [
+        {"topic": "topic", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}]}
+    ]
+    bad.send("Fetch", 11, max_wait_ms=3, min_bytes=1, max_bytes=9, session_epoch=-1, topics=topics)
+    await asyncio.wait_for(bad.transport.arrived.wait(), 20)
+    assert bad.transport.closed
+    assert face.counters.protocol_errors == {"internal error": 1}
+    assert (await good.call("Metadata", 1, topics=[])).brokers
+
+
 async def test_many_requests_in_one_chunk_stay_bounded(client: Any, face: KafkaFace) -> None:
     """What one chunk asks for is handed out in pieces, and no further than the client reads."""
     client.transport.stuck = True
