@@ -20,8 +20,7 @@ from .options import Json
 from .output import CommandError, print_json, print_table
 
 ENOUGH_FILES = 4096
-# One module of each room that is compiled where a compiler was found.
-PROBES = ("treecast.middleware.wire.varint", "treecast.shims.kafka.codec")
+DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,7 @@ def _uvloop() -> Finding:
 def _compiled() -> Finding:
     from treecast.middleware.daemon.compiled import compiled_modules
 
-    for name in PROBES:
-        importlib.import_module(name)
+    importlib.import_module(DAEMON)
     found = compiled_modules()
     if found:
         return Finding("hot modules", "ok", f"{len(found)} compiled")

@@ -63,12 +63,12 @@ def read(arguments: Sequence[str]) -> Loaded:
 
 def up(arguments: Sequence[str]) -> int:
     """Runs the daemon; answers the exit code."""
-    gc.disable()  # until it serves: nothing that start-up makes is garbage, and looking for some takes 20 ms
     try:
         loaded = read(arguments)
     except ConfigError as error:
         print(f"treecast up: {error}\nTry `treecast up --help`.", file=sys.stderr)
         return WRONG_USE
+    gc.disable()  # until it serves: nothing that start-up makes is garbage, and looking for some takes 20 ms
     from treecast.middleware.daemon.run import run
 
     return run(loaded)

@@ -6,10 +6,8 @@ begins with TREECAST_ but resembles no setting is some other program's, and only
 
 from __future__ import annotations
 
-import difflib
 import os
 import socket
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +65,8 @@ def load(flags: Mapping[str, str], environment: Mapping[str, str], config: Path 
 
 
 def _from_file(path: Path) -> dict[str, _Given]:
+    import tomllib  # here, since most daemons have no file and start-up counts
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -88,24 +88,29 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
             continue
         if variable in by_variable:
             given[by_variable[variable]] = _Given(text, variable)
-        elif similar := difflib.get_close_matches(variable, by_variable, 1, _MISSPELT):
-            raise ConfigError(f"unknown variable {variable}; did you mean {similar[0]}?")
+        elif similar := _similar(variable, by_variable, _MISSPELT):
+            raise ConfigError(f"unknown variable {variable}; did you mean {similar}?")
         else:
             remarks.append(f"{variable} is no setting of the daemon, and is ignored")
     return given, tuple(remarks)
 
 
+def _similar(name: str, valid: Iterable[str], least: float = 0.0) -> str | None:
+    """The valid name that is most like `name`, if any is at least as alike as asked for, from 0 to 1."""
+    import difflib  # here, since it is needed for mistakes only
+
+    return next(iter(difflib.get_close_matches(name, list(valid), 1, least)), None)
+
+
 def _nearest(name: str, valid: Iterable[str]) -> str:
-    valid = list(valid)
-    similar = difflib.get_close_matches(name, valid, 1, 0.0)
-    return f"did you mean {similar[0]!r}?"
+    return f"did you mean {_similar(name, valid)!r}?"
 
 
 def unknown_flag(text: str) -> str:
     """What to say of a flag that there is none of."""
     flag = text.split("=", 1)[0]
     valid = [*(key.flag for key in keys().values()), "--config", "--help"]
-    return f"unknown flag {flag}; did you mean {difflib.get_close_matches(flag, valid, 1, 0.0)[0]}?"
+    return f"unknown flag {flag}; did you mean {_similar(flag, valid)}?"
 
 
 # --- converting
