@@ -17,8 +17,10 @@ from collections import deque
 Buffer = bytes | bytearray | memoryview
 
 SCRATCH_BYTES = 256 * 1024
-FIRST_BYTES = 64 * 1024  # what a frame that is on its way gets at first
-POOLED_BYTES = 4 * 1024 * 1024  # larger frame buffers are not kept for the next frame
+SMALLEST_BUFFER = 2048
+GROWTH = 4  # a frame that is on its way gets this many times what has arrived of it
+POOLED_FROM = 64 * 1024  # smaller frame buffers are not kept for the next frame,
+POOLED_BYTES = 4 * 1024 * 1024  # nor are larger ones than this
 POOLED_BUFFERS = 8
 
 _PREFIX = 4  # the size before a frame
@@ -42,14 +44,14 @@ class FramePool:
         self.scratch = memoryview(bytearray(scratch_bytes))
         self._free: list[bytearray] = []
 
-    def take(self, size: int) -> bytearray:
-        """A buffer for a frame of `size` bytes, maybe shorter, maybe longer than that."""
-        if size > FIRST_BYTES and self._free:
+    def take(self, size: int, have: int) -> bytearray:
+        """A buffer for a frame of `size` bytes of which `have` are here: maybe shorter, maybe longer."""
+        if size > POOLED_FROM and self._free and len(self._free[-1]) > have:
             return self._free.pop()
-        return bytearray(min(size, FIRST_BYTES))
+        return bytearray(min(size, max(GROWTH * have, SMALLEST_BUFFER)))
 
     def give(self, buffer: bytearray) -> None:
-        if FIRST_BYTES < len(buffer) <= POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
+        if POOLED_FROM < len(buffer) <= POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
             self._free.append(buffer)
 
 
@@ -113,7 +115,7 @@ class Session:
         return memoryview(frame)[self._have : self._size]
 
     def _grow(self, frame: bytearray) -> bytearray:
-        larger = bytearray(min(2 * len(frame), self._size))
+        larger = bytearray(min(GROWTH * len(frame), self._size))
         larger[: self._have] = frame
         self._frame = larger
         return larger
@@ -186,10 +188,8 @@ class Session:
 
     def _begin(self, part: memoryview, size: int) -> None:
         """A frame of which `part` has arrived."""
-        frame = self._pool.take(size)
         have = len(part)
-        if len(frame) < have:
-            frame = bytearray(min(2 * have, size))
+        frame = self._pool.take(size, have)
         frame[:have] = part
         self._frame = frame
         self._have = have
