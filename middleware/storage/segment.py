@@ -13,11 +13,9 @@ from .aborted import ENTRY_SIZE, AbortedEntry, decode_entries, encode_entry
 from .disk import Disk, FilePool, LogFile
 from .index import NO_TIMESTAMP, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex, empty_indexes
 from .scan import BatchScanner, read_fully
-from .windows import WindowCache
 
 Buffer = bytes | bytearray | memoryview
 
-MAP_FROM: Final = 64 * 1024  # smaller pieces are copied: one pread is cheaper than mapping and faulting
 _WALK_BLOCK: Final = 4096
 _PREFIX: Final = 27  # up to and with lastOffsetDelta
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
@@ -32,19 +30,17 @@ def stem(directory: str, base_offset: int) -> str:
 
 
 class SharedFiles:
-    """What all logs of a daemon share: the disk, open files, mapped windows, and loaded indexes."""
+    """What all logs of a daemon share: the disk, open files, and loaded indexes."""
 
     def __init__(
         self,
         disk: Disk | None = None,
         *,
         open_files: int = 512,
-        windows: int = 8,
         index_bytes: int = 16 << 20,
     ) -> None:
         self.disk = disk or Disk()
         self.pool = FilePool(self.disk, open_files)
-        self.windows = WindowCache(self.pool, windows)
         self.index_bytes = index_bytes
         self._loaded: dict[int, tuple[Segment, int]] = {}  # by file serial, with bytes, oldest first
         self._loaded_bytes = 0
@@ -62,7 +58,6 @@ class SharedFiles:
     def closed(self, segment: Segment) -> None:
         """Nothing of `segment` is needed any more."""
         self._leave(segment)
-        self.windows.forget(segment.file)
         self.pool.drop(segment.file)
 
     def _leave(self, segment: Segment) -> None:
@@ -319,27 +314,8 @@ class Segment:
         except OSError as error:
             raise TreecastError(Fault.STORAGE, f"cannot read {self.file.path}: {error}") from error
 
-    def read(self, start: int, end: int, chunks: list[Buffer]) -> None:
-        """Adds the bytes from `start` to `end`: windows without a copy where they may be mapped (see
-        `windows`), copies elsewhere: the tail, and what is too small to be worth a mapping."""
-        if end - start < MAP_FROM:
-            chunks.append(self._copy(start, end))
-            return
-        windows = self.shared.windows
-        width = windows.window_bytes
-        while start < end:
-            number = start // width
-            first = number * width
-            last = min(first + width, self.size)
-            stop = min(end, last)
-            if last - first == width or self.sealed:
-                view = windows.window(self.file, number, last - first)
-                chunks.append(view[start - first : stop - first])
-            else:
-                chunks.append(self._copy(start, stop))
-            start = stop
-
-    def _copy(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`. STORAGE where there are fewer, or the disk refuses."""
         try:
             data = read_fully(self.shared.pool.descriptor(self.file), end - start, start)
         except OSError as error:
@@ -351,5 +327,5 @@ class Segment:
     # --- leaving
 
     def close(self) -> None:
-        """Gives up the file and what is mapped of it. Readers keep what they hold."""
+        """Gives up the file."""
         self.shared.closed(self)

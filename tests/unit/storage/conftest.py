@@ -179,7 +179,7 @@ class Kit:
             settings or LogSettings(),
             StorageCounters(),
             now_ms,
-            shared or SharedFiles(disk or QuickDisk(), open_files=16, windows=2),
+            shared or SharedFiles(disk or QuickDisk(), open_files=16),
         )
 
     def batch(

@@ -18,7 +18,6 @@ from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.storage import compaction
 from treecast.middleware.storage.invariants import check_invariants
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.segment import SharedFiles
 from treecast.middleware.storage.settings import LogSettings
 from treecast.middleware.wire.record_batch import read_records
 
@@ -249,22 +248,6 @@ def test_compact_and_delete(kit: Kit, path: Path, compacted: Config) -> None:
     assert log.clean(6001) == 1
     assert kit.records(log) == []
     check_invariants(log)
-
-
-def test_readers_keep_what_they_hold(kit: Kit, path: Path, compacted: Config) -> None:
-    shared = SharedFiles()
-    log = kit.open(path, compacted(segment_bytes=500_000), shared=shared)
-    for number in range(4):
-        kit.append(log, kit.keyed((b"a", b"%d" % number * 100_000)))
-    settle(log)
-    chunks, size = log.read(0, 1 << 20, 4, at_least_one=True)
-    assert isinstance(chunks[0], memoryview)
-    assert compaction.compact(log, 2000)
-    log.remove_doomed()
-    data = b"".join(chunks)
-    assert len(data) == size
-    assert [h.base_offset for h in kit.headers(data)] == [0, 1, 2, 3]
-    assert [h.base_offset for h in kit.headers(kit.read_all(log))] == [3]
 
 
 def test_a_round_whose_segments_went_meanwhile_is_discarded(kit: Kit, path: Path, compacted: Config) -> None:

@@ -48,8 +48,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        shared = SharedFiles(self.disk, open_files=3, windows=2, index_bytes=200)
-        shared.windows.window_bytes = 4096
+        shared = SharedFiles(self.disk, open_files=3, index_bytes=200)
         self.log = self.kit.open(self.path, self.config, self.settings, shared=shared, now_ms=self.now_ms)
 
     @rule(counts=st.lists(st.integers(1, 4), min_size=1, max_size=3), size=st.integers(0, 80))

@@ -14,7 +14,6 @@ from treecast.middleware.storage.checkpoint import Checkpoint
 from treecast.middleware.storage.disk import Disk, FilePool
 from treecast.middleware.storage.epochs import LeaderEpochs
 from treecast.middleware.storage.index import OffsetIndex, TimeIndex
-from treecast.middleware.storage.windows import WindowCache
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 900)), max_size=40), st.integers(0, 400))
@@ -107,20 +106,3 @@ def test_a_file_that_is_gone_cannot_be_opened_again(tmp_path: Path) -> None:
     os.unlink(tmp_path / "a")
     with pytest.raises(TreecastError):
         pool.descriptor(file)
-
-
-def test_windows_are_few_and_outlive_their_eviction(tmp_path: Path) -> None:
-    pool = FilePool(Disk())
-    windows = WindowCache(pool, limit=2, window_bytes=4096)
-    file = pool.create(str(tmp_path / "a"))
-    os.write(file.descriptor, b"".join(bytes([number]) * 4096 for number in range(5)))
-    held = windows.window(file, 0, 4096)[10:20]
-    assert windows.window(file, 0, 4096).obj is held.obj
-    for number in range(1, 5):
-        assert windows.window(file, number, 4096)[0] == number
-        assert len(windows) == 2
-    windows.forget(file)
-    pool.drop(file)
-    os.unlink(tmp_path / "a")
-    assert len(windows) == 0
-    assert bytes(held) == bytes(10)
