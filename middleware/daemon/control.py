@@ -46,8 +46,7 @@ class ControlServer:
 
     async def start(self) -> None:
         """Raises StartError where the address cannot be had."""
-        wanted = self._wanted
-        check_free("control", wanted)  # gRPC itself does not say why it cannot bind
+        wanted = check_free("control", self._wanted)  # gRPC itself does not say why it cannot bind
         try:
             port = self._server.add_insecure_port(str(wanted))
             if self._unix_path is not None:

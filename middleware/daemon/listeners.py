@@ -56,10 +56,13 @@ def bound_address(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
-def check_free(face: str, address: Address) -> None:
-    """Raises StartError where nobody could listen there; for servers that bind without saying why not."""
-    if address.port:
-        listen(face, address, queue=False).close()
+def check_free(face: str, address: Address) -> Address:
+    """Raises StartError where nobody could listen there; for servers that bind without saying why not.
+
+    Answers the numeric address that the host resolves to, with the port as it was.
+    """
+    with listen(face, address, queue=False) as listener:
+        return Address(bound_address(listener).host, address.port)
 
 
 def cannot_listen(face: str, address: Address, error: OSError) -> StartError:

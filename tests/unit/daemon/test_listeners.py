@@ -45,6 +45,10 @@ def test_a_free_port_stays_free() -> None:
     listen("control", address).close()
 
 
+def test_a_host_name_is_resolved_and_the_port_kept() -> None:
+    assert str(check_free("control", Address("localhost", 0))) in ("127.0.0.1:0", "[::1]:0")
+
+
 def test_an_address_of_another_machine() -> None:
     with pytest.raises(StartError, match="this machine has no such address"):
         listen("kafka", Address("192.0.2.1", 0))
