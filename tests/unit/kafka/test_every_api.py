@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,3 +227,12 @@ async def test_api_versions_lists_the_table(client: Any, broker: Broker) -> None
     assert listed[v.FETCH] == (4, 12)
     assert listed == {key: (api.advertised_first, api.last) for key, api in v.APIS.items()}
     assert 17 not in listed  # SaslHandshake
+
+
+def test_the_manual_has_the_table() -> None:
+    text = (Path(__file__).parents[3] / "docs/faces/kafka.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \| (\d+) \| ([\d-]+) \|", text, re.MULTILINE)
+    assert rows == [
+        (api.name, str(api.key), f"{api.first}-{api.last}" if api.last > api.first else str(api.first))
+        for api in v.APIS.values()
+    ]
