@@ -32,7 +32,7 @@ class TreecastPeer(Peer):
         start_timeout: float = 30,
     ) -> None:
         self.name = "Treecast"
-        self._python = python
+        self._python = os.path.abspath(python)  # not resolved: an environment's python is a link
         self._fsync = fsync
         self._flags = [*flags, *(("--fsync", fsync) if fsync else ())]
         self._parent = parent

@@ -35,9 +35,9 @@ def test_cpu_of_the_process_and_of_its_children_is_counted():
         server.stdin.write("\n")
         server.stdin.flush()
         server.stdout.readline()
-        # The child is gone from the list; what it used has moved to its parent's account.
+        # The child is gone from the list; what it used has moved to its parent's account, in ticks of 10 ms.
         assert process.descendants(server.pid) == [server.pid]
-        assert process.cpu_seconds([server.pid]) >= running
+        assert process.cpu_seconds([server.pid]) >= running - 0.02
         server.stdin.write("\n")
 
 
@@ -94,3 +94,19 @@ def test_a_server_that_never_serves_is_given_up(tmp_path):
         server.wait_until(lambda: False, 0.1)
     server.kill()
     assert server.pids() == [server.pid]
+
+
+def test_a_harness_that_is_killed_leaves_no_server_behind(tmp_path):
+    code = (
+        "import pathlib, sys, time\n"
+        "from bench.core.process import ServerProcess\n"
+        "sleeper = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        f"print(ServerProcess(sleeper, pathlib.Path({str(tmp_path)!r}) / 'log').pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with spawn(code) as harness:
+        server = os.pidfd_open(int(harness.stdout.readline()))
+        harness.kill()
+    gone, _, _ = select.select([server], [], [], 30)
+    os.close(server)
+    assert gone == [server]

@@ -1,0 +1,47 @@
+"""The harness from end to end, short: that it runs and reports, never how fast anything was."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from bench.peers.kafka import missing_tools
+
+
+def run(tmp_path, *arguments):
+    command = [sys.executable, "-m", "bench", "kafka", "--quick", "--records", "20000"]
+    command += ["--out", str(tmp_path), "--data", str(tmp_path), *arguments]
+    return subprocess.run(command, capture_output=True, check=False, text=True, timeout=300)
+
+
+def test_treecast_and_the_floor_are_compared(tmp_path):
+    done = run(tmp_path, "--peers", "treecast,floor", "--only", "raw", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document == json.loads((tmp_path / "bench-kafka.json").read_text())
+    assert document["failures"] == []
+    assert set(document["peers"]) == {"Treecast", "floor"}
+    found = {(row["workload"], row["metric"]): row for row in document["summary"]}
+    throughput = found["raw produce, 100 B, 16 KiB batches, 1 conn.", "throughput"]
+    assert all(peer["median"] > 0 for peer in throughput["peers"].values())
+    assert throughput["share_of_floor"] > 0
+    assert found["server", "resident, idle"]["peers"]["Treecast"]["median"] > 1
+    assert list(tmp_path.glob("bench-*")) != []
+    assert not list(tmp_path.glob("bench-*/treecast-*")), "data directories stay behind"
+
+
+@pytest.mark.slow
+def test_kafka_is_started_loaded_and_stopped(tmp_path, require):
+    require(not missing_tools(), "needs java and mvn")
+    done = run(tmp_path, "--peers", "kafka", "--only", "raw produce", "--only", "java")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "bench-kafka.json").read_text())
+    measured = {row["workload"] for row in document["summary"]}
+    assert len(measured) == 3
+    assert document["peers"]["Apache Kafka"]["version"] in done.stdout
+
+
+def test_a_peer_that_is_not_known_is_refused(tmp_path):
+    done = run(tmp_path, "--peers", "pulsar")
+    assert done.returncode == 2
+    assert "no such peer: pulsar" in done.stdout
