@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
 pytestmark = pytest.mark.clients
 
+# The tools run for a second or two, most of which is the virtual machine warming up.
+SHORT_LIVED = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
 
 @pytest.fixture
 def tool(kafka, kafka_jars):
     """`tool("kafka-topics", "--list", input="", fails=False)`: what the tool prints."""
-    from bench.peers.kafka.tools import run_tool
+    from bench.peers.kafka.tools import tool_command
 
     def run(name, *arguments, input=None, fails=False):
-        done = run_tool(
-            name, "--bootstrap-server", kafka, *arguments, input=input, timeout=90, check=not fails
-        )
-        if fails:
-            assert done.returncode != 0
-            return done.stdout + done.stderr
-        return done.stdout
+        command = tool_command(name, ["--bootstrap-server", kafka, *arguments], SHORT_LIVED)
+        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=90, check=False)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr if fails else done.stdout
 
     return run
 
@@ -116,7 +117,7 @@ def test_verifiable_producer_and_consumer(tool, new_topic, unique):
         if event["name"] == "offsets_committed" and event["success"]
         for part in event["offsets"]
     }
-    assert sum(max(o for p, o in committed if p == number) for number in (0, 1)) == 2000
+    assert sum(max((o for p, o in committed if p == number), default=0) for number in (0, 1)) == 2000
 
 
 def _events(output):
@@ -130,11 +131,3 @@ def test_api_versions_are_understood(tool):
         [line] = [line for line in output.splitlines() if name in line]
         assert "usable" in line
         assert "UNSUPPORTED" not in line
-
-
-def test_transactions(tool, new_topic):
-    """A hanging transaction would be listed here; with none open the list is empty but for its head."""
-    topic = new_topic()
-    assert "Producer" in tool(
-        "kafka-transactions", "describe-producers", "--topic", topic, "--partition", "0"
-    )

@@ -217,6 +217,7 @@ public final class Probe {
                 producer.beginTransaction();
                 out.forEach(producer::send);
                 producer.sendOffsetsToTransaction(next, consumer.groupMetadata());
+                producer.flush(); // or an abort would drop what was not sent yet
                 if (attempt % 3 == 2) {
                     producer.abortTransaction();
                     first.forEach(consumer::seek);
