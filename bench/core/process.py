@@ -107,7 +107,7 @@ class ServerProcess:
                 cwd=cwd,
                 env=None if environment is None else dict(environment),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  (one call into libc, no lock is taken)
             )
 
     @property
