@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Kills the daemon at random points under load, and looks for every acknowledged record after each kill.
+
+    crash_run.py --count 300 --seed 7
+
+Producers of five kinds (plain, idempotent, transactional, to a compacted topic, and librdkafka's), a group
+of two members, a committer of offsets and a maker of topics work while the daemon is killed with SIGKILL,
+now and then once more while it is starting. After each restart everything new is read; at the end of each
+life of a data directory (`--life` kills) everything is read again, by the group as well.
+
+It can be ended with Ctrl-C and goes on where it was with the same command: finished cycles are in
+out/crash/seed-N/state.json. A finished run with the same seed only shows its summary (`--fresh` repeats it).
+Exit code: 0 nothing amiss, 1 something is, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from crash.episode import Cycle, DaemonFailed, Episode
+from crash.oracle import Tally
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_PROBLEMS = 20
+
+
+@dataclasses.dataclass
+class State:
+    """What is done, over all sessions of one seed."""
+
+    seed: int
+    done: int = 0
+    kills: int = 0
+    kills_during_start: int = 0
+    lives: int = 0
+    seconds: float = 0.0
+    restarts: list[float] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    tally: Tally = dataclasses.field(default_factory=Tally)
+
+    @classmethod
+    def load(cls, path: Path, seed: int) -> State:
+        if not path.exists():
+            return cls(seed)
+        stored = json.loads(path.read_text())
+        return cls(**{**stored, "tally": Tally(**stored["tally"])})
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        new.replace(path)
+
+    def absorb(self, episode: Episode, number: int) -> None:
+        """Takes over what an episode counted since the last time."""
+        self.kills += episode.times.kills
+        self.kills_during_start += episode.times.kills_during_start
+        self.restarts += [round(seconds, 3) for seconds in episode.times.restarts]
+        self.tally.add(episode.oracle.tally)
+        where = f"seed {self.seed}, cycle {number}, fsync {episode.fsync}"
+        self.problems += [f"{where}: {problem}" for problem in episode.oracle.problems]
+        episode.times.kills = episode.times.kills_during_start = 0
+        episode.times.restarts.clear()
+        episode.oracle.tally = Tally()
+        episode.oracle.problems.clear()
+
+
+class Run:
+    """Lives of data directories, until `count` cycles are done."""
+
+    def __init__(self, options: argparse.Namespace, console: Console) -> None:
+        self.options = options
+        self.console = console
+        self.folder = options.out / f"seed-{options.seed}"
+        self.path = self.folder / "state.json"
+        if options.fresh:
+            self.path.unlink(missing_ok=True)
+        self.state = State.load(self.path, options.seed)
+
+    def run(self) -> int:
+        """Gives the exit code."""
+        columns = (
+            TextColumn("[bold]kill -9"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[said]}"),
+        )
+        show = not self.options.json and self.console.is_terminal
+        with Progress(*columns, console=self.console, disable=not show) as progress:
+            task = progress.add_task("", total=self.options.count, completed=self.state.done, said="")
+            try:
+                while self.state.done < self.options.count and len(self.state.problems) < MAX_PROBLEMS:
+                    self._life(progress, task)
+            except KeyboardInterrupt:
+                return 130
+        return 1 if self.state.problems else 0
+
+    def _life(self, progress: Progress, task: Any) -> None:
+        state, number, known = self.state, self.state.done, len(self.state.problems)
+        episode = Episode(
+            self.folder / "life", state.seed, state.lives, self.options.python, self.options.fsync
+        )
+        state.lives += 1
+        begun = time.monotonic()
+        failed = True
+        try:
+            episode.begin()
+            for _ in range(min(self.options.life, self.options.count - number)):
+                number = state.done
+                episode.run(Cycle.of(state.seed, number))
+                state.done += 1
+                begun = self._note(episode, number, begun)
+                progress.update(task, completed=state.done, said=self._said())
+                if not self.console.is_terminal and not self.options.json and state.done % 10 == 0:
+                    self.console.print(f"{state.done}/{self.options.count} {self._said()}")
+                if len(state.problems) > known:
+                    break
+            else:
+                episode.end()
+                failed = False
+        except KeyboardInterrupt:
+            failed = False
+            raise
+        except Exception as error:
+            episode.oracle.problem(f"{type(error).__name__}: {error}")
+            if isinstance(error, DaemonFailed):
+                state.done += 1
+        finally:
+            failed = failed or bool(episode.oracle.problems)
+            keep = self.folder / f"failed-{number}" if failed else None
+            try:
+                episode.close(keep=keep)
+            finally:
+                self._note(episode, number, begun)
+
+    def _note(self, episode: Episode, number: int, begun: float) -> float:
+        self.state.absorb(episode, number)
+        now = time.monotonic()
+        self.state.seconds += now - begun
+        self.state.save(self.path)
+        return now
+
+    def _said(self) -> str:
+        acked = sum(self.state.tally.acked.values())
+        return f"{acked:,} acknowledged, {len(self.state.problems)} problems"
+
+
+def summary(state: State, options: argparse.Namespace) -> Table:
+    tally = state.tally
+    table = Table(title=f"crash run: seed {state.seed}, {state.done} of {options.count} cycles")
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    rows: list[tuple[str, Any]] = [
+        ("kill -9", state.kills),
+        ("  of them while it was starting", state.kills_during_start),
+        ("data directories", state.lives),
+        *((f"acknowledged by {kind} producers", count) for kind, count in sorted(tally.acked.items())),
+        ("records verified after a restart", tally.verified),
+        ("records read again at the end", tally.reread),
+        ("stored, though not acknowledged before the kill", tally.unknown_found),
+        ("neither acknowledged nor stored", tally.unknown_gone),
+        ("retried batches answered as the repeats they were", tally.repeats_answered),
+        ("transactions committed", tally.committed),
+        ("transactions aborted", tally.aborted),
+        ("decisions that a kill interrupted", tally.decisions_repeated),
+        ("offset commits", tally.offset_commits),
+        ("topics made", tally.topics_made),
+        ("records compacted away (most at one look)", tally.compacted_away),
+        ("records read by the group of two", tally.group_read),
+    ]
+    for what, count in rows:
+        table.add_row(what, f"{count:,}")
+    if state.restarts:
+        table.add_row("restart, median", f"{statistics.median(state.restarts):.2f} s")
+        table.add_row("restart, longest", f"{max(state.restarts):.2f} s")
+    table.add_row("time", f"{state.seconds:.0f} s")
+    verdict = "[green]none" if not state.problems else f"[red]{len(state.problems)}"
+    table.add_row("[bold]lost, invented, repeated, moved or gone back", f"[bold]{verdict}")
+    return table
+
+
+def main() -> int:
+    description, _, epilog = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=300, help="cycles in all, over all sessions")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--life", type=int, default=30, help="cycles before a new data directory")
+    parser.add_argument("--fsync", choices=("never", "interval", "batch"), help="default: each in turn")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "crash")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
+    parser.add_argument("--fresh", action="store_true", help="forget what was done with this seed")
+    parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
+    options = parser.parse_args()
+    console = Console(stderr=options.json)
+    console.print(f"seed {options.seed}, {options.count} cycles")
+    run = Run(options, console)
+    code = run.run()
+    state = run.state
+    if options.json:
+        print(json.dumps(dataclasses.asdict(state)))
+    else:
+        console.print(summary(state, options))
+    for problem in state.problems[:MAX_PROBLEMS]:
+        console.print(f"[red]{problem}", soft_wrap=True, highlight=False)
+    if state.problems:
+        console.print(f"data directories and logs: {run.folder}/failed-*; --fresh begins anew")
+    elif code == 130:
+        console.print("interrupted; the same command goes on")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
