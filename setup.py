@@ -21,6 +21,7 @@ HOT_MODULES: list[str] = [
     "shims/kafka/codec_produce.py",
     "shims/kafka/codec_fetch.py",
     "shims/kafka/codec.py",
+    "shims/kafka/session.py",
 ]
 
 # What a build of the hot modules needs to know of the modules that they import: their types where these
