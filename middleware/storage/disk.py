@@ -10,11 +10,14 @@ import os
 from contextlib import suppress
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from treecast.middleware.model.errors import Fault, TreecastError
 
 DEFAULT_OPEN_FILES: Final = 512
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Disk:
     """The calls of this host's kernel. Subclasses in tests refuse some of them."""
 

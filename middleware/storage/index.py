@@ -143,9 +143,10 @@ class TimeIndex:
 class SegmentIndexes:
     """Both indexes of one segment, and what of its growth they do not show yet."""
 
-    def __init__(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+    def __init__(self, offsets: OffsetIndex, times: TimeIndex, *, from_file: bool = False) -> None:
         self.offsets = offsets
         self.times = times
+        self.from_file = from_file
         self.max_timestamp, self.max_timestamp_offset = times.last()
         self.unindexed = 0  # bytes since the last entry
 

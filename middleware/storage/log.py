@@ -330,28 +330,30 @@ class PartitionLog:
             if start < 0:
                 start = segment.locate(offset)
             bound = segment.size if limit_offset >= segment.next_offset else segment.locate(limit_offset)
-            end = start
+            end, following = start, -1
             if start < bound:
-                end = segment.end_within(
+                end, following = segment.end_within(
                     start, max_bytes - total, bound, at_least_one=at_least_one and total == 0
                 )
             if end > start:
                 chunks.append(segment.read(start, end))
                 total += end - start
             if end < bound or number + 1 == len(self.segments):
-                self._remember(segment, end)
+                if end == bound:
+                    following = limit_offset
+                self._remember(following, end)
                 break
             number += 1
             offset = segment.next_offset
         self.counters.read_bytes += total
         return chunks, total
 
-    def _remember(self, segment: Segment, position: int) -> None:
-        """The next read of the same consumer begins here."""
-        if position == segment.size and segment is self.active:
+    def _remember(self, offset: int, position: int) -> None:
+        """The next read of the same consumer begins at `offset`, which is at `position` of its segment."""
+        if offset >= 0:
             if len(self._cursors) >= _CURSORS:
                 self._cursors.clear()
-            self._cursors[self.end_offset] = position
+            self._cursors[offset] = position
 
     def _segment_number(self, offset: int) -> int:
         if offset >= self.active.base_offset:

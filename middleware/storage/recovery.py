@@ -231,7 +231,7 @@ class _Opening:
             offsets.truncate(trusted.position)
             times.truncate(trusted.recovery)
         if (len(offsets), len(times)) == (trusted.offset_entries, trusted.time_entries) and header:
-            segment.adopt_indexes(SegmentIndexes(offsets, times))
+            segment.adopt_indexes(SegmentIndexes(offsets, times, from_file=True))
             segment.first_timestamp = header.max_timestamp
         else:
             segment.rebuild_indexes(trusted.position, self.config.index_interval_bytes)

@@ -207,7 +207,7 @@ class Segment:
         times = TimeIndex(self.base_offset, bytearray(self._read_file(".timeindex")))
         known = os.path.exists(self.path(".index")) and (len(times) > 0 or self.size == 0)
         if known and offsets.sane(self.size) and times.sane(self.next_offset):
-            indexes = SegmentIndexes(offsets, times)
+            indexes = SegmentIndexes(offsets, times, from_file=True)
         else:
             indexes = self.rebuild_indexes(self.size)
         self.shared.loaded(self, indexes.size)
@@ -244,28 +244,42 @@ class Segment:
             return self.size
         return self._walk_to(offset, self._trusted_position(self.indexes.offsets.find_offset(offset)))
 
-    def end_within(self, start: int, max_bytes: int, bound: int, *, at_least_one: bool) -> int:
-        """Where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`.
+    def end_within(self, start: int, max_bytes: int, bound: int, *, at_least_one: bool) -> tuple[int, int]:
+        """(where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`, the
+        offset of the batch that follows there, or -1 where it was not looked at).
 
         With `at_least_one` the first batch counts however large it is.
         """
         if bound - start <= max_bytes:
-            return bound
+            return bound, -1
         limit = start + max_bytes
-        position = self._trusted_position(self.indexes.offsets.find_position(limit))
-        position = max(position, start)
+        position = max(self._trusted_position(self.indexes.offsets.find_position(limit)), start)
         while True:
-            following = self._following(position)
-            if following > limit:
-                break
-            position = following
-        return following if position == start and at_least_one else position
+            block = self._block(position, _WALK_BLOCK)
+            usable = len(block) - LOG_OVERHEAD
+            if usable < 0:
+                raise self._broken(position)
+            at = 0
+            while at <= usable:
+                base, length = _BASE_AND_LENGTH.unpack_from(block, at)
+                if length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise self._broken(position + at)
+                following = at + LOG_OVERHEAD + length
+                if position + following > limit:
+                    if position + at == start and at_least_one:
+                        return position + following, -1
+                    return position + at, base
+                at = following
+            position += at
 
     def _trusted_position(self, entry: int) -> int:
-        """The position of an index entry, once the batch there agrees; else the indexes are rebuilt."""
+        """The position of an index entry; one from a file is believed once the batch there agrees, and if
+        it does not, the indexes are rebuilt."""
         if entry < 0:
             return 0
         last_offset, position = self.indexes.offsets.entry(entry)
+        if not self.indexes.from_file:
+            return position
         if 0 <= position < self.size:
             block = self._block(position, _PREFIX)
             if len(block) >= _PREFIX:
@@ -293,15 +307,6 @@ class Segment:
                 at += LOG_OVERHEAD + length
             position += at
         return self.size
-
-    def _following(self, position: int) -> int:
-        """The end of the batch at `position`."""
-        block = self._block(position, LOG_OVERHEAD)
-        if len(block) >= LOG_OVERHEAD:
-            length: int = _BASE_AND_LENGTH.unpack_from(block, 0)[1]
-            if length >= HEADER_SIZE - LOG_OVERHEAD:
-                return position + LOG_OVERHEAD + length
-        raise self._broken(position)
 
     def _broken(self, position: int) -> TreecastError:
         return TreecastError(Fault.STORAGE, f"{self.file.path} is damaged at byte {position}")
