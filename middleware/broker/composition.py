@@ -91,10 +91,9 @@ class Parts:
         """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
         clean = True
         try:
-            await self.housekeeping.settle()
             await self.groups.close()
-            await self.flusher.close()
-            self.partitions.close()
+            await asyncio.gather(self.flusher.close(), self.housekeeping.settle())
+            await self.partitions.close()
         except TreecastError as error:
             clean = False
             _log.error("not everything could be flushed: %s", error)
@@ -122,6 +121,7 @@ class Parts:
             Chore("transactions", settings.transaction_check_interval_ms / 1000, self._expire_transactions),
             Chore("offsets", settings.expiry_check_interval_ms / 1000, self._expire_offsets),
             Chore("retention", settings.retention_check_interval_ms / 1000, self._retain),
+            Chore("compaction", settings.compaction_check_interval_ms / 1000, self._compact, slow=True),
         ]
 
     async def _flush(self, now: float) -> None:
@@ -143,6 +143,14 @@ class Parts:
             except TreecastError as error:
                 _log.warning("%s: %s", partition.name, error)
             self.flusher.remove_doomed(partition.log)
+
+    async def _compact(self, now: float) -> None:
+        for partition in self.partitions:
+            if partition.log.config.cleanup_compact:
+                try:
+                    await self.flusher.compact(partition.log, int(now * 1000))
+                except TreecastError as error:
+                    _log.warning("%s: %s", partition.name, error)
 
 
 def _open_tables(directory: DataDirectory, settings: BrokerSettings) -> Tables:

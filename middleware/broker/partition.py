@@ -77,7 +77,7 @@ class LocalPartition:
         self._clock = clock
         self._waiters: dict[ReadWaiter, None] = {}
         self._committed_waiters: dict[ReadWaiter, None] = {}
-        self._gone = False
+        self._gone: Fault | None = None  # what later calls are told
         self.reconfigure(log.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -97,8 +97,8 @@ class LocalPartition:
     ) -> Appended | Future[Appended]:
         """As `cluster.PartitionLeader`. A repeat of an idempotent batch is answered as the first time."""
         headers = check_batches(batches, self._max_bytes)
-        if self._gone:
-            raise self._unknown()
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         now_ms = int(self._clock() * 1000)
         for header in headers:
             if header.producer_id >= 0:
@@ -114,8 +114,8 @@ class LocalPartition:
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
     ) -> Future[None] | None:
-        if self._gone:
-            raise self._unknown()
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         now_ms = int(self._clock() * 1000)
         state = self.log.producers.get(producer.producer_id)
         if state is not None and state.transaction_start >= 0:
@@ -203,8 +203,8 @@ class LocalPartition:
     # --- reading
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
-        if self._gone:
-            raise self._unknown()
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         log = self.log
         end, stable = log.end_offset, log.stable_offset
         if isolation == Isolation.READ_UNCOMMITTED:
@@ -247,8 +247,8 @@ class LocalPartition:
         raise TreecastError(Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown, it is {known}")
 
     def offset_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime:
-        if self._gone:
-            raise self._unknown()
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         log = self.log
         limit = log.stable_offset if isolation else log.end_offset
         if timestamp == EARLIEST_TIMESTAMP:
@@ -269,32 +269,29 @@ class LocalPartition:
         return self.log.end_of_epoch(leader_epoch)
 
     def delete_before(self, offset: int) -> int:
-        if self._gone:
-            raise self._unknown()
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         return self.log.delete_before(offset)
 
     # --- life
 
     def remove(self) -> None:
         """The topic is deleted: wakes who waits; every later call says UNKNOWN_TOPIC."""
-        self._leave()
+        self._leave(Fault.UNKNOWN_TOPIC)
         self.log.delete()
 
     def close(self, now_ms: int) -> None:
-        """Wakes who waits, and flushes. STORAGE where the disk refuses."""
-        self._leave()
+        """Wakes who waits, and flushes; every later call says LEADER_UNAVAILABLE. STORAGE: not flushed."""
+        self._leave(Fault.LEADER_UNAVAILABLE)
         self.log.close(now_ms)
 
-    def _leave(self) -> None:
-        self._gone = True
+    def _leave(self, fault: Fault) -> None:
+        self._gone = fault
         waiters = (*self._waiters, *self._committed_waiters)
         self._waiters.clear()
         self._committed_waiters.clear()
         for waiter in waiters:
             waiter.gone()
-
-    def _unknown(self) -> TreecastError:
-        return TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {self.name} any more")
 
 
 def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]) -> None:

@@ -7,6 +7,7 @@ logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, n
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -47,6 +48,7 @@ class LocalPartitions:
         self._counters = counters
         self._clock = clock
         self._by_topic: dict[str, list[LocalPartition]] = {}
+        self._removals: set[asyncio.Future[None]] = set()
 
     def get(self, topic: str, index: int) -> LocalPartition:
         """UNKNOWN_TOPIC where there is none."""
@@ -99,8 +101,9 @@ class LocalPartitions:
         for path in self._directory.glob("*-delete"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes every partition; the first refusal is raised when all were tried."""
+        await asyncio.gather(*self._removals)
         first: TreecastError | None = None
         for partition in self:
             try:
@@ -131,10 +134,12 @@ class LocalPartitions:
         return self._directory / f"{topic}-{index}"
 
     def _discard(self, topic: str, topic_id: TopicId, index: int) -> None:
-        """Renames, so that the name is free at once, then removes."""
+        """Renames, so that the name is free at once; the removal takes its time on a thread."""
         moved = self._put_aside(topic, topic_id, index, "delete")
         if moved is not None:
-            shutil.rmtree(moved, ignore_errors=True)
+            removal = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, moved, True)
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
 
     def _put_aside(self, topic: str, topic_id: TopicId, index: int, why: str) -> Path | None:
         """Where the directory is now; None where there was none."""

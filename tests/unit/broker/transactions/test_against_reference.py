@@ -11,6 +11,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,6 +49,8 @@ IDS = ["tx-a", "tx-b", "tx-c"]
 GROUP = "g"
 TIMEOUT = 60.0
 T = TypeVar("T")
+
+_FENCED = (Fault.PRODUCER_FENCED, Fault.INVALID_PRODUCER_EPOCH, Fault.INVALID_PRODUCER_MAPPING)
 
 
 class Kill(BaseException):
@@ -294,15 +297,13 @@ class Transactions(RuleBasedStateMachine):
         for call in (
             lambda: self.run(self._home(tid).add_partitions(tid, identity, [partition])),
             lambda: self.run(self._home(tid).end(tid, identity, committed=True)),
-            lambda: self._append(tid, partition, self._batch(Client(), partition, identity)),
         ):
             with pytest.raises(TreecastError) as caught:
                 call()
-            assert caught.value.fault in (
-                Fault.PRODUCER_FENCED,
-                Fault.INVALID_PRODUCER_EPOCH,
-                Fault.INVALID_PRODUCER_MAPPING,
-            )
+            assert caught.value.fault in _FENCED
+        with suppress(TreecastError):  # else it is taken for a repeat of the producer's first batch
+            self._append(tid, partition, self._batch(Client(), partition, identity))
+        self.readers_see_what_the_reference_says()  # nothing was added
 
     # --- what befalls them
 
@@ -350,7 +351,7 @@ async def _unless(killed: asyncio.Event, call: Awaitable[T]) -> T:
     if not killed.is_set():
         death.cancel()
         return await request
-    others = asyncio.all_tasks() - {asyncio.current_task()}
+    others: set[asyncio.Future[Any]] = {request, *asyncio.all_tasks()} - {asyncio.current_task()}  # type: ignore[arg-type]
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
@@ -395,5 +396,5 @@ def _values(read: PartitionRead, *, drop_aborted: bool) -> list[bytes | None]:
     return values
 
 
-Transactions.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+Transactions.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 TestTransactions = Transactions.TestCase
