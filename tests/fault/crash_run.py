@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import fcntl
 import json
 import statistics
 import sys
@@ -86,6 +87,14 @@ class Run:
         self.console = console
         self.folder = options.out / f"seed-{options.seed}"
         self.path = self.folder / "state.json"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(
+                f"another crash run works in {self.folder}; take another --seed or --out"
+            ) from None
         if options.fresh:
             self.path.unlink(missing_ok=True)
         self.state = State.load(self.path, options.seed)

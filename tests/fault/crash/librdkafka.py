@@ -188,6 +188,8 @@ def read_partitions(
                 place = (message.topic(), message.partition())
                 if message.error() is None:
                     show(place, message.offset(), message.key(), message.value())
+                    if place in ends:  # written after its end was seen, while others were still read
+                        ends[place] = message.offset() + 1
                 elif message.error().code() == -191:  # _PARTITION_EOF
                     ends[place] = message.offset()
                 else:

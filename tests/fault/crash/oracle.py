@@ -231,7 +231,7 @@ class Oracle:
     def check_compacted(
         self, place: Place, records: Iterable[tuple[int, bytes, bytes | None]], end: int
     ) -> None:
-        """The whole of a compacted partition: (offset, key, value). Each key's newest, or a newer, must be there."""
+        """The whole of a compacted partition: (offset, key, value). Each key's newest must have stayed."""
         latest: dict[bytes, int] = {}
         found = 0
         last = -1

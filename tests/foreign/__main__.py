@@ -1,0 +1,107 @@
+"""Other people's test suites against our daemon: `python -m tests.foreign`, or `make foreign`.
+
+kafka-python's integration suite comes with its sdist from the package registry. Suites that must be brought
+from elsewhere are looked for under `--suites DIR`; none is known yet.
+
+Exit code 0: nothing failed but what the allow list names, and everything that it names did fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+from .suite import Known, Outcome, known_failures, run_suite
+
+# As the suite's own broker is set up: four partitions, and sessions of three seconds.
+FLAGS = ("--default-partitions", "4", "--group-min-session-timeout-ms", "100")
+
+
+@contextlib.contextmanager
+def broker(address: str | None) -> Iterator[str]:
+    """The given broker, or a daemon of our own."""
+    if address:
+        yield address
+        return
+    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", FLAGS) as daemon:
+        yield daemon.kafka
+
+
+def show_progress(console: Console, progress: Progress, line: str) -> None:
+    found = re.search(r"::(\S+?) (PASSED|FAILED|SKIPPED|ERROR)", line)
+    if found and console.is_terminal:
+        progress.update(progress.task_ids[0], description=f"{found[2].lower()} {found[1]}")
+
+
+def table(outcome: Outcome, known: list[Known]) -> Table:
+    shown = Table(title="kafka-python's integration suite")
+    for column in ("outcome", "tests"):
+        shown.add_column(column, justify="right" if column == "tests" else "left")
+    unexpected = outcome.unexpected_failures(known)
+    shown.add_row("passed", str(len(outcome.passed)))
+    shown.add_row("failed as the allow list says", str(len(outcome.failed) - len(unexpected)))
+    shown.add_row("failed, not on the allow list", str(len(unexpected)))
+    shown.add_row("passed, though on the allow list", str(len(outcome.unexpected_passes(known))))
+    shown.add_row("skipped by the suite", str(len(outcome.skipped)))
+    return shown
+
+
+def news(outcome: Outcome, known: list[Known]) -> list[str]:
+    """What differs from the allow list, as lines to print."""
+    failed = outcome.unexpected_failures(known)
+    return [
+        *(f"failed: {test}: {why}" for test, why in failed.items()),
+        *(f"passes now, take it off the allow list: {test}" for test in outcome.unexpected_passes(known)),
+        *(f"on the allow list, but did not run: {test}" for test in outcome.stale(known)),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.foreign", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--suites", default="", help="folder with suites that come in no registry package")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="this broker, instead of a daemon of our own")
+    parser.add_argument("-k", dest="select", default="", help="only tests that match, as pytest's -k")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    console = Console(stderr=options.json)
+    if options.suites:
+        console.print(f"nothing in {options.suites} is known; the suite of kafka-python needs no folder")
+    known = known_failures()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    with (
+        broker(options.kafka) as address,
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        progress.add_task("starting")
+        outcome = run_suite(
+            address,
+            select=options.select,
+            progress=lambda line: show_progress(console, progress, line),
+        )
+    lines = news(outcome, [] if options.kafka else known) if not options.select else []
+    if options.json:
+        print(json.dumps(dataclasses.asdict(outcome) | {"news": lines}))
+    else:
+        console.print(table(outcome, known))
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
