@@ -65,7 +65,7 @@ class Tally:
     decisions_repeated: int = 0
     offset_commits: int = 0
     topics_made: int = 0
-    compacted_away: int = 0
+    compacted_away: int = 0  # the most at one look
     group_read: int = 0
 
     def add(self, other: Tally) -> None:
@@ -73,6 +73,8 @@ class Tally:
             if isinstance(value, dict):
                 for kind, count in value.items():
                     self.acked[kind] = self.acked.get(kind, 0) + count
+            elif name == "compacted_away":
+                self.compacted_away = max(self.compacted_away, value)
             else:
                 setattr(self, name, getattr(self, name) + value)
 
