@@ -26,6 +26,7 @@ from .compression import MAX_UNCOMPRESSED_BYTES, decompress
 from .record_walk import RecordFacts, walk_records
 
 _INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
+_LAST_COMPRESSION: Final = 4  # Compression.ZSTD, as a number that the compiler knows
 
 
 def check_batches(
@@ -67,14 +68,12 @@ def check_batches(
 def _check_structure(data: memoryview, position: int, max_batch_bytes: int) -> BatchHeader:
     """Size, magic and CRC, from the outside in."""
     left = len(data) - position
-    if left <= MAGIC_AT:
+    if left < HEADER_SIZE:
+        if left > MAGIC_AT:
+            _check_magic(data[position + MAGIC_AT])
         raise TreecastError(Fault.CORRUPT_BATCH, "the data ends inside a batch header")
-    magic: int = data[position + MAGIC_AT]
-    if magic != MAGIC:
-        raise TreecastError(
-            Fault.UNSUPPORTED_BATCH_FORMAT, f"a batch has magic {magic}, only magic {MAGIC} is allowed"
-        )
     header = read_header(data, position)
+    _check_magic(header.magic)
     if header.size < HEADER_SIZE:
         raise TreecastError(Fault.CORRUPT_BATCH, f"a batch claims a size of {header.size} bytes")
     if header.size > max_batch_bytes:
@@ -88,6 +87,13 @@ def _check_structure(data: memoryview, position: int, max_batch_bytes: int) -> B
     return header
 
 
+def _check_magic(magic: int) -> None:
+    if magic != MAGIC:
+        raise TreecastError(
+            Fault.UNSUPPORTED_BATCH_FORMAT, f"a batch has magic {magic}, only magic {MAGIC} is allowed"
+        )
+
+
 def _check_claims(header: BatchHeader) -> None:
     """What the header says of itself."""
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
@@ -97,7 +103,7 @@ def _check_claims(header: BatchHeader) -> None:
         )
     if header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
         raise TreecastError(Fault.INVALID_RECORD, "clients are not allowed to write control records")
-    if header.compression > Compression.ZSTD:
+    if header.compression > _LAST_COMPRESSION:
         raise TreecastError(
             Fault.UNSUPPORTED_COMPRESSION, f"compression codec {header.compression} is unknown"
         )
