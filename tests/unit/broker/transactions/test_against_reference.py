@@ -214,22 +214,25 @@ class Transactions(RuleBasedStateMachine):
         client.identity, client.last = None, None
         client.sequences = {}
 
+    def _open(self) -> list[str]:
+        return [tid for tid, client in self.clients.items() if client.identity and client.open]
+
     def _producing(self) -> list[str]:
         return [tid for tid, client in self.clients.items() if client.identity is not None]
 
     @precondition(lambda self: self._producing())
-    @rule(data=st.data(), partition=st.sampled_from(PARTITIONS))
-    def produce(self, data: st.DataObject, partition: TopicPartition) -> None:
+    @rule(data=st.data(), partitions=st.sets(st.sampled_from(PARTITIONS), min_size=1))
+    def produce(self, data: st.DataObject, partitions: set[TopicPartition]) -> None:
         tid = data.draw(st.sampled_from(self._producing()))
         client = self.clients[tid]
         assert client.identity is not None
-        assert self.run(self._home(tid).add_partitions(tid, client.identity, [partition])) == {}
-        batch = self._batch(client, partition, client.identity)
-        offset = self._append(tid, partition, batch)
-        client.last = (partition, batch, offset)
-        client.sequences[partition] = client.sequences.get(partition, 0) + 1
+        assert self.run(self._home(tid).add_partitions(tid, client.identity, sorted(partitions))) == {}
         client.open = client.open or Written(self.clock.now)
-        self.log[partition].append((b"%d" % self.values, client.open))
+        for partition in sorted(partitions):
+            batch = self._batch(client, partition, client.identity)
+            client.last = (partition, batch, self._append(tid, partition, batch))
+            client.sequences[partition] = client.sequences.get(partition, 0) + 1
+            self.log[partition].append((b"%d" % self.values, client.open))
 
     @precondition(lambda self: self._producing())
     @rule(data=st.data(), partition=st.sampled_from(PARTITIONS), offset=st.integers(0, 99))
@@ -268,15 +271,14 @@ class Transactions(RuleBasedStateMachine):
             partition, batch, offset = last
             assert self._append(tid, partition, batch) == offset
 
-    @precondition(lambda self: self._producing())
+    @precondition(lambda self: self._open())
     @rule(data=st.data(), committed=st.booleans(), deeds=st.integers(0, 6), asks_again=st.booleans())
     def end(self, data: st.DataObject, committed: bool, deeds: int, asks_again: bool) -> None:
-        tid = data.draw(st.sampled_from(self._producing()))
+        tid = data.draw(st.sampled_from(self._open()))
         client = self.clients[tid]
         written, identity = client.open, client.identity
         assert identity is not None
-        if written is None:
-            return
+        assert written is not None
         try:
             self._until(deeds, lambda: self._home(tid).end(tid, identity, committed=committed))
         except Kill:
@@ -307,12 +309,11 @@ class Transactions(RuleBasedStateMachine):
 
     # --- what befalls them
 
-    @rule()
-    def kill(self) -> None:
-        self._kill()
-
-    @rule()
-    def restart(self) -> None:
+    @rule(killed=st.booleans())
+    def restart(self, killed: bool) -> None:
+        if killed:
+            self._kill()
+            return
         self.run(self.broker.close())
         self.broker = self._opened()
 
@@ -351,10 +352,10 @@ async def _unless(killed: asyncio.Event, call: Awaitable[T]) -> T:
     if not killed.is_set():
         death.cancel()
         return await request
-    others: set[asyncio.Future[Any]] = {request, *asyncio.all_tasks()} - {asyncio.current_task()}  # type: ignore[arg-type]
-    for task in others:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(request, *tasks, return_exceptions=True)
     raise Kill
 
 
