@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .checkpoint import FILE_NAME, Checkpoint
-from .disk import Disk, LogFile, refused
+from .disk import Disk, refused
+from .files import LogFile
 from .fsync import FsyncPolicy
 from .recovery import Recovered, drop_snapshots
 from .segment import Segment, stem

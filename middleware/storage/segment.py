@@ -10,7 +10,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, read_header
 
 from .aborted import ENTRY_SIZE, AbortedEntry, decode_entries, encode_entry
-from .disk import Disk, FilePool, LogFile
+from .disk import Disk
+from .files import FilePool, LogFile
 from .index import NO_TIMESTAMP, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex, empty_indexes
 from .scan import BatchScanner, read_fully
 

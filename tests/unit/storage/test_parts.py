@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.checkpoint import Checkpoint
-from treecast.middleware.storage.disk import Disk, FilePool
+from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.epochs import LeaderEpochs
+from treecast.middleware.storage.files import FilePool
 from treecast.middleware.storage.index import OffsetIndex, TimeIndex
 
 
