@@ -398,8 +398,7 @@ class GroupCoordinator:
             future.set_result(answer.result)
 
     def _write_group(self, entry: _Entry, write: Write) -> asyncio.Future[TreecastError | None]:
-        age_ms = int((self._now() - entry.group.since) * 1000)
-        record = msgspec.structs.replace(write.record, since_ms=self._now_ms() - age_ms)
+        record = msgspec.structs.replace(write.record, since_ms=self._now_ms())
 
         def done(error: TreecastError | None) -> None:
             entry.group.written(write.then, error, self._now())

@@ -33,7 +33,8 @@ class MemberRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A group as it was last stable or empty. `since_ms`: wall clock at which it came to be so."""
+    """A group as it was last stable or empty. `since_ms`: wall clock of the write; for an empty group
+    also when its last member left."""
 
     generation: int
     protocol_type: str

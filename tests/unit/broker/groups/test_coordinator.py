@@ -274,12 +274,22 @@ async def test_closing_answers_all_who_wait(host) -> None:
     await host.coordinator.close()
 
 
+async def test_who_has_just_given_up_needs_no_answer(host) -> None:
+    await host.member()
+    joining = host.join()
+    await turns()
+    joining.cancel()
+    await host.coordinator.close()
+    with pytest.raises(asyncio.CancelledError):
+        await joining
+
+
 async def test_closing_waits_for_what_is_being_written(host) -> None:
     task = asyncio.create_task(host.coordinator.commit_offsets("g", NOBODY, {T0: CommittedOffset(5)}))
     await asyncio.sleep(0)
     await host.coordinator.close()
-    assert await task == {}
     assert len(host.tables.load(rows.OFFSETS)) == 1
+    assert await task == {}
 
 
 # --- a restart
@@ -334,6 +344,9 @@ async def test_the_order_of_commits_outlives_a_restart(host) -> None:
     await host.coordinator.end_transaction_offsets("g", producer, committed=True)
     coordinator = await host.restart()
     assert await coordinator.fetch_offsets("g", [T0], require_stable=True) == {T0: CommittedOffset(5)}
+    await coordinator.commit_transaction_offsets("g", NOBODY, "tx", producer, {T0: CommittedOffset(10)})
+    await coordinator.end_transaction_offsets("g", producer, committed=True)
+    assert await coordinator.fetch_offsets("g", [T0], require_stable=True) == {T0: CommittedOffset(10)}
 
 
 async def test_fences_outlive_a_restart(host) -> None:

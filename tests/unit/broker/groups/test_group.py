@@ -318,6 +318,17 @@ def test_an_assignment_that_was_overtaken_is_let_go(harness) -> None:
     assert isinstance(write, Write)
 
 
+def test_an_assignment_of_an_older_generation_is_let_go(harness) -> None:
+    leader, follower = harness.generation_of(harness.join(), harness.join())
+    harness.held = []
+    harness.sync(leader.member_id, 1, {follower.member_id: b"old"})
+    harness.leave(MemberIdentity(leader.member_id))
+    assert harness.joined(harness.join(follower.member_id)).generation == 2
+    harness.release()
+    assert harness.group.state is State.COMPLETING
+    assert harness.synced(harness.sync(follower.member_id, 2, {follower.member_id: b"new"})) == b"new"
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
