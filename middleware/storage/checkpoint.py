@@ -1,9 +1,11 @@
 """`treecast-checkpoint` of a partition's directory: what recovery may trust.
 
 JSON, replaced atomically. All before (`segment`, `position`), which is offset `recovery`, was forced to the
-disk together with the indexes, and `<recovery>.snapshot` holds the producers up to there. A clean shutdown
-writes one that covers the whole log. `start` is the log's start offset, `cleaned` the first offset that
-compaction has not seen. A file that is missing or damaged means: trust nothing, check everything.
+disk. That segment's indexes up to there have the given CRC-32C, and `<recovery>.snapshot`, which has a CRC of
+its own, holds the producers: these need no fsync, as what power loss took of them is noticed and made anew.
+A clean shutdown writes a checkpoint that covers the whole log. `start` is the log's start offset, `cleaned`
+the first offset that compaction has not seen. A file that is missing or damaged means: trust nothing, check
+everything.
 """
 
 from __future__ import annotations
@@ -23,8 +25,7 @@ class Checkpoint:
     recovery: int = 0
     segment: int = 0
     position: int = 0
-    offset_entries: int = 0  # of that segment's indexes
-    time_entries: int = 0
+    index_crc: int = 0  # of that segment's indexes up to there, see `SegmentIndexes.crc`
 
     def encode(self) -> bytes:
         return json.dumps({"version": _VERSION, **asdict(self)}).encode()

@@ -271,9 +271,9 @@ class _GroupCleaner:
         result.size = self._written
         result.indexes.finish()
         aborted = b"".join(map(encode_entry, self._take_aborted()))
-        disk.write_new(path + ".index" + swap.CLEANED, result.indexes.offsets.data)
-        disk.write_new(path + ".timeindex" + swap.CLEANED, result.indexes.times.data)
-        disk.write_new(path + ".txnindex" + swap.CLEANED, aborted)
+        disk.write_new(path + ".index" + swap.CLEANED, result.indexes.offsets.data, sync=True)
+        disk.write_new(path + ".timeindex" + swap.CLEANED, result.indexes.times.data, sync=True)
+        disk.write_new(path + ".txnindex" + swap.CLEANED, aborted, sync=True)
         return result
 
     def _take_aborted(self) -> list[AbortedEntry]:

@@ -58,25 +58,20 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def write_new(self, path: str, data: bytes | bytearray) -> None:
-        """Writes a whole file and forces it to the disk; its name does not count yet."""
+    def write_new(self, path: str, data: bytes | bytearray, *, sync: bool) -> None:
+        """Writes a whole file whose name does not count yet."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            write_all(self, descriptor, data, 0)
-            self.sync(descriptor)
-        finally:
-            self.close(descriptor)
-
-    def write_file(self, path: str, data: bytes | bytearray, *, sync: bool) -> None:
-        """Replaces a whole file atomically: a reader or a crash sees the old one or the new one."""
-        temporary = path + ".tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             write_all(self, descriptor, data, 0)
             if sync:
                 self.sync(descriptor)
         finally:
             self.close(descriptor)
+
+    def write_file(self, path: str, data: bytes | bytearray, *, sync: bool) -> None:
+        """Replaces a whole file atomically: a reader or a crash sees the old one or the new one."""
+        temporary = path + ".tmp"
+        self.write_new(temporary, data, sync=sync)
         self.rename(temporary, path)
         if sync:
             self.sync_directory(os.path.dirname(path))

@@ -53,7 +53,7 @@ class FlushTicket:
             self.disk.sync_directory(self.directory)
         try:
             for temporary, _, data in self.parts:
-                self.disk.write_new(temporary, data)
+                self.disk.write_new(temporary, data, sync=False)
         except OSError:
             self.checkpoint = None
 
@@ -130,17 +130,29 @@ class Durability:
             return None
         self._dirty_since_ms = now_ms
         ticket = FlushTicket(log.shared.disk, log.end_offset, self._since_checkpoint)
+        self._pin(ticket)
         if checkpoint:
             self._add_checkpoint(ticket)
         if self.directory_dirty:
             ticket.directory = log.directory
             self.directory_dirty = False
-        for segment in self.unflushed:
-            ticket.segments.append((segment, segment.size))
-            ticket.files.append((segment.file, log.shared.pool.pin(segment.file)))
-            if segment.aborted:
-                ticket.indexes.append(segment.path(".txnindex"))
         return ticket
+
+    def _pin(self, ticket: FlushTicket) -> None:
+        """The files stay open until the ticket comes back. STORAGE where one cannot be opened."""
+        pool = self.log.shared.pool
+        try:
+            for segment in self.unflushed:
+                if segment.aborted:
+                    ticket.indexes.append(segment.path(".txnindex"))
+                if segment.sealed:
+                    ticket.indexes += [segment.path(".index"), segment.path(".timeindex")]
+                ticket.files.append((segment.file, pool.pin(segment.file)))
+                ticket.segments.append((segment, segment.size))
+        except TreecastError:
+            for file, _ in ticket.files:
+                pool.unpin(file)
+            raise
 
     def _add_checkpoint(self, ticket: FlushTicket) -> None:
         log = self.log
@@ -153,8 +165,7 @@ class Durability:
             log.end_offset,
             active.base_offset,
             active.size,
-            len(indexes.offsets),
-            len(indexes.times),
+            indexes.crc,
         )
         for path, data in (
             (active.path(".index"), bytes(indexes.offsets.data)),

@@ -49,6 +49,8 @@ class Flusher:
         """
         if not log.flush_needed:
             return None
+        if self._closing:
+            raise TreecastError(Fault.STORAGE, "the log is being closed")
         self._now_ms = now_ms
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(log, []).append((log.end_offset, done))

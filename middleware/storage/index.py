@@ -13,6 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from crc32c import crc32c
+
 OFFSET_ENTRY: Final = 8
 TIME_ENTRY: Final = 12
 
@@ -165,6 +167,12 @@ class SegmentIndexes:
         """Sees to it that the time index ends with the largest timestamp."""
         if self.max_timestamp >= 0:
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
+
+    @property
+    def crc(self) -> int:
+        """CRC-32C of both."""
+        crc: int = crc32c(bytes(self.times.data), crc32c(bytes(self.offsets.data)))
+        return crc
 
     @property
     def size(self) -> int:

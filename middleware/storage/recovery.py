@@ -230,8 +230,9 @@ class _Opening:
         if len(offsets.data) % OFFSET_ENTRY == 0 and len(times.data) % TIME_ENTRY == 0:
             offsets.truncate(trusted.position)
             times.truncate(trusted.recovery)
-        if (len(offsets), len(times)) == (trusted.offset_entries, trusted.time_entries) and header:
-            segment.adopt_indexes(SegmentIndexes(offsets, times, from_file=True))
+        indexes = SegmentIndexes(offsets, times, from_file=True)
+        if header is not None and indexes.crc == trusted.index_crc:
+            segment.adopt_indexes(indexes)
             segment.first_timestamp = header.max_timestamp
         else:
             segment.rebuild_indexes(trusted.position, self.config.index_interval_bytes)

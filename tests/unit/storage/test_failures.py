@@ -176,3 +176,21 @@ def test_a_damaged_length_is_an_error_not_an_endless_walk(kit: Kit, path: Path) 
         log.read(5, 100, 10, at_least_one=True)
     assert error.value.fault is Fault.STORAGE
     assert len(log.read(0, 2 * size, 10, at_least_one=True)[0]) == 1
+
+
+def test_a_flush_that_cannot_open_its_files_pins_none(kit: Kit, path: Path) -> None:
+    batch = kit.batch()
+    log = kit.open(path, kit.config(segment_bytes=2 * len(batch)))
+    for _ in range(5):
+        kit.append(log, batch)
+    log.shared.pool.limit = 1
+    log.shared.pool.create(str(path / "other"))
+    hidden = path / "hidden"
+    os.rename(path / f"{4:020d}.log", hidden)
+    with pytest.raises(TreecastError):
+        log.flush(1000)
+    assert [segment.file.pins for segment in log.segments] == [0, 0, 0]
+    os.rename(hidden, path / f"{4:020d}.log")
+    log.flush(1000)
+    assert log.flushed_offset == 5
+    check_invariants(log)

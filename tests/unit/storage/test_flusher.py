@@ -231,3 +231,13 @@ async def test_closing_stops_a_round(kit: Kit, path: Path, monkeypatch: pytest.M
     assert not await flusher.compact(log, 1000)
     assert len(kit.records(log)) == 2
     check_invariants(log)
+
+
+async def test_nothing_is_promised_while_closing(kit: Kit, path: Path) -> None:
+    flusher = Flusher()
+    log = kit.open(path, settings=LogSettings(FsyncPolicy.BATCH))
+    await flusher.close()
+    kit.append(log, kit.batch())
+    with pytest.raises(TreecastError) as refused:
+        flusher.acknowledged(log, 1000)
+    assert refused.value.fault is Fault.STORAGE

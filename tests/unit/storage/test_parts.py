@@ -77,7 +77,7 @@ def test_epochs_that_cannot_be_read_are_none(text: bytes) -> None:
 
 
 def test_checkpoint_round_trip() -> None:
-    checkpoint = Checkpoint(1, 2, 3, 4, 5, 6, 7)
+    checkpoint = Checkpoint(1, 2, 3, 4, 5, 6)
     assert Checkpoint.decode(checkpoint.encode()) == checkpoint
     assert Checkpoint.decode(b'{"version": 1, "other": 3}') is None
     assert Checkpoint.decode(b'{"version": 1, "start": true}') is None
