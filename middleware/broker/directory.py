@@ -106,7 +106,7 @@ def _read_meta(path: Path, host_id: int) -> Meta | None:
     if not path.is_dir():
         raise DataDirectoryError(f"{path} is not a directory; give another with --data")
     try:
-        text = (path / _META).read_text()
+        content = (path / _META).read_bytes()
     except FileNotFoundError:
         strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _HARMLESS)
         if strangers:
@@ -115,12 +115,12 @@ def _read_meta(path: Path, host_id: int) -> Meta | None:
                 " give an empty or a new directory with --data"
             ) from None
         return None
-    return _checked(path, text, host_id)
+    return _checked(path, content, host_id)
 
 
-def _checked(path: Path, text: str, host_id: int) -> Meta:
+def _checked(path: Path, content: bytes, host_id: int) -> Meta:
     try:
-        values = json.loads(text)
+        values = json.loads(content)
         found = int(values["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise DataDirectoryError(

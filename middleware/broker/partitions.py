@@ -11,13 +11,14 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId, TopicPartition
 from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.storage.durability import FlushTicket
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 
@@ -25,6 +26,9 @@ from .partition import LocalPartition, TransactionGuard
 from .values import Topic
 
 _log = logging.getLogger(__name__)
+
+_AT_ONCE = 16  # partitions that are made before the loop gets its turn
+_FLUSHED_TOGETHER = 64
 
 LogOpener = Callable[[Path, TopicConfig], PartitionLog]
 
@@ -67,12 +71,14 @@ class LocalPartitions:
     def open(self, topic: Topic) -> None:
         self._by_topic[topic.name] = [self._opened(topic, index) for index in range(topic.partitions)]
 
-    def create(self, topic: Topic, first: int) -> None:
+    async def create(self, topic: Topic, first: int) -> None:
         made = self._by_topic.setdefault(topic.name, [])
         try:
             for index in range(first, topic.partitions):
                 self._put_aside(topic.name, topic.topic_id, index, "stray")
                 made.append(self._opened(topic, index))
+                if index % _AT_ONCE == _AT_ONCE - 1:
+                    await asyncio.sleep(0)
         except BaseException:
             self.remove(topic, first)
             raise
@@ -83,36 +89,36 @@ class LocalPartitions:
 
     def remove(self, topic: Topic, first: int) -> None:
         partitions = self._by_topic.get(topic.name, [])
-        for partition in partitions[first:]:
-            partition.remove()
-            self._discard(topic.name, topic.topic_id, partition.name.partition)
+        leaving = partitions[first:]
         del partitions[first:]
         if not partitions:
             self._by_topic.pop(topic.name, None)
+        for partition in leaving:
+            partition.remove()
+        self._discard(topic.name, topic.topic_id, [partition.name.partition for partition in leaving])
 
     def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
-        for index in range(partitions):
-            self._discard(name, topic_id, index)
+        self._discard(name, topic_id, range(partitions))
 
     # --- life
 
     def sweep(self) -> None:
         """At start: removes what is on its way out."""
-        for path in self._directory.glob("*-delete"):
-            shutil.rmtree(path, ignore_errors=True)
+        self._remove_trees(list(self._directory.glob("*-delete")))
 
     async def close(self) -> None:
         """Closes every partition; the first refusal is raised when all were tried."""
         await asyncio.gather(*self._removals)
-        first: TreecastError | None = None
+        now_ms = int(self._clock() * 1000)
+        refusals = await _flush_together([partition.log for partition in self], now_ms)
         for partition in self:
             try:
-                partition.close(int(self._clock() * 1000))
+                partition.close(now_ms)
             except TreecastError as error:
-                first = first or error
+                refusals.append(error)
         self._by_topic.clear()
-        if first is not None:
-            raise first
+        if refusals:
+            raise refusals[0]
 
     def abandon(self) -> None:
         """Lets go of all files without a flush."""
@@ -133,11 +139,27 @@ class LocalPartitions:
     def _path(self, topic: str, index: int) -> Path:
         return self._directory / f"{topic}-{index}"
 
-    def _discard(self, topic: str, topic_id: TopicId, index: int) -> None:
-        """Renames, so that the name is free at once; the removal takes its time on a thread."""
-        moved = self._put_aside(topic, topic_id, index, "delete")
-        if moved is not None:
-            removal = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, moved, True)
+    def _discard(self, topic: str, topic_id: TopicId, indexes: Iterable[int]) -> None:
+        """Renames, so that the name is free at once; the removal takes its time on a thread.
+
+        The first refusal is raised when all were tried.
+        """
+        moved: list[Path] = []
+        first: TreecastError | None = None
+        for index in indexes:
+            try:
+                aside = self._put_aside(topic, topic_id, index, "delete")
+            except TreecastError as error:
+                first = first or error
+            else:
+                moved += [aside] if aside is not None else []
+        self._remove_trees(moved)
+        if first is not None:
+            raise first
+
+    def _remove_trees(self, paths: list[Path]) -> None:
+        if paths:
+            removal = asyncio.get_running_loop().run_in_executor(None, _remove_all, paths)
             self._removals.add(removal)
             removal.add_done_callback(self._removals.discard)
 
@@ -154,6 +176,36 @@ class LocalPartitions:
         if why == "stray":
             _log.warning("%s belonged to no topic and was renamed to %s", path, aside.name)
         return aside
+
+
+async def _flush_together(logs: list[PartitionLog], now_ms: int) -> list[TreecastError]:
+    """Flushes with checkpoints, many at a time on threads: one after another takes ms each."""
+    refusals: list[TreecastError] = []
+    loop = asyncio.get_running_loop()
+    dirty = [log for log in logs if not log.durability.failed and not log.durability.covered()]
+    for start in range(0, len(dirty), _FLUSHED_TOGETHER):
+        some = dirty[start : start + _FLUSHED_TOGETHER]
+        work = [(log, ticket) for log in some if (ticket := log.durability.begin(now_ms, checkpoint=True))]
+        done = await asyncio.gather(*(loop.run_in_executor(None, _run, ticket) for _, ticket in work))
+        for (log, ticket), error in zip(work, done, strict=True):
+            try:
+                log.durability.end(ticket, error)
+            except TreecastError as refused:
+                refusals.append(refused)
+    return refusals
+
+
+def _run(ticket: FlushTicket) -> OSError | None:
+    try:
+        ticket.run()
+    except OSError as error:
+        return error
+    return None
+
+
+def _remove_all(paths: list[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)  # what stays goes at the next start
 
 
 def _refused(what: str, error: OSError) -> TreecastError:

@@ -42,7 +42,7 @@ class TopicStorage(Protocol):
     def open(self, topic: Topic) -> None:
         """Opens all partitions at start, making those that are missing. Raises STORAGE."""
 
-    def create(self, topic: Topic, first: int) -> None:
+    async def create(self, topic: Topic, first: int) -> None:
         """Makes partitions; what an unknown topic left in their place is put aside. STORAGE: made none."""
 
     def reconfigure(self, topic: Topic) -> None: ...
@@ -149,7 +149,7 @@ class TopicRegistry:
 
     async def _grow(self, topic: Topic, first: int) -> Topic:
         """Makes the partitions from `first` on, then the definition, or neither."""
-        self._storage.create(topic, first)
+        await self._storage.create(topic, first)
         try:
             await self._tables.commit([self._entry(topic)])
         except BaseException:

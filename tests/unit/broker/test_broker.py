@@ -141,6 +141,10 @@ class FullDisk:
         monkeypatch.setattr(Disk, "write", refusing)
 
 
+def broken_sync(disk: Disk, descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     return FullDisk(monkeypatch)
@@ -290,6 +294,23 @@ async def test_a_defined_topic_gets_its_missing_directories(house: House) -> Non
     assert house.leader("t", 1).log.end_offset == 0
 
 
+async def test_the_loop_goes_on_while_many_partitions_are_made(house: House) -> None:
+    making = asyncio.create_task(house.create("t", 100))
+    turns = 0
+    while not making.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 5
+    making = asyncio.create_task(house.create("u", 100))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    assert set(house.broker.cluster.definitions.topics()) == {"t"}
+    await house.restart()
+    assert house.directories == {f"t-{index}" for index in range(100)}
+
+
 async def test_more_partitions_and_other_settings_reach_the_logs(house: House) -> None:
     definitions = house.broker.cluster.definitions
     await house.create("t", 1)
@@ -346,6 +367,41 @@ async def test_markers_wait_for_room_on_the_disk(house: House, disk: FullDisk) -
     await house.keep_house()
     assert house.values(isolation=COMMITTED) == [b"a"]
     assert house.counters.broker.transactions_committed == 1
+
+
+async def test_a_disk_that_cannot_flush_makes_no_clean_shutdown(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await house.create()
+    await house.create("u")
+    house.append(b"a")
+    with monkeypatch.context() as broken_disk:
+        broken_disk.setattr(Disk, "sync", broken_sync)
+        await house.broker.close()
+    assert "Input/output error" in caplog.text
+    assert not (house.path / "clean-shutdown").exists()
+    await house.restart()
+    assert house.values() == [b"a"]
+    await house.broker.close()
+    assert (house.path / "clean-shutdown").exists()
+    await house.open()
+
+
+async def test_a_disk_that_cannot_flush_promises_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.restart(fsync=FsyncPolicy.BATCH)
+    await house.create()
+    await house.append(b"a")
+    monkeypatch.setattr(Disk, "sync", broken_sync)
+    with refusal(Fault.STORAGE):
+        await house.append(b"b")
+    monkeypatch.undo()
+    with refusal(Fault.STORAGE):  # until the log is opened anew: the kernel may have dropped the page
+        house.append(b"c")
+    assert house.values()[:1] == [b"a"]
+    await house.kill()
+    await house.append(b"d")
 
 
 # --- housekeeping

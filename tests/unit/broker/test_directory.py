@@ -56,9 +56,9 @@ def test_another_host_is_refused_untouched(tmp_path: Path) -> None:
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "x"}', '{"format": 1}'])
-def test_a_broken_meta_file_is_refused_untouched(tmp_path: Path, text: str) -> None:
-    (tmp_path / "meta.json").write_text(text)
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"\xff\xfe", b'{"format": "x"}', b'{"format": 1}'])
+def test_a_broken_meta_file_is_refused_untouched(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "meta.json").write_bytes(text)
     before = listing(tmp_path)
     with pytest.raises(DataDirectoryError, match="restore it"):
         DataDirectory.open(tmp_path, 1, "c")

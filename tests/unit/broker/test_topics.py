@@ -39,7 +39,7 @@ class RecordingStorage:
         self.opened.append(topic.name)
         self.made |= {(topic.name, index) for index in range(topic.partitions)}
 
-    def create(self, topic: Topic, first: int) -> None:
+    async def create(self, topic: Topic, first: int) -> None:
         self._maybe("create")
         self.made |= {(topic.name, index) for index in range(first, topic.partitions)}
 
