@@ -169,7 +169,11 @@ class Connection(asyncio.BufferedProtocol):
         data = self._session.data_to_send()
         self._unsent = 0
         transport = self._transport
-        if not data or transport is None or transport.is_closing():
+        if not data or transport is None:
+            return
+        if transport.is_closing():  # the client has gone: what it still asked for would be read for nobody
+            self._closing = True
+            self._abandon()
             return
         size = sum(map(len, data))
         self._counters.bytes_out += size
