@@ -6,9 +6,11 @@
 
 from .batch_check import check_batches
 from .batch_header import (
+    COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     NO_TIMESTAMP,
     BatchHeader,
     patch_batch,
@@ -30,9 +32,11 @@ from .record_values import (
 __all__ = [
     "ABORT",
     "COMMIT",
+    "COMPRESSION_MASK",
     "HEADER_SIZE",
     "LOG_OVERHEAD",
     "MAGIC",
+    "MAGIC_AT",
     "MAX_UNCOMPRESSED_BYTES",
     "NO_TIMESTAMP",
     "BatchHeader",

@@ -8,6 +8,13 @@ from asyncio import AbstractEventLoop, Future, TimerHandle
 from treecast.middleware.broker import Appended, Cluster
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression
+from treecast.middleware.wire.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+)
 
 from .. import errors
 from ..codec import (
@@ -28,7 +35,7 @@ _log = logging.getLogger("treecast.kafka")
 
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE = 22  # of a batch: the attributes are its bytes 21 and 22
-_COMPRESSION_BITS = 7
+_LENGTH = slice(8, 12)  # of a batch: its size after this field
 _FIRST_WITH_ZSTD = 7  # KIP-110
 
 
@@ -76,7 +83,7 @@ def _append(
         records = asked.records
         if records is None or len(records) == 0:
             raise TreecastError(Fault.INVALID_RECORD, "no record batch")
-        _check_compression(records, version)
+        _check_form(records, version)
         leader = cluster.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:
@@ -84,13 +91,18 @@ def _append(
     return appended if isinstance(appended, Future) else _appended(asked.topic, asked.partition, appended)
 
 
-def _check_compression(records: memoryview, version: int) -> None:
-    if version < _FIRST_WITH_ZSTD and len(records) > _ATTRIBUTES_LOW_BYTE:
-        codec = records[_ATTRIBUTES_LOW_BYTE] & _COMPRESSION_BITS
-        if codec == Compression.ZSTD:
-            raise TreecastError(
-                Fault.UNSUPPORTED_COMPRESSION, f"zstd needs Produce {_FIRST_WITH_ZSTD} or later"
-            )
+def _check_form(records: memoryview, version: int) -> None:
+    """What Produce 3 and later allow of a partition's records: one batch, of magic 2 (`ProduceRequest`)."""
+    if len(records) < HEADER_SIZE:
+        return  # cut off, as the broker will say
+    if records[MAGIC_AT] != MAGIC:
+        raise TreecastError(
+            Fault.INVALID_RECORD, f"a batch has magic {records[MAGIC_AT]}, only magic {MAGIC} is allowed"
+        )
+    if int.from_bytes(records[_LENGTH], "big", signed=True) + LOG_OVERHEAD < len(records):
+        raise TreecastError(Fault.INVALID_RECORD, "only one record batch per partition is allowed")
+    if version < _FIRST_WITH_ZSTD and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
+        raise TreecastError(Fault.UNSUPPORTED_COMPRESSION, f"zstd needs Produce {_FIRST_WITH_ZSTD} or later")
 
 
 def _appended(topic: str, partition: int, appended: Appended) -> ProduceResult:

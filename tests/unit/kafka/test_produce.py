@@ -125,6 +125,16 @@ async def test_old_formats_are_refused_in_their_own_shape(version: int, client: 
     assert answer == expected + (b"\0" * 4 if version else b"")
 
 
+async def test_one_batch_of_magic_2_per_partition(client: Any, make_batch: MakeBatch, broker: Broker) -> None:
+    batch = make_batch(b"x")
+    old = bytearray(batch)
+    old[16] = 1
+    for records in (batch + batch, batch + b"left over", bytes(old)):
+        (row,) = rows(await client.call("Produce", 9, **produce(("topic", 0, records))))
+        assert row.error_code == errors.INVALID_RECORD
+    assert end_offset(broker) == 0
+
+
 async def test_zstd_is_refused_before_version_7(client: Any, make_batch: MakeBatch) -> None:
     zstd = make_batch(b"x" * 100, compression=Compression.ZSTD)
     codes = [
