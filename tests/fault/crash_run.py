@@ -130,7 +130,7 @@ class Run:
             episode.begin()
             for _ in range(min(self.options.life, self.options.count - number)):
                 number = state.done
-                episode.run(Cycle.of(state.seed, number))
+                episode.run(Cycle.of(state.seed, number), damage=number == self.options.damage)
                 state.done += 1
                 begun = self._note(episode, number, begun)
                 progress.update(task, completed=state.done, said=self._said())
@@ -215,6 +215,12 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
     parser.add_argument("--fresh", action="store_true", help="forget what was done with this seed")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
+    parser.add_argument(
+        "--damage",
+        type=int,
+        metavar="CYCLE",
+        help="cut acknowledged records off in this cycle: must be found",
+    )
     options = parser.parse_args()
     console = Console(stderr=options.json)
     console.print(f"seed {options.seed}, {options.count} cycles")

@@ -117,8 +117,11 @@ class Episode:
         self.librdkafka = LibrdkafkaProducer(address, self.oracle, self.gate, self.seed)
         self.members = [GroupMember(address, n, self.members_ledger, self.seed) for n in (1, 2)]
 
-    def run(self, cycle: Cycle) -> None:
-        """Load until the kill, then up again, and everything that was acknowledged must be there."""
+    def run(self, cycle: Cycle, *, damage: bool = False) -> None:
+        """Load until the kill, then up again, and everything that was acknowledged must be there.
+
+        `damage` takes something away in between, to show that it is found out.
+        """
         self.gate.open()
         time.sleep(cycle.load_for)
         self.daemon.kill()
@@ -126,8 +129,16 @@ class Episode:
         self.gate.close()
         with self.members_ledger.lock:
             acked = dict(self.members_ledger.acked)
+        if damage:
+            self._damage()
         self._restart(cycle)
         self.verify(acked)
+
+    def _damage(self) -> None:
+        """Cuts the last third off the newest segment of a partition that was acknowledged."""
+        newest = max((self.daemon.data / "logs" / "idempotent-0").glob("*.log"))
+        with newest.open("r+b") as log:
+            log.truncate(newest.stat().st_size * 2 // 3)
 
     def _restart(self, cycle: Cycle) -> None:
         if cycle.during_start is not None:

@@ -1,0 +1,170 @@
+"""Fixtures of the fault tests: raw connections, a client that must not notice, and what a daemon holds."""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from crash import wire
+from crash.librdkafka import read_partitions
+
+PATIENCE_S = 45.0
+
+
+@pytest.fixture(scope="session")
+def wire_client():
+    """The module `crash.wire`: a blocking client, and builders of requests and batches."""
+    return wire
+
+
+def _until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {PATIENCE_S:g} s in vain for {what}")
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., None]:
+    return _until
+
+
+def read_topic(address: str, topic: str) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of partition 0."""
+    found: list[tuple[int, bytes | None]] = []
+    read_partitions(
+        address,
+        {(topic, 0): 0},
+        "read_uncommitted",
+        lambda _, offset, __, value: found.append((offset, value)),
+    )
+    return found
+
+
+@pytest.fixture(scope="session")
+def read_values() -> Callable[[str, str], list[tuple[int, bytes | None]]]:
+    return read_topic
+
+
+@pytest.fixture
+def topic(daemon: DaemonProcess) -> str:
+    """A topic with one record, which must still be alone there after what a test sends in vain."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    connection = wire.Connection(daemon.kafka)
+    connection.insist("CreateTopics", wire.create_topic(name, 1, {}), wire.first_topic_code)
+    assert wire.produced(connection.ask(wire.produce(name, 0, wire.build_batch([(b"k", b"first")])))) == (
+        0,
+        0,
+    )
+    connection.close()
+    return name
+
+
+class Neighbour(threading.Thread):
+    """A client that produces one batch after the other over one connection, and checks each answer."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(name="neighbour", daemon=True)
+        self.topic = f"neighbour-{uuid.uuid4().hex[:8]}"
+        self.sent: list[bytes] = []
+        self.problem = ""
+        self._address = address
+        self._ended = threading.Event()
+        self._connection = wire.Connection(address)
+        self._connection.insist("CreateTopics", wire.create_topic(self.topic, 1, {}), wire.first_topic_code)
+
+    def run(self) -> None:
+        rng = random.Random(0)
+        try:
+            while not self._ended.is_set():
+                value = b"%d" % len(self.sent)
+                batch = wire.build_batch([(None, value)], rng.randrange(5))
+                code, offset = wire.produced(self._connection.ask(wire.produce(self.topic, 0, batch)))
+                if (code, offset) != (0, len(self.sent)):
+                    self.problem = f"record {len(self.sent)}: error {code}, offset {offset}"
+                    return
+                self.sent.append(value)
+                self._ended.wait(0.002)
+        except Exception as error:
+            self.problem = f"{type(error).__name__}: {error}"
+
+    def goes_on(self) -> None:
+        """Waits for a few more of its records to be acknowledged: it is served now."""
+        goal = len(self.sent) + 5
+        _until(lambda: len(self.sent) >= goal or self.problem, "the neighbour")
+        assert not self.problem
+
+    def finish(self) -> None:
+        """It noticed nothing, and all its records are there."""
+        self._ended.set()
+        self.join(PATIENCE_S)
+        self._connection.close()
+        assert not self.problem
+        assert len(self.sent) >= 5
+        assert read_topic(self._address, self.topic) == list(enumerate(self.sent))
+
+
+@pytest.fixture
+def neighbour(daemon: DaemonProcess) -> Iterator[Neighbour]:
+    client = Neighbour(daemon.kafka)
+    client.start()
+    client.goes_on()
+    yield client
+    client.goes_on()
+    client.finish()
+
+
+class Memory:
+    """A process's resident memory and what it has read, in bytes, from /proc/PID."""
+
+    def __init__(self, pid: int) -> None:
+        self._path = Path(f"/proc/{pid}/status")
+        self._io = Path(f"/proc/{pid}/io")
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak starts from here
+        self.start = self.now()
+
+    def _field(self, name: str) -> int:
+        [line] = [line for line in self._path.read_text().splitlines() if line.startswith(name)]
+        return int(line.split()[1]) * 1024
+
+    def now(self) -> int:
+        return self._field("VmRSS:")
+
+    def peak_growth(self) -> int:
+        return self._field("VmHWM:") - self.start
+
+    def bytes_read(self) -> int:
+        """By system calls, from files and sockets, since the process began."""
+        return int(self._io.read_text().splitlines()[0].split()[1])
+
+
+@pytest.fixture
+def memory(daemon: DaemonProcess) -> Memory:
+    return Memory(daemon.pid)
+
+
+@pytest.fixture(scope="session")
+def framed() -> Callable[..., bytes]:
+    """`framed(key, version, body)`: a request with a header of version 1, as bytes."""
+
+    def build(
+        key: int, version: int, body: bytes, *, size: int | None = None, flexible: bool = False
+    ) -> bytes:
+        header = struct.pack(">hhi", key, version, 7) + struct.pack(">h", 2) + b"me"
+        rest = header + (b"\0" if flexible else b"") + body
+        return struct.pack(">i", len(rest) if size is None else size) + rest
+
+    return build

@@ -1,0 +1,191 @@
+"""What can be wrong around a daemon: its port, its data directory, its disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.fault
+
+
+def test_a_port_in_use(daemon, neighbour, start_daemon):
+    other = start_daemon("--kafka", daemon.kafka, start=False)
+    with pytest.raises(Exception, match=r"no ready line \(exit code 1\)") as failed:
+        other.start()
+    message = str(failed.value)
+    assert daemon.kafka.split(":")[1] in message
+    assert "in use" in message
+    assert "Traceback" not in message
+
+
+def test_a_data_directory_in_use(daemon, neighbour, start_daemon):
+    other = start_daemon(data=daemon.data, start=False)
+    with pytest.raises(Exception, match=r"no ready line \(exit code 1\)") as failed:
+        other.start()
+    assert str(daemon.data) in str(failed.value)
+    assert "Traceback" not in str(failed.value)
+
+
+def test_a_data_directory_of_another_version(daemon, wire_client, topic, read_values):
+    daemon.pin_ports()
+    assert daemon.stop() == 0
+    meta = daemon.data / "meta.json"
+    ours = meta.read_text()
+    assert '"format": 1' in ours
+    meta.write_text(ours.replace('"format": 1', '"format": 99'))
+    before = snapshot(daemon.data)
+    with pytest.raises(Exception, match=r"no ready line \(exit code 1\)") as failed:
+        daemon.start()
+    message = str(failed.value)
+    assert "99" in message
+    assert str(daemon.data) in message
+    assert "Traceback" not in message
+    assert snapshot(daemon.data) == before
+    meta.write_text(ours)
+    daemon.start()
+    assert read_values(daemon.kafka, topic) == [(0, b"first")]
+
+
+def test_a_folder_of_something_else_is_left_alone(start_daemon, tmp_path):
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    (folder / "dear.txt").write_text("sir or madam")
+    before = snapshot(folder)
+    with pytest.raises(Exception, match=r"no ready line \(exit code 1\)") as failed:
+        start_daemon(data=folder)
+    assert str(folder) in str(failed.value)
+    assert snapshot(folder) == before
+
+
+def snapshot(folder):
+    """Names and contents of all files."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- a full disk
+
+STORAGE_ERROR = 56
+BLOCK = 64 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path, require):
+    """A file system of 24 MiB."""
+    require(os.geteuid() == 0, "mounting a small file system takes root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "treecast-test", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    require(mounted.returncode == 0, f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def daemon_on(start_daemon, small_disk):
+    """A daemon whose data are on the small disk; it ends before the disk goes."""
+    started = start_daemon(data=small_disk / "data")
+    yield started
+    if started.running:
+        started.kill()
+
+
+@pytest.fixture
+def dial(wire_client):
+    """`dial(daemon)`: a connection, closed at the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda daemon: stack.enter_context(contextlib.closing(wire_client.Connection(daemon.kafka)))
+
+
+def fill(folder):
+    """Takes all the room that is left; gives the file that holds it."""
+    path = folder / "filling"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(BLOCK)) == BLOCK:
+                pass
+        except OSError:
+            pass
+    return path
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_full_disk_refuses_and_harms_nothing(daemon_on, small_disk, wire_client, dial, read_values, codec):
+    wire, acked = wire_client, []
+    connection = dial(daemon_on)
+    connection.insist("CreateTopics", wire.create_topic("full", 1, {}), wire.first_topic_code)
+
+    def produce(value):
+        batch = wire.build_batch([(b"k", value)], codec)
+        code, offset = wire.produced(connection.ask(wire.produce("full", 0, batch)))
+        if code == 0:
+            assert offset == len(acked)
+            acked.append(value)
+        return code
+
+    for number in range(20):
+        assert produce(b"before %d" % number) == 0
+    for turn in range(3):
+        filling = fill(small_disk)
+        codes = [produce(b"%d while full %d " % (turn, n) + os.urandom(20_000)) for n in range(20)]
+        assert set(codes) <= {0, STORAGE_ERROR}
+        assert STORAGE_ERROR in codes
+        # what is there can be read, over the same connection too
+        assert read_values(daemon_on.kafka, "full") == list(enumerate(acked))
+        refused = connection.ask(wire.offset_commit("group", "full", 0, 1))
+        assert wire.only_partition_code(refused) in (0, 15, 16)  # the home cannot write: ask again
+        filling.unlink()
+        for number in range(20):
+            assert produce(b"%d after %d" % (turn, number)) == 0
+        connection.insist(
+            "OffsetCommit", wire.offset_commit("group", "full", 0, turn), wire.only_partition_code
+        )
+    assert read_values(daemon_on.kafka, "full") == list(enumerate(acked))
+    daemon_on.pin_ports()
+    daemon_on.kill()
+    daemon_on.start()
+    assert read_values(daemon_on.kafka, "full") == list(enumerate(acked))
+    connection = dial(daemon_on)
+    assert wire.fetched_offsets(connection.ask(wire.offset_fetch("group", "full", [0]))) == {0: (2, "m2")}
+
+
+def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, wire_client, dial, read_values):
+    """Whatever cannot be written is refused as an error, and works once there is room."""
+    wire = wire_client
+    connection = dial(daemon_on)
+    connection.insist("CreateTopics", wire.create_topic("full", 1, {}), wire.first_topic_code)
+    reply = connection.insist("InitProducerId", wire.init_producer("id"), wire.top_code)
+    producer = (reply.producer_id, reply.producer_epoch)
+    added = wire.add_partitions("id", producer, "full", [0])
+    connection.insist("AddPartitionsToTxn", added, wire.add_partitions_code)
+    batch = wire.build_batch([(b"k", b"v")], producer=producer, sequence=0, transactional=True)
+    sent = wire.produce("full", 0, batch, transactional_id="id")
+    assert wire.produced(connection.ask(sent)) == (0, 0)
+    filling = fill(small_disk)
+    codes = [wire.first_topic_code(connection.ask(wire.create_topic(f"more-{n}", 50, {}))) for n in range(20)]
+    assert any(codes)
+    ended = wire.top_code(connection.ask(wire.end_txn("id", producer, True)))
+    filling.unlink()
+    if ended != 0:
+        connection.insist("EndTxn", wire.end_txn("id", producer, True), wire.top_code)
+    connection.insist("CreateTopics", wire.create_topic("room", 1, {}), wire.first_topic_code)
+    assert read_values(daemon_on.kafka, "full") == [(0, b"v")]
+    daemon_on.pin_ports()
+    daemon_on.kill()
+    daemon_on.start()
+    assert read_values(daemon_on.kafka, "full") == [(0, b"v")]
+
+
+def test_starting_on_a_full_disk_says_so(start_daemon, small_disk):
+    filling = fill(small_disk)
+    daemon = start_daemon(data=small_disk / "data", start=False)
+    with pytest.raises(Exception, match=r"no ready line \(exit code 1\)") as failed:
+        daemon.start()
+    assert "Traceback" not in str(failed.value)
+    assert "space" in str(failed.value)
+    filling.unlink()
+    daemon.start()
+    daemon.kill()
