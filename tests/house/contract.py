@@ -44,6 +44,7 @@ PURE_FILES = (
     "shims/*/session*.py",
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
+    *(f"middleware/dataplane/lab/{name}.py" for name in ("description", "impairment", "plan", "units")),
 )
 
 
