@@ -1,0 +1,296 @@
+"""The segment: Treecast's own header inside every carrier but bare STARE states.
+
+All numbers are big-endian. A message is one record batch, or a few; it is cut into `total` segments.
+
+     0  version (4 bits, 1) | kind (4 bits)       24  records uint32: how many the message holds
+     1  flags: bit 0 tag present, others 0        28  number uint16: this segment's, from 0
+     2  key id uint16 (0 without a tag)           30  total uint16: segments of the message, from 1
+     4  origin uint32: the stream's host          32  length uint16: bytes of payload
+     8  stream uint32                             34  content uint8: 4-byte words of content header
+    12  epoch uint32                              35  after uint8: entries of the `after` list
+    16  sequence uint64: the first record's       36  sender uint32: the host that sent this segment
+    40  tag, 16 bytes, where flag bit 0 is set
+     .  `after` entries of 16 bytes: stream uint32, epoch uint32, sequence uint64
+     .  content header (4 x content bytes)
+     .  payload (length bytes)
+
+Sequences count records: a message with n records at sequence s is followed by one at s + n. A gap's
+width is so the number of records that it lacks, also where nothing else is known of them.
+
+`after` lists streams of the same origin; all below the sequence has to be settled before this message
+is delivered. Only the first segment of a message carries it. The content header is opaque here.
+
+Kinds other than data and repair carry a body of `segment_bodies` as payload and are one segment of
+0 records; their `sequence` is 0.
+
+The tag is BLAKE2s (RFC 7693), keyed, 128 bits, over everything else in the order above. The key id
+says which key of the key ring; two keys are so valid at once while a cluster changes its key.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2s
+from hmac import compare_digest
+from typing import Final
+
+VERSION: Final = 1
+HEADER_SIZE: Final = 40
+TAG_SIZE: Final = 16
+AFTER_SIZE: Final = 16
+MAX_AFTER: Final = 16
+MAX_CONTENT: Final = 255 * 4
+MAX_PAYLOAD: Final = 0xFFFF
+MAX_SEGMENTS: Final = 0xFFFF
+MAX_SEQUENCE: Final = 2**64 - 1
+
+_HEADER: Final = struct.Struct(">BBHIIIQIHHHBBI")
+_AFTER: Final = struct.Struct(">IIQ")
+_TAGGED: Final = 0x01
+
+Data = bytes | bytearray | memoryview
+
+
+class Kind(enum.IntEnum):
+    """The low four bits of the first byte."""
+
+    DATA = 0  # a segment of a message, sent for the first time
+    REPAIR = 1  # the same, sent again: to who missed it, or to who catches up
+    NAK = 2  # what a receiver lacks
+    HEARTBEAT = 3  # how far a stream has come
+    REPORT = 4  # what has become of all records at a receiver so far
+    SKIP = 5  # records that will not come any more
+    ANNOUNCE = 6  # a stream, its beginning and its members
+    CLOSE = 7  # a stream's end
+
+
+class SegmentFault(enum.Enum):
+    """Why bytes are no segment of ours. Counted by name."""
+
+    TRUNCATED = "the bytes end before the segment does"
+    VERSION = "a version that is not spoken here"
+    KIND = "an unknown kind"
+    FLAGS = "an unknown flag, or a key id without a tag"
+    NUMBERS = "segment number, total, records or sequence contradict each other"
+    AFTER = "an `after` list that is too long, or not on a first segment"
+    BODY = "a body that does not fit its kind"
+    UNAUTHENTICATED = "no tag, where one is asked for"
+    UNKNOWN_KEY = "a key id that is not in the key ring"
+    FORGED = "the tag is not that of these bytes"
+
+
+class SegmentError(ValueError):
+    """Bytes that are refused; `fault` is what to count."""
+
+    def __init__(self, fault: SegmentFault, detail: str = "") -> None:
+        super().__init__(detail or fault.value)
+        self.fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """All records of `stream` in `epoch` below `sequence` come first."""
+
+    stream: int
+    epoch: int
+    sequence: int
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment. Not changed once it is made; not frozen, because that costs half of the decoding."""
+
+    kind: Kind
+    origin: int
+    stream: int
+    epoch: int
+    sequence: int
+    records: int
+    number: int
+    total: int
+    sender: int
+    payload: bytes
+    after: tuple[After, ...] = ()
+    content: bytes = b""
+
+    @property
+    def end(self) -> int:
+        """The sequence that follows the message's last record."""
+        return self.sequence + self.records
+
+
+class KeyRing:
+    """The cluster's keys by id. What is sent is tagged with the `current` one; None: nothing is tagged.
+
+    Where there is a current key, segments without a tag are refused. Keys are 16 to 32 bytes.
+    """
+
+    def __init__(self, keys: Mapping[int, bytes], current: int | None) -> None:
+        for key_id, key in keys.items():
+            if not 0 <= key_id <= 0xFFFF:
+                raise ValueError(f"key id {key_id} is not of 16 bits")
+            if not 16 <= len(key) <= 32:
+                raise ValueError(f"key {key_id} has {len(key)} bytes instead of 16 to 32")
+        if current is not None and current not in keys:
+            raise ValueError(f"the current key {current} is not in the key ring")
+        self.current = current
+        # copying a hash that has taken its key in is cheaper than keying one anew
+        self._hashes = {number: blake2s(digest_size=TAG_SIZE, key=key) for number, key in keys.items()}
+
+    def __contains__(self, key_id: int) -> bool:
+        return key_id in self._hashes
+
+    def tag(self, key_id: int, header: Data, rest: Data) -> bytes:
+        """The tag over header and rest."""
+        hashed = self._hashes[key_id].copy()
+        hashed.update(header)
+        hashed.update(rest)
+        return hashed.digest()
+
+
+NO_KEYS: Final = KeyRing({}, None)
+
+
+def overhead(keys: KeyRing, content: bytes = b"", after: int = 0) -> int:
+    """Bytes that a segment needs beside its payload."""
+    return HEADER_SIZE + (TAG_SIZE if keys.current is not None else 0) + len(content) + after * AFTER_SIZE
+
+
+def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
+    """The segment's bytes. ValueError where a field does not fit its width."""
+    if len(segment.content) % 4 or len(segment.content) > MAX_CONTENT:
+        raise ValueError(f"a content header of {len(segment.content)} bytes: whole words, at most 255")
+    if len(segment.payload) > MAX_PAYLOAD:
+        raise ValueError(f"a payload of {len(segment.payload)} bytes: at most {MAX_PAYLOAD}")
+    current = keys.current
+    try:
+        header = _HEADER.pack(
+            VERSION << 4 | segment.kind,
+            0 if current is None else _TAGGED,
+            current or 0,
+            segment.origin,
+            segment.stream,
+            segment.epoch,
+            segment.sequence,
+            segment.records,
+            segment.number,
+            segment.total,
+            len(segment.payload),
+            len(segment.content) // 4,
+            len(segment.after),
+            segment.sender,
+        )
+        after = [_AFTER.pack(entry.stream, entry.epoch, entry.sequence) for entry in segment.after]
+    except struct.error as error:
+        raise ValueError(f"a field does not fit the segment's header: {error}") from error
+    _check_meaning(segment)
+    rest = b"".join((*after, segment.content, segment.payload))
+    return header + (keys.tag(current, header, rest) if current is not None else b"") + rest
+
+
+def decode(data: Data, keys: KeyRing = NO_KEYS, position: int = 0) -> tuple[Segment, int]:
+    """The segment at `position` and where it ends; what follows (a frame's padding) is the caller's.
+
+    SegmentError where it is none, or its tag is wrong. Nothing is copied before all lengths are known
+    to lie inside `data`, and nothing is interpreted beyond the lengths before the tag is checked.
+    """
+    view = memoryview(data)
+    if position < 0 or len(view) - position < HEADER_SIZE:
+        raise SegmentError(SegmentFault.TRUNCATED)
+    (
+        first,
+        flags,
+        key_id,
+        origin,
+        stream,
+        epoch,
+        sequence,
+        records,
+        number,
+        total,
+        length,
+        words,
+        afters,
+        sender,
+    ) = _HEADER.unpack_from(view, position)
+    if first >> 4 != VERSION:
+        raise SegmentError(SegmentFault.VERSION, f"version {first >> 4}")
+    if flags & ~_TAGGED or (key_id and not flags):
+        raise SegmentError(SegmentFault.FLAGS)
+    if afters > MAX_AFTER:
+        raise SegmentError(SegmentFault.AFTER)
+    start = position + HEADER_SIZE + (TAG_SIZE if flags else 0)
+    body = start + AFTER_SIZE * afters + 4 * words
+    end = body + length
+    if end > len(view):
+        raise SegmentError(SegmentFault.TRUNCATED)
+    _authenticate(view, position, start, end, key_id if flags else None, keys)
+    segment = Segment(
+        _kind(first & 0x0F),
+        origin,
+        stream,
+        epoch,
+        sequence,
+        records,
+        number,
+        total,
+        sender,
+        bytes(view[body:end]),
+        _read_after(view, start, afters) if afters else (),
+        bytes(view[body - 4 * words : body]) if words else b"",
+    )
+    fault = _contradiction(segment)
+    if fault is not None:
+        raise SegmentError(fault)
+    return segment, end
+
+
+def _kind(number: int) -> Kind:
+    try:
+        return Kind(number)
+    except ValueError:
+        raise SegmentError(SegmentFault.KIND, f"kind {number}") from None
+
+
+def _read_after(view: memoryview, start: int, count: int) -> tuple[After, ...]:
+    return tuple(After(*_AFTER.unpack_from(view, start + AFTER_SIZE * index)) for index in range(count))
+
+
+def _authenticate(
+    view: memoryview, position: int, start: int, end: int, key_id: int | None, keys: KeyRing
+) -> None:
+    """A tag that is there without need is not looked at: so a cluster can be switched over."""
+    if keys.current is None:
+        return
+    if key_id is None:
+        raise SegmentError(SegmentFault.UNAUTHENTICATED)
+    if key_id not in keys:
+        raise SegmentError(SegmentFault.UNKNOWN_KEY, f"key id {key_id}")
+    header = view[position : position + HEADER_SIZE]
+    if not compare_digest(keys.tag(key_id, header, view[start:end]), view[start - TAG_SIZE : start]):
+        raise SegmentError(SegmentFault.FORGED)
+
+
+def _contradiction(segment: Segment) -> SegmentFault | None:
+    if segment.kind > Kind.REPAIR:
+        control = (segment.sequence, segment.records, segment.number, segment.total) == (0, 0, 0, 1)
+        return None if control and not segment.after else SegmentFault.NUMBERS
+    if segment.number >= segment.total or not segment.records or segment.end > MAX_SEQUENCE:
+        return SegmentFault.NUMBERS
+    if segment.after and (segment.number or len(segment.after) > MAX_AFTER):
+        return SegmentFault.AFTER
+    return None
+
+
+def _check_meaning(segment: Segment) -> None:
+    fault = _contradiction(segment)
+    if fault is not None:
+        raise ValueError(fault.value)
+
+
+def control(kind: Kind, origin: int, stream: int, epoch: int, sender: int, payload: bytes) -> Segment:
+    """A segment of a kind that carries a body."""
+    return Segment(kind, origin, stream, epoch, 0, 0, 0, 1, sender, payload)

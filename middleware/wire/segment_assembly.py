@@ -1,0 +1,214 @@
+"""Messages cut into segments of a path's MTU, and put together again within bounds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .segment import (
+    AFTER_SIZE,
+    HEADER_SIZE,
+    MAX_AFTER,
+    MAX_CONTENT,
+    MAX_PAYLOAD,
+    MAX_SEGMENTS,
+    TAG_SIZE,
+    After,
+    Kind,
+    Segment,
+)
+
+# What a reassembly costs beside its bytes, so that segments without payload are bounded as well.
+_COST_OF_MESSAGE: Final = 200
+_COST_OF_PART: Final = 64
+
+StreamKey = tuple[int, int, int]  # origin, stream, epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a stream carries as one: `records` records from `sequence` on, opaque here."""
+
+    sequence: int
+    records: int
+    payload: bytes
+    after: tuple[After, ...] = ()
+    content: bytes = b""
+
+    @property
+    def end(self) -> int:
+        return self.sequence + self.records
+
+
+def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
+    """Payload bytes per segment where a segment may have `mtu` bytes: the same for every part.
+
+    Room for a tag and for the message's `after` list is kept in each, so that a message is cut alike
+    whether it is tagged or not, and by whoever repairs it.
+    """
+    size = min(mtu - HEADER_SIZE - TAG_SIZE - AFTER_SIZE * after - content, MAX_PAYLOAD)
+    if size <= 0 or content > MAX_CONTENT or content % 4 or after > MAX_AFTER:
+        raise ValueError(f"segments of {mtu} bytes with {content} bytes of content header hold nothing")
+    return size
+
+
+def _size_for(message: Message, mtu: int) -> int:
+    return part_size(mtu, len(message.content), len(message.after))
+
+
+def parts_of(message: Message, mtu: int) -> int:
+    """How many segments a message is cut into. ValueError beyond the 65,535 that can be numbered."""
+    total = max(1, -(-len(message.payload) // _size_for(message, mtu)))
+    if total > MAX_SEGMENTS:
+        raise ValueError(f"a message of {len(message.payload)} bytes is too large for segments of {mtu}")
+    return total
+
+
+def cut(
+    message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind = Kind.DATA, only: range | None = None
+) -> Iterator[Segment]:
+    """The message's segments, or only those with the given numbers (which may lie beyond the last)."""
+    size, total = _size_for(message, mtu), parts_of(message, mtu)
+    numbers = range(total) if only is None else range(only.start, min(only.stop, total))
+    for number in numbers:
+        yield Segment(
+            kind,
+            *key,
+            message.sequence,
+            message.records,
+            number,
+            total,
+            sender,
+            message.payload[number * size : (number + 1) * size],
+            () if number else message.after,
+            message.content,
+        )
+
+
+class Partial:
+    """A message of which some segments are here."""
+
+    __slots__ = ("after", "content", "cost", "parts", "records", "repaired", "total")
+
+    def __init__(self, segment: Segment) -> None:
+        self.records = segment.records
+        self.total = segment.total
+        self.content = segment.content
+        self.after: tuple[After, ...] = ()
+        self.parts: dict[int, bytes] = {}
+        self.cost = _COST_OF_MESSAGE + len(segment.content)
+        self.repaired = False  # whether any of them had to be sent again
+
+    def missing(self) -> Iterator[range]:
+        """Runs of segment numbers that are not here."""
+        start = 0
+        for number in sorted(self.parts):
+            if number > start:
+                yield range(start, number)
+            start = number + 1
+        if start < self.total:
+            yield range(start, self.total)
+
+
+class AssemblyBudget:
+    """Bytes that all assemblies of a host may hold together."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.used = 0
+        self.assemblies: dict[int, Assembly] = {}  # those that hold something, longest without room first
+
+
+class Assembly:
+    """The incomplete messages of one stream and epoch.
+
+    Beyond `max_bytes`, or beyond the host's budget, the oldest incomplete message is given up and
+    counted in `evicted`: the stream's, or for the host's sake that of the stream that holds most.
+    """
+
+    def __init__(self, budget: AssemblyBudget, max_bytes: int) -> None:
+        self.budget = budget
+        self.max_bytes = max_bytes
+        self.used = 0
+        self.evicted = 0
+        self._partials: OrderedDict[int, Partial] = OrderedDict()  # by sequence, oldest arrival first
+
+    def __len__(self) -> int:
+        return len(self._partials)
+
+    def partial(self, sequence: int) -> Partial | None:
+        return self._partials.get(sequence)
+
+    def add(self, segment: Segment) -> tuple[Message, bool] | None:
+        """The message that this segment completes, and whether a part of it was a repair.
+
+        ValueError where the segment contradicts others of its message.
+        """
+        sequence = segment.sequence
+        partial = self._partials.get(sequence)
+        if partial is None:
+            partial = self._partials[sequence] = Partial(segment)
+            self._charge(partial.cost)
+        elif (partial.total, partial.records, partial.content) != (
+            segment.total,
+            segment.records,
+            segment.content,
+        ):
+            raise ValueError("segments of one message contradict each other")
+        if segment.number in partial.parts:
+            return None
+        self._take(partial, segment)
+        if len(partial.parts) == partial.total:
+            return self._complete(sequence, partial)
+        self._evict()
+        return None
+
+    def _take(self, partial: Partial, segment: Segment) -> None:
+        partial.parts[segment.number] = segment.payload
+        partial.repaired = partial.repaired or segment.kind is Kind.REPAIR
+        if segment.number == 0:
+            partial.after = segment.after
+        cost = len(segment.payload) + _COST_OF_PART
+        partial.cost += cost
+        self._charge(cost)
+
+    def _complete(self, sequence: int, partial: Partial) -> tuple[Message, bool]:
+        self.drop(sequence)
+        payload = b"".join(partial.parts[number] for number in range(partial.total))
+        message = Message(sequence, partial.records, payload, partial.after, partial.content)
+        return message, partial.repaired
+
+    def drop(self, sequence: int) -> None:
+        """Forgets what is here of a message."""
+        partial = self._partials.pop(sequence, None)
+        if partial is not None:
+            self._charge(-partial.cost)
+
+    def drop_below(self, sequence: int) -> None:
+        """Forgets all messages before `sequence`."""
+        for old in [one for one in self._partials if one < sequence]:
+            self.drop(old)
+
+    def clear(self) -> None:
+        for sequence in list(self._partials):
+            self.drop(sequence)
+
+    def _charge(self, cost: int) -> None:
+        self.used += cost
+        self.budget.used += cost
+        if self._partials:
+            self.budget.assemblies[id(self)] = self
+        else:
+            self.budget.assemblies.pop(id(self), None)
+
+    def _evict(self) -> None:
+        while self.used > self.max_bytes:
+            self._evict_oldest()
+        while self.budget.used > self.budget.total_bytes:
+            max(self.budget.assemblies.values(), key=lambda one: one.used)._evict_oldest()
+
+    def _evict_oldest(self) -> None:
+        self.drop(next(iter(self._partials)))
+        self.evicted += 1

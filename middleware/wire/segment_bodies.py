@@ -1,0 +1,306 @@
+"""What segments of the other kinds carry as payload. All numbers are big-endian.
+
+    nak        round trip uint32 (microseconds, 0 unknown), count uint16,
+               count x (first uint64, end uint64, part uint16, parts uint16)
+    heartbeat  end uint64, oldest uint64, echo uint64
+    report     mode uint8, first uint64, next uint64, room uint32 (bytes), stamp uint64,
+               live, repaired, replayed, filtered uint64,
+               count uint8, count x (reason uint8, records uint64)    expired
+               count uint8, count x (reason uint8, records uint64)    refused
+    skip       count uint16, count x (first uint64, end uint64, reason uint8)
+    announce   first uint64, end uint64, count uint16, count x (host uint32), length uint16, name (UTF-8)
+    close      end uint64
+
+A range is from `first` to before `end`. A body fills its payload; SegmentError(BODY) where it does not.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from .segment import SegmentError, SegmentFault
+
+MAX_GAPS: Final = 48  # of a nak: with headers and tag below 1,100 bytes, so that it is never fragmented
+MAX_SKIPS: Final = 60
+MAX_MEMBERS: Final = 200  # of an announcement, which need not name all of them
+MAX_NAME: Final = 255  # bytes
+
+_NAK: Final = struct.Struct(">IH")
+_GAP: Final = struct.Struct(">QQHH")
+_HEARTBEAT: Final = struct.Struct(">QQQ")
+_REPORT: Final = struct.Struct(">BQQIQQQQQ")
+_REASON: Final = struct.Struct(">BQ")
+_COUNT: Final = struct.Struct(">H")
+_SKIP: Final = struct.Struct(">QQB")
+_ANNOUNCE: Final = struct.Struct(">QQH")
+_HOST: Final = struct.Struct(">I")
+_CLOSE: Final = struct.Struct(">Q")
+
+
+class Expiry(enum.IntEnum):
+    """Why records are not delivered any more."""
+
+    SIZE = 1  # the origin's log was trimmed at its bound of bytes
+    AGE = 2  # the origin's log was trimmed at its bound of age
+    TIME_TO_LIVE = 3  # the message's own
+    ORIGIN_GONE = 4  # nobody that is left holds them
+    LEFT = 5  # the host was taken from the receivers
+    FORGOTTEN = 6  # the host joined anew without knowing how far it had come
+
+
+class Rejection(enum.IntEnum):
+    """Why a receiving host does not take records that arrived."""
+
+    INVALID = 1  # no valid record batch
+    OVERSIZED = 2  # larger than the host allows
+    UNKNOWN = 3  # their topic is not known there
+    STORAGE = 4  # the disk refuses
+
+
+class Mode(enum.IntEnum):
+    """What a report says of its receiver."""
+
+    JOINING = 0  # it asks where to begin; all its numbers are 0
+    LIVE = 1
+    CATCHING_UP = 2
+    DONE = 3  # a closed stream is settled to its end
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that are missing. With `parts`, only that many segments from `part` on, of one message."""
+
+    first: int
+    end: int
+    part: int = 0
+    parts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nak:
+    gaps: tuple[Gap, ...]
+    round_trip: int = 0  # microseconds, as the receiver measured it
+
+    def encode(self) -> bytes:
+        if len(self.gaps) > MAX_GAPS:
+            raise ValueError(f"a nak of {len(self.gaps)} gaps: at most {MAX_GAPS}")
+        gaps = (_GAP.pack(gap.first, gap.end, gap.part, gap.parts) for gap in self.gaps)
+        return b"".join((_NAK.pack(min(self.round_trip, 0xFFFF_FFFF), len(self.gaps)), *gaps))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Nak:
+        round_trip, count = _read(_NAK, data, 0)
+        _fills(data, _NAK.size + count * _GAP.size, count <= MAX_GAPS)
+        gaps = tuple(Gap(*_GAP.unpack_from(data, _NAK.size + _GAP.size * at)) for at in range(count))
+        if any(gap.first >= gap.end for gap in gaps):
+            raise SegmentError(SegmentFault.BODY, "an empty gap")
+        return cls(gaps, round_trip)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """`end`: the next record's sequence; `oldest`: the first that the sender can repair.
+
+    `echo` is the stamp of the report that this answers, so that its receiver learns the round trip.
+    """
+
+    end: int
+    oldest: int
+    echo: int = 0
+
+    def encode(self) -> bytes:
+        return _HEARTBEAT.pack(self.end, self.oldest, self.echo)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Heartbeat:
+        end, oldest, echo = _read(_HEARTBEAT, data, 0)
+        _fills(data, _HEARTBEAT.size, oldest <= end)
+        return cls(end, oldest, echo)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What has become of a receiver's records, since its first."""
+
+    live: int = 0
+    repaired: int = 0
+    replayed: int = 0
+    filtered: int = 0
+    expired: Mapping[Expiry, int] = field(default_factory=lambda: MappingProxyType({}))
+    refused: Mapping[Rejection, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def delivered(self) -> int:
+        return self.live + self.repaired + self.replayed
+
+    @property
+    def settled(self) -> int:
+        """All of them."""
+        lost = sum(self.expired.values()) + sum(self.refused.values())
+        return self.delivered + self.filtered + lost
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All records from `first` to before `next` are settled, as `totals` says; the sum is their number.
+
+    `room` is how many bytes the receiver can take beyond. `stamp` is the receiver's clock in
+    microseconds, echoed by the origin; 0 asks for no echo.
+    """
+
+    mode: Mode
+    first: int = 0
+    next: int = 0
+    room: int = 0
+    stamp: int = 0
+    totals: Totals = field(default_factory=Totals)
+
+    def encode(self) -> bytes:
+        totals = self.totals
+        fixed = _REPORT.pack(
+            self.mode,
+            self.first,
+            self.next,
+            min(self.room, 0xFFFF_FFFF),
+            self.stamp,
+            totals.live,
+            totals.repaired,
+            totals.replayed,
+            totals.filtered,
+        )
+        return fixed + _encode_reasons(totals.expired) + _encode_reasons(totals.refused)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Report:
+        mode, first, following, room, stamp, *counts = _read(_REPORT, data, 0)
+        expired, position = _decode_reasons(Expiry, data, _REPORT.size)
+        refused, position = _decode_reasons(Rejection, data, position)
+        live, repaired, replayed, filtered = counts
+        totals = Totals(live, repaired, replayed, filtered, expired, refused)
+        _fills(data, position, first <= following and totals.settled == following - first)
+        return cls(_member(Mode, mode), first, following, room, stamp, totals)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Records that will not come any more."""
+
+    first: int
+    end: int
+    reason: Expiry
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    ranges: tuple[Skipped, ...]
+
+    def encode(self) -> bytes:
+        if len(self.ranges) > MAX_SKIPS:
+            raise ValueError(f"a skip of {len(self.ranges)} ranges: at most {MAX_SKIPS}")
+        ranges = (_SKIP.pack(one.first, one.end, one.reason) for one in self.ranges)
+        return b"".join((_COUNT.pack(len(self.ranges)), *ranges))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Skip:
+        (count,) = _read(_COUNT, data, 0)
+        _fills(data, _COUNT.size + count * _SKIP.size, count <= MAX_SKIPS)
+        ranges = []
+        for at in range(count):
+            first, end, reason = _SKIP.unpack_from(data, _COUNT.size + _SKIP.size * at)
+            if first >= end:
+                raise SegmentError(SegmentFault.BODY, "an empty range")
+            ranges.append(Skipped(first, end, _member(Expiry, reason)))
+        return cls(tuple(ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """`first` is where the host that is told begins, `end` how far the stream has come.
+
+    `members` are hosts that receive the stream, and may repair it when the origin is gone; `name` says
+    what it carries (the relay's words).
+    """
+
+    first: int
+    end: int
+    members: tuple[int, ...] = ()
+    name: str = ""
+
+    def encode(self) -> bytes:
+        name = self.name.encode()
+        if len(self.members) > MAX_MEMBERS or len(name) > MAX_NAME:
+            raise ValueError(f"at most {MAX_MEMBERS} members, and {MAX_NAME} bytes of name")
+        members = (_HOST.pack(host) for host in self.members)
+        fixed = _ANNOUNCE.pack(self.first, self.end, len(self.members))
+        return b"".join((fixed, *members, _COUNT.pack(len(name)), name))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Announce:
+        first, end, count = _read(_ANNOUNCE, data, 0)
+        at = _ANNOUNCE.size + count * _HOST.size
+        (length,) = _read(_COUNT, data, at)
+        _fills(data, at + 2 + length, first <= end and count <= MAX_MEMBERS and length <= MAX_NAME)
+        members = tuple(host for (host,) in _HOST.iter_unpack(data[_ANNOUNCE.size : at]))
+        try:
+            return cls(first, end, members, data[at + 2 :].decode())
+        except UnicodeDecodeError:
+            raise SegmentError(SegmentFault.BODY, "a name that is not UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The stream ends before `end`: no record has that sequence or a higher one."""
+
+    end: int
+
+    def encode(self) -> bytes:
+        return _CLOSE.pack(self.end)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Close:
+        (end,) = _read(_CLOSE, data, 0)
+        _fills(data, _CLOSE.size, True)
+        return cls(end)
+
+
+_Reason = TypeVar("_Reason", Expiry, Rejection, Mode)
+
+
+def _member(kind: type[_Reason], number: int) -> _Reason:
+    try:
+        return kind(number)
+    except ValueError:
+        raise SegmentError(SegmentFault.BODY, f"{number} is no {kind.__name__}") from None
+
+
+def _encode_reasons(counts: Mapping[Expiry, int] | Mapping[Rejection, int]) -> bytes:
+    pairs = sorted((int(reason), count) for reason, count in counts.items())
+    return b"".join((bytes([len(pairs)]), *(_REASON.pack(*pair) for pair in pairs)))
+
+
+def _decode_reasons(kind: type[_Reason], data: bytes, position: int) -> tuple[Mapping[_Reason, int], int]:
+    if position >= len(data) or position + 1 + data[position] * _REASON.size > len(data):
+        raise SegmentError(SegmentFault.BODY, "the body ends inside its counts")
+    counts: dict[_Reason, int] = {}
+    for at in range(data[position]):
+        number, count = _REASON.unpack_from(data, position + 1 + at * _REASON.size)
+        counts[_member(kind, number)] = count
+    if len(counts) != data[position]:
+        raise SegmentError(SegmentFault.BODY, "a reason stands twice")
+    return MappingProxyType(counts), position + 1 + data[position] * _REASON.size
+
+
+def _read(layout: struct.Struct, data: bytes, position: int) -> tuple[int, ...]:
+    if position + layout.size > len(data):
+        raise SegmentError(SegmentFault.BODY, "the body ends too early")
+    return layout.unpack_from(data, position)
+
+
+def _fills(data: bytes, size: int, sound: bool) -> None:
+    if size != len(data) or not sound:
+        raise SegmentError(SegmentFault.BODY)
