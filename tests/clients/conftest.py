@@ -108,7 +108,7 @@ def is_treecast() -> bool:
 
 @pytest.fixture(scope="session")
 def admin(kafka: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka})
+    return AdminClient({"bootstrap.servers": kafka, "log_level": 0})
 
 
 _numbers = itertools.count()

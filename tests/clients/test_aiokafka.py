@@ -210,8 +210,9 @@ async def test_admin(client, running, unique):
     assert [topic[1] for topic in answer.topic_errors] == [0]
     assert name in await client.list_topics()
     await client.create_partitions({name: NewPartitions(3)})
-    [described] = await client.describe_topics([name])
-    assert len(described["partitions"]) == 3
+    async with asyncio.timeout(PATIENCE_S):
+        while len((await client.describe_topics([name]))[0]["partitions"]) != 3:
+            pass
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
     [configs] = await client.describe_configs([resource])
     values = {entry[0]: entry[1] for entry in configs.resources[0][4]}
