@@ -53,6 +53,11 @@ def test_producer_summary_is_read():
         "p99": 163,
         "p999": 181,
     }
+    steady = (
+        "25000 steady state records sent, 4974.1 records/sec (0.47 MB/sec), 3.63 ms avg latency, "
+        "10.00 ms max latency, 4 ms 50th, 6 ms 95th, 7 ms 99th, 10 ms 99.9th.\n"
+    )
+    assert parse_producer(PRODUCER + steady)["p99"] == 7
     with pytest.raises(RuntimeError, match="no summary"):
         parse_producer(PRODUCER.splitlines()[0])
 
