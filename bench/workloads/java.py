@@ -20,8 +20,8 @@ from bench.peers.kafka import missing_tools, run_tool
 from treecast.middleware.load.connection import Connection
 
 _SUMMARY = re.compile(
-    r"(\d+)(?: steady state)? records sent, ([\d.]+) records/sec .*? ([\d.]+) ms avg latency, ([\d.]+) ms max latency,"
-    r" (\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99.9th"
+    r"(\d+)(?: steady state)? records sent, ([\d.]+) records/sec .*? ([\d.]+) ms avg latency,"
+    r" ([\d.]+) ms max latency, (\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99.9th"
 )
 
 
