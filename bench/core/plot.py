@@ -30,7 +30,7 @@ def draw(rows: Sequence[Row], names: Sequence[str], path: Path, title: str) -> N
         squeeze=False,
         layout="constrained",
     )
-    figure.suptitle(title, fontsize=13)
+    figure.suptitle(title, fontsize=13, x=0.01, ha="left")
     for axis, panel in zip(axes[:, 0], panels, strict=True):
         _panel(axis, panel, names)
     patches = [Patch(color=_colour(name, names), label=name) for name in names]
@@ -46,14 +46,14 @@ def _places(rows: Sequence[Row]) -> float:
 
 
 def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
-    """Bars on a logarithmic axis where the values span more than a factor of 20."""
+    """Bars on a logarithmic axis where the medians span more than a factor of 20."""
     from matplotlib.axes import Axes
 
     assert isinstance(axis, Axes)
     metric = rows[0].metric
     position, ticks, labels = 0.0, [], []
-    largest = max(spread.high for row in rows for spread in row.peers.values())
-    smallest = min(spread.median for row in rows for spread in row.peers.values())
+    medians = [spread.median for row in rows for spread in row.peers.values()]
+    largest, smallest = max(medians), min(medians)
     if smallest > 0 and largest / smallest > 20:
         axis.set_xscale("log")
     for row in rows:
@@ -71,7 +71,7 @@ def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
     sign = "≥" if metric.higher_is_better else "≤"
     asked = f"{better} is better; asked: {sign} {metric.target:g}x"
     axis.set_title(f"{metric.name} ({metric.unit}) · {asked}", fontsize=10, loc="left")
-    axis.margins(x=0.18)
+    axis.margins(x=0.18, y=0.02)
     axis.grid(axis="x", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     if position < 2:
