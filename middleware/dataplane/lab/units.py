@@ -15,15 +15,15 @@ _NUMBER_AND_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z%]*)", re.ASCII)
 _RATES = {"": 1, "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _DURATIONS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _SHARES = {"": 1.0, "%": 0.01}
-_LEAST_RATE = 8_000
+_LEAST_RATE, _MOST_RATE = 8_000, 10**10
 _LONGEST = 60.0
 
 
 def rate(text: str | float) -> int:
-    """Bits per second, at least 8 kbit/s: below that a single frame takes longer than a second."""
+    """Bits per second, from 8 kbit/s (below, a frame takes longer than a second) to 10 Gbit/s."""
     found = int(_scaled(text, _RATES, "100mbit"))
-    if found < _LEAST_RATE:
-        raise ValueError(f"{text!r} is below 8kbit")
+    if not _LEAST_RATE <= found <= _MOST_RATE:
+        raise ValueError(f"{text!r} is not from 8kbit to 10gbit")
     return found
 
 

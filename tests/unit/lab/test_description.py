@@ -85,7 +85,7 @@ LINK = HOSTS + '[[links]]\nbetween = ["alpha", "beta"]\n'
             LINK + "delay = '1 fortnight'",
             "links[0].delay: '1 fortnight' is no number with a unit of s, ms, us",
         ),
-        (LINK + "rate = '1kbit'", "links[0].rate: '1kbit' is below 8kbit"),
+        (LINK + "rate = '1kbit'", "links[0].rate: '1kbit' is not from 8kbit to 10gbit"),
         (LINK + "loss = '101%'", "links[0].loss: '101%' is not from 0 to 1"),
         (LINK + "mtu = 576", "links[0].mtu: 576 is not from 1280"),
         (LINK + "mtu = true", "links[0].mtu: Expected `int`, got `bool`"),

@@ -1,0 +1,162 @@
+"""Carries out the steps of a plan with rtnetlink. Needs root. Every interface is born in its namespace.
+
+Interfaces are never made in, nor moved through, the machine's own namespace.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import singledispatch
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from . import namespaces
+from .plan import (
+    BRIDGE,
+    AddRoute,
+    MakeBridge,
+    MakeNode,
+    MakePair,
+    Plug,
+    SetAddress,
+    SetUp,
+    Shape,
+    Step,
+    TurnOffloadsOff,
+)
+
+# In hundredths of a second. A bridge floods until its querier has stood for one response interval.
+_QUERY_RESPONSE = 50
+_STARTUP_QUERY = 100
+_IGMP_VERSION, _MLD_VERSION = 3, 2
+_QUEUE_SECONDS = 0.05  # what may wait in a shaped interface
+_BURST_SECONDS = 0.01
+_LEAST_BURST = 20_000
+
+Names = Callable[[str], str]  # from a node's name to its namespace's
+
+
+def carry_out(steps: Iterable[Step], names: Names) -> None:
+    """Does the steps in order; those that follow one another in a node share a visit there."""
+    for node, group in itertools.groupby(steps, key=lambda step: step.node):
+        todo = list(group)
+        if isinstance(todo[0], MakeNode):
+            namespaces.create(names(node))
+        namespaces.inside(names(node), lambda todo=todo: _visit(todo, names))  # type: ignore[misc]
+
+
+def _visit(steps: list[Step], names: Names) -> None:
+    with _route() as route:
+        for step in steps:
+            try:
+                _do(step, route, names)
+            except NetlinkError as error:
+                raise OSError(error.code, f"{step}: {error}") from error
+
+
+@contextmanager
+def _route() -> Iterator[Any]:
+    """rtnetlink of the namespace that the thread is in. pyroute2 has no types."""
+    with IPRoute() as route:
+        yield route
+
+
+def interface_counters(interface: str) -> dict[str, int]:
+    """The kernel's 64-bit counters (`rx_packets`, `tx_bytes`, ...) of an interface where the thread is."""
+    with _route() as route:
+        found: dict[str, int] = route.link("get", ifname=interface)[0].get("stats64")
+        return found
+
+
+def _index(route: Any, interface: str) -> int:
+    found: list[int] = route.link_lookup(ifname=interface)
+    return found[0]
+
+
+@singledispatch
+def _do(step: object, route: Any, names: Names) -> None:
+    raise TypeError(f"no step of a network: {step!r}")
+
+
+@_do.register
+def _(step: MakeNode, route: Any, names: Names) -> None:
+    for family in ("all", "default"):
+        ipv6, ipv4 = f"net/ipv6/conf/{family}", f"net/ipv4/conf/{family}"
+        namespaces.write_setting(f"{ipv6}/disable_ipv6", "1" if step.quiet else "0")
+        for silent in ("accept_dad", "accept_ra", "autoconf", "router_solicitations"):
+            namespaces.write_setting(f"{ipv6}/{silent}", "0")
+        namespaces.write_setting(
+            f"{ipv4}/rp_filter", "0"
+        )  # what comes another way than it would go is no error
+        namespaces.write_setting(f"{ipv6}/forwarding", "1" if step.forward else "0")
+    namespaces.write_setting("net/ipv4/ip_forward", "1" if step.forward else "0")
+    route.link("set", index=_index(route, "lo"), state="up")
+
+
+@_do.register
+def _(step: MakeBridge, route: Any, names: Names) -> None:
+    route.link(
+        "add",
+        ifname=BRIDGE,
+        kind="bridge",
+        br_forward_delay=0,
+        br_mcast_snooping=int(step.snooping),
+        br_mcast_hash_max=step.hash_max,
+        br_mcast_igmp_version=_IGMP_VERSION,
+        br_mcast_mld_version=_MLD_VERSION,
+        br_mcast_query_response_intvl=_QUERY_RESPONSE,
+        br_mcast_startup_query_intvl=_STARTUP_QUERY,
+        br_mcast_querier=int(step.querier),
+    )
+
+
+@_do.register
+def _(step: MakePair, route: Any, names: Names) -> None:
+    with namespaces.path_of(names(step.peer)).open() as peer_namespace:
+        peer: dict[str, object] = {"ifname": step.peer_interface, "mtu": step.mtu}
+        mine: dict[str, object] = {"ifname": step.interface, "mtu": step.mtu}
+        for settings, mac in ((peer, step.peer_mac), (mine, step.mac)):
+            if mac:
+                settings["address"] = mac
+        route.link("add", kind="veth", peer={**peer, "net_ns_fd": peer_namespace.fileno()}, **mine)
+
+
+@_do.register
+def _(step: TurnOffloadsOff, route: Any, names: Names) -> None:
+    namespaces.turn_offloads_off(step.interface)
+
+
+@_do.register
+def _(step: Shape, route: Any, names: Names) -> None:
+    bytes_per_second = step.rate // 8
+    burst = max(_LEAST_BURST, int(bytes_per_second * _BURST_SECONDS))
+    limit = burst + max(_LEAST_BURST, int(bytes_per_second * _QUEUE_SECONDS))
+    index = _index(route, step.interface)
+    route.tc("add", "tbf", index, rate=bytes_per_second, burst=burst, limit=limit)
+
+
+@_do.register
+def _(step: Plug, route: Any, names: Names) -> None:
+    namespaces.write_setting(f"net/ipv6/conf/{step.interface}/disable_ipv6", "1")  # a port is no host
+    route.link("set", index=_index(route, step.interface), master=_index(route, BRIDGE))
+
+
+@_do.register
+def _(step: SetAddress, route: Any, names: Names) -> None:
+    address, _, length = step.address.partition("/")
+    route.addr("add", index=_index(route, step.interface), address=address, prefixlen=int(length))
+
+
+@_do.register
+def _(step: SetUp, route: Any, names: Names) -> None:
+    route.link("set", index=_index(route, step.interface), state="up")
+
+
+@_do.register
+def _(step: AddRoute, route: Any, names: Names) -> None:
+    where = {"gateway": step.via} if step.via else {}
+    route.route("add", dst=step.destination, oif=_index(route, step.interface), **where)

@@ -1,0 +1,300 @@
+"""A lab that is up: commands in its hosts, its links, its counters; and how it is made and taken down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from . import enter, execute, namespaces, state
+from .description import Description
+from .impairment import Counters
+from .messages import Answer, Direction, RelayError, Request, ask
+from .plan import End, Interface, Plan, StartCommand, StartRelay, make_plan
+
+_READY_SECONDS = 30.0
+_QUIET_SECONDS = 0.05
+_OURS = frozenset({"TREECAST_CI", "TREECAST_PURE"})
+
+
+class LabError(Exception):
+    """A lab cannot be made or used as asked. The text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedLink:
+    """A link with a relay. `forward` is from its first end to its second."""
+
+    socket: Path
+
+    def change(self, *, direction: Direction = "both", **settings: float | bool) -> None:
+        """Sets fields of `Impairment`: `change(loss=0.1)`. RelayError where one is unknown or impossible."""
+        ask(self.socket, Request("change", direction, settings))
+
+    def cut(self, direction: Direction = "both") -> None:
+        """From now on nothing passes; what is on its way still arrives."""
+        self.change(direction=direction, cut=True)
+
+    def heal(self, direction: Direction = "both") -> None:
+        self.change(direction=direction, cut=False)
+
+    def look(self) -> Answer:
+        """All its counters at this moment."""
+        return ask(self.socket, Request("look"))
+
+    def settled(self, timeout: float = 10.0) -> tuple[Counters, Counters]:
+        """The counters forward and backward, once nothing waits and nothing new has come for a moment."""
+        deadline = time.monotonic() + timeout
+        before = self.look()
+        while True:
+            time.sleep(_QUIET_SECONDS)
+            now = self.look()
+            if now == before and not any(counters.waiting for counters in now.counters.values()):
+                return now.counters["forward"], now.counters["backward"]
+            if time.monotonic() > deadline:
+                raise RelayError(f"frames still pass after {timeout} s: {now}")
+            before = now
+
+
+class Lab:
+    """Made by `up`. As a context manager it is taken down at the end, however that comes."""
+
+    def __init__(self, lab_id: str, plan: Plan, *, kept: bool, seed: int) -> None:
+        self.id = lab_id
+        self.plan = plan
+        self.folder = state.folder(lab_id)
+        self._kept = kept
+        self._seed = seed
+        self._children: list[subprocess.Popen[Any]] = []
+
+    # --- made and removed
+
+    @classmethod
+    def up(cls, description: Description, *, file: Path | None = None, seed: int = 1) -> Lab:
+        """Builds a lab. From a `file` it stays after this process; else it is this process's own.
+
+        What an earlier owner left behind is removed first. LabError, and nothing left, where it fails.
+        """
+        require_root()
+        state.sweep()
+        lab_id = state.kept_id(file) if file else state.owned_id()
+        if lab_id in state.existing():
+            raise LabError(f"the lab of {file} is up already; take it down with `treecast lab down {file}`")
+        lab = cls(lab_id, make_plan(description), kept=file is not None, seed=seed)
+        try:
+            lab._build()
+        except BaseException as error:
+            lab.down()
+            if isinstance(error, OSError):
+                raise LabError(f"the kernel refuses a part of the lab: {error}") from error
+            raise
+        return lab
+
+    def _build(self) -> None:
+        known = state.State(
+            self.id,
+            self.plan.description.source,
+            state.Owner.this(),
+            hosts=list(self.plan.description.hosts),
+            relays={step.link: step.number for step in self._relay_steps()},
+        )
+        state.write(known)
+        self._write_hosts()
+        network = (step for step in self.plan.steps if not isinstance(step, StartRelay | StartCommand))
+        execute.carry_out(network, self.namespace)
+        self._start_relays()
+        for step in self.plan.steps:
+            if isinstance(step, StartCommand):
+                self._start_logged(step)
+        if self._kept:
+            known.owner = None
+            state.write(known)
+
+    def down(self) -> None:
+        """Ends all that runs in it and removes it. A second time does nothing."""
+        for child in self._children:
+            child.kill()  # also those that have not entered their namespace yet
+        state.remove(self.id)
+        for child in self._children:
+            child.wait()
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+        self._children.clear()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    def _write_hosts(self) -> None:
+        lines = ["127.0.0.1 localhost", "::1 localhost"]
+        for node in (*self.plan.description.hosts, *self.plan.description.routers):
+            for interface in self.plan.of(node)[:1]:
+                lines += [f"{interface.ipv4.ip} {node}", f"{interface.ipv6.ip} {node}"]
+        (self.folder / "hosts").write_text("\n".join(lines) + "\n")
+
+    def _relay_steps(self) -> Iterator[StartRelay]:
+        return (step for step in self.plan.steps if isinstance(step, StartRelay))
+
+    def _start_relays(self) -> None:
+        """All at once, then waits for each."""
+        started = [(step, self._start_relay(step)) for step in self._relay_steps()]
+        for step, relay in started:
+            assert relay.stdout is not None
+            if not select.select([relay.stdout], [], [], _READY_SECONDS)[0] or not relay.stdout.readline():
+                raise LabError(f"the relay of {step.link} does not start:\n{self._log('relays').read_text()}")
+            relay.stdout.close()
+
+    def _start_relay(self, step: StartRelay) -> subprocess.Popen[bytes]:
+        module = "treecast.middleware.dataplane.lab.relay"
+        settings = msgspec.json.encode(step.impairment).decode()
+        socket_path, seed = str(self._relay_socket(step.number)), str(self._seed * 1000 + step.number)
+        command = (sys.executable, "-m", module, socket_path, seed, settings)
+        with self._log("relays").open("ab") as log:
+            return self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
+
+    def _start_logged(self, step: StartCommand) -> None:
+        with self._log(step.node).open("ab") as log:
+            self._popen(step.node, step.command, stdout=log, stderr=log)
+
+    def _log(self, node: str) -> Path:
+        path = self.folder / node / "log"
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def _relay_socket(self, number: int) -> Path:
+        return self.folder / f"relay-{number}"
+
+    # --- what is in it
+
+    def namespace(self, node: str) -> str:
+        """The name of a node's namespace, for `ip netns exec`."""
+        return state.namespace(self.id, node)
+
+    def interface(self, node: str, number: int = 0) -> Interface:
+        """An addressed interface of a host or router, in the order of its links."""
+        return self.plan.of(node)[number]
+
+    def ipv4(self, node: str) -> str:
+        """The first IPv4 address of a host or router."""
+        return str(self.interface(node).ipv4.ip)
+
+    def ipv6(self, node: str) -> str:
+        """The first IPv6 address of a host or router."""
+        return str(self.interface(node).ipv6.ip)
+
+    def link(self, one: str, other: str) -> RelayedLink:
+        """The control of the relay of a link, named as in its description (`forward` is from `one`)."""
+        for step in self._relay_steps():
+            if self.plan.description.links[step.number].between == (one, other):
+                return RelayedLink(self._relay_socket(step.number))
+        raise LabError(
+            f"no relayed link is described between {one} and {other}, in this order; give it relay = true"
+        )
+
+    def end(self, one: str, other: str, at: str) -> End:
+        """Where the link between two nodes meets `at`: also the port of a bridge."""
+        for link, ends in zip(self.plan.description.links, self.plan.ends, strict=True):
+            if link.between == (one, other):
+                return next(end for end in ends if end.node == at)
+        raise LabError(f"no link is described between {one} and {other}, in this order")
+
+    def counters(self, node: str, interface: str = "eth0") -> dict[str, int]:
+        """The kernel's counters of an interface: `rx_packets`, `tx_bytes` and so on."""
+        return namespaces.inside(self.namespace(node), lambda: execute.interface_counters(interface))
+
+    # --- commands
+
+    def run(
+        self, node: str, *command: str, timeout: float = 60.0, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command in a node to its end; with `check`, CalledProcessError where it fails."""
+        arguments = self._command(node, command)
+        return subprocess.run(
+            arguments,
+            env=host_environment(self.id, node),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=check,
+        )
+
+    def start(
+        self,
+        node: str,
+        *command: str,
+        stdout: int | IO[Any] | None = subprocess.PIPE,
+        stderr: int | IO[Any] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a command in a node; it is killed when the lab goes down, or its owner ends.
+
+        The kernel ties it to the thread that calls this: call it from one that lives as long as the lab.
+        """
+        return self._popen(node, command, stdout=stdout, stderr=stderr)
+
+    def _popen(self, node: str, command: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            self._command(node, command),
+            env=host_environment(self.id, node),
+            stdin=subprocess.DEVNULL,
+            start_new_session=self._kept,
+            **streams,
+        )
+        self._children.append(child)
+        return child
+
+    def _command(self, node: str, command: Sequence[str]) -> list[str]:
+        if node not in self.plan.nodes:
+            raise LabError(f"there is no {node!r} in the lab, but {', '.join(self.plan.nodes)}")
+        owner = 0 if self._kept else os.getpid()
+        return [
+            sys.executable,
+            "-I",
+            "-S",
+            enter.__file__,
+            *_where(self.id, node),
+            str(owner),
+            "--",
+            *command,
+        ]
+
+
+def _where(lab_id: str, node: str) -> tuple[str, str, str]:
+    """The first arguments of `enter`."""
+    path = namespaces.path_of(state.namespace(lab_id, node))
+    return str(path), str(state.folder(lab_id) / "hosts"), node
+
+
+def host_environment(lab_id: str, node: str) -> dict[str, str]:
+    """The environment of a host's processes: its own runtime directory, no settings of another daemon."""
+    runtime = state.folder(lab_id) / node / "run"
+    runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TREECAST_") or k in _OURS}
+    return {**inherited, "TREECAST_RUNTIME_DIR": str(runtime)}
+
+
+def require_root() -> None:
+    """LabError where this process may not make namespaces."""
+    if os.geteuid() != 0:
+        raise LabError("network namespaces need root; run it again as root, for example with sudo")
+
+
+def replace_by_command(lab_id: str, node: str, command: Sequence[str]) -> int:
+    """Turns this process into a command in a host; answers an exit code where that cannot be."""
+    environment = host_environment(lab_id, node)
+    os.environ.clear()
+    os.environ.update(environment)
+    return enter.main([*_where(lab_id, node), "0", "--", *command])
