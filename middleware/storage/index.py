@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from crc32c import crc32c
+from treecast.middleware.wire.crc import crc32c
 
 OFFSET_ENTRY: Final = 8
 TIME_ENTRY: Final = 12

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from crc32c import crc32c
-
+from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
 
 _CRC_FROM: Final = 21

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from crc32c import crc32c
+from treecast.middleware.wire.crc import crc32c
 
 from .producers import NO_OFFSET, Producer, ProducerBatch, ProducerStates
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from crc32c import crc32c
-
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression
 
@@ -23,6 +21,7 @@ from .batch_header import (
     set_time,
 )
 from .compression import MAX_UNCOMPRESSED_BYTES, decompress
+from .crc import crc32c
 from .record_walk import RecordFacts, walk_records
 
 _INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF

@@ -19,9 +19,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from crc32c import crc32c
-
 from treecast.middleware.model.errors import Fault, TreecastError
+
+from .crc import crc32c
 
 LOG_OVERHEAD: Final = 12  # baseOffset and batchLength
 HEADER_SIZE: Final = 61

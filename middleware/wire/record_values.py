@@ -10,8 +10,6 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from crc32c import crc32c
-
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_SEQUENCE, ProducerIdentity
 from treecast.middleware.model.records import Compression, Record, TimestampType
@@ -29,6 +27,7 @@ from .batch_header import (
     Data,
 )
 from .compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
+from .crc import crc32c
 from .varint import read_varint, read_varlong, varlong_size, write_varlong
 
 ABORT: Final = 0
