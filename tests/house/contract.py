@@ -44,6 +44,9 @@ PURE_FILES = (
     "shims/*/session*.py",
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
+    *(f"middleware/control/{name}.py" for name in ("values", "commands", "cluster_state", "state", "decision")),
+    *(f"middleware/control/{name}.py" for name in ("hosts", "topics", "homes", "allotments")),
+    *(f"middleware/control/{name}.py" for name in ("history", "admission")),
     *(f"middleware/dataplane/lab/{name}.py" for name in ("description", "impairment", "plan", "units")),
 )
 

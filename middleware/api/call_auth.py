@@ -1,0 +1,130 @@
+"""How calls to the coordinator are authenticated: an HMAC over each call, by a key of the join token.
+
+    treecast-auth       <key id>.<run>.<time>.<nonce>.<mac>
+    treecast-challenge  <run>.<time>.<mac>                     in the trailing metadata of a refusal
+
+`run` (16 bytes, hex) is drawn by the coordinator when it starts, `time` is its own steady clock in
+milliseconds, `nonce` (16 bytes, hex) is drawn for each call. `mac` (32 bytes, hex) is HMAC-SHA-256 over
+
+    "call"      | method | cluster id | run | time | nonce | SHA-256 of the request's bytes
+    "challenge" | run | time | nonce of the call that it refuses
+
+each field after its length (4 bytes, big endian). A caller that does not know the run, or whose time has
+drifted out of the window, is refused with a challenge, learns both from it, and calls again. No wall
+clock takes part, so a clock that is wrong or jumps on either side shuts nobody out; and a call recorded
+in an earlier run of the coordinator is worth nothing in the next.
+
+A bearer token would be simpler, but whoever sees one call could then make any other. The request's bytes
+are in the MAC because there is no TLS below. What is not protected: calls and answers can be read, and
+answers are not authenticated but for the challenge, which shows that the coordinator knows the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .join_token import JoinToken
+
+AUTH_KEY = "treecast-auth"
+CHALLENGE_KEY = "treecast-challenge"
+CLUSTER_KEY = "treecast-cluster"
+PROTOCOL_KEY = "treecast-protocol"
+PROTOCOL = "1"
+PURPOSE = "control calls 1"
+RUN_BYTES = NONCE_BYTES = 16
+NO_RUN = bytes(RUN_BYTES)
+
+_PROOF = re.compile(r"([0-9]{1,5})\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9a-f]{32})\.([0-9a-f]{64})\Z")
+_CHALLENGE = re.compile(r"([0-9a-f]{32})\.([0-9]{1,16})\.([0-9a-f]{64})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What `treecast-auth` says. `time` in ms of the coordinator's clock."""
+
+    key_id: int
+    run: bytes
+    time: int
+    nonce: bytes
+    mac: bytes
+
+    def format(self) -> str:
+        return f"{self.key_id}.{self.run.hex()}.{self.time}.{self.nonce.hex()}.{self.mac.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Proof | None:
+        found = _PROOF.match(text)
+        if found is None:
+            return None
+        key_id, run, time, nonce, mac = found.groups()
+        return cls(int(key_id), bytes.fromhex(run), int(time), bytes.fromhex(nonce), bytes.fromhex(mac))
+
+
+class CallKey:
+    """The key for calls, derived from a join token's."""
+
+    def __init__(self, token: JoinToken) -> None:
+        self.key_id = token.key_id
+        self.cluster_id = token.cluster_id
+        self._key = token.derive(PURPOSE)
+
+    def sign(self, method: str, body: bytes, run: bytes, time: int, nonce: bytes) -> Proof:
+        """`method` is the path, as in `/treecast.v1.Coordinator/Attach`."""
+        return Proof(self.key_id, run, time, nonce, self._call_mac(method, body, run, time, nonce))
+
+    def verify(self, proof: Proof, method: str, body: bytes) -> bool:
+        """In constant time, whether the proof was made by this key for this call."""
+        wanted = self._call_mac(method, body, proof.run, proof.time, proof.nonce)
+        return hmac.compare_digest(wanted, proof.mac) and proof.key_id == self.key_id
+
+    def challenge(self, run: bytes, time: int, nonce: bytes) -> str:
+        return f"{run.hex()}.{time}.{self._challenge_mac(run, time, nonce).hex()}"
+
+    def read_challenge(self, text: str, nonce: bytes) -> tuple[bytes, int] | None:
+        """(run, time) of a challenge to the call with `nonce`; None where this key did not make it."""
+        found = _CHALLENGE.match(text)
+        if found is None:
+            return None
+        run, time = bytes.fromhex(found[1]), int(found[2])
+        wanted = self._challenge_mac(run, time, nonce)
+        return (run, time) if hmac.compare_digest(wanted, bytes.fromhex(found[3])) else None
+
+    def _call_mac(self, method: str, body: bytes, run: bytes, time: int, nonce: bytes) -> bytes:
+        fields = (method.encode(), self.cluster_id.encode(), run, b"%d" % time, nonce)
+        return self._mac(b"call", *fields, hashlib.sha256(body).digest())
+
+    def _challenge_mac(self, run: bytes, time: int, nonce: bytes) -> bytes:
+        return self._mac(b"challenge", run, b"%d" % time, nonce)
+
+    def _mac(self, *fields: bytes) -> bytes:
+        joined = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+        return hmac.digest(self._key, joined, "sha256")
+
+
+class Signer:
+    """A caller's side: what it knows of the coordinator's run and clock. `now` is the caller's own, in s."""
+
+    def __init__(self, token: JoinToken) -> None:
+        self._key = CallKey(token)
+        self._run = NO_RUN
+        self._ahead = 0.0  # the coordinator's clock minus ours, s
+
+    def sign(self, method: str, body: bytes, nonce: bytes, now: float) -> str:
+        time = max(round((now + self._ahead) * 1000), 0)
+        return self._key.sign(method, body, self._run, time, nonce).format()
+
+    def learn(self, challenge: str, nonce: bytes, now: float) -> None:
+        """Takes over what a challenge says. POLICY_VIOLATION where another key made it."""
+        found = self._key.read_challenge(challenge, nonce)
+        if found is None:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                "the coordinator does not know this cluster's key: look at --join and at the join token",
+            )
+        self._run, time = found
+        self._ahead = time / 1000 - now

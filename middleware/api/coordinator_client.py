@@ -1,0 +1,408 @@
+"""A thin, asynchronous client of the coordinator (`proto/treecast/v1/coordinator.proto`).
+
+`CoordinatorClient` signs and makes calls. `Attachment` keeps a host attached, and `watch` goes on after
+every interruption from where it was. Every call raises TreecastError: COORDINATOR_UNAVAILABLE where
+nobody answers, INTERNAL where the answer makes no sense, and else the coordinator's own refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .call_auth import AUTH_KEY, CHALLENGE_KEY, CLUSTER_KEY, NONCE_BYTES, PROTOCOL, PROTOCOL_KEY, Signer
+from .join_token import JoinToken
+from .rpc import FAULT_KEY, OPTIONS, methods
+from .v1 import coordinator_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
+CALL_SECONDS = 10.0
+MAX_SNAPSHOT_ENTRIES = 5_000_000
+_LONGEST_LEASE = 3600.0
+_OPTIONS = (
+    *OPTIONS,
+    ("grpc.enable_retries", 0),  # a repeat has the same nonce and would be refused; we repeat ourselves
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+_SILENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+# What a watcher does not wait out: the same call would be refused again.
+_FINAL = {Fault.POLICY_VIOLATION, Fault.UNSUPPORTED_VERSION, Fault.INVALID_REQUEST, Fault.NOT_SUPPORTED}
+
+R = TypeVar("R", bound=Message)
+
+
+class BackOff:
+    """Pauses that double from `first` to `longest` seconds, each drawn from its upper half."""
+
+    def __init__(self, rng: random.Random, first: float = 0.1, longest: float = 5.0) -> None:
+        self._rng = rng
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def reset(self) -> None:
+        self._next = self._first
+
+    def pause(self) -> float:
+        whole, self._next = self._next, min(self._next * 2, self._longest)
+        return whole * (0.5 + self._rng.random() / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a watcher has come. The empty one asks for a snapshot."""
+
+    history: str = ""
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """With `snapshot`, `changes` are everything, in place of what was known. `position` comes with it."""
+
+    snapshot: bool
+    position: Position
+    changes: Sequence[pb.EntryChange]
+
+
+class CoordinatorClient:
+    """One channel. `token` None: calls are not signed. `rng` spreads repeats, for tests a seeded one."""
+
+    def __init__(
+        self,
+        target: str,
+        token: JoinToken | None,
+        *,
+        cluster_id: str = "",
+        timeout: float = CALL_SECONDS,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`cluster_id`: where it is known without a token; else the first attach learns it."""
+        self.target = target
+        self.cluster_id = token.cluster_id if token else cluster_id
+        self.rng = rng or random.Random()
+        self._timeout = timeout
+        self._clock = clock
+        self._signer = Signer(token) if token else None
+        self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self._paths = {method.name: method.path for method in methods(SERVICE)}
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    # --- hosts
+
+    async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
+        """Also takes over the cluster id, where none was known; POLICY_VIOLATION where it is another."""
+        answer = await self._call("Attach", request, pb.AttachResponse)
+        if self.cluster_id and answer.cluster_id != self.cluster_id:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"the coordinator at {self.target} is of cluster {answer.cluster_id[:100]!r},"
+                f" not of {self.cluster_id!r}: look at --join",
+            )
+        _check_lease(answer.lease_seconds)
+        self.cluster_id = answer.cluster_id
+        return answer
+
+    async def renew(self, session: pb.HostSession) -> pb.RenewResponse:
+        answer = await self._call("Renew", pb.RenewRequest(session=session), pb.RenewResponse)
+        _check_lease(answer.lease_seconds)
+        return answer
+
+    async def detach(self, session: pb.HostSession) -> None:
+        await self._call("Detach", pb.DetachRequest(session=session), pb.DetachResponse)
+
+    # --- topics
+
+    async def create_topic(self, request: pb.CreateTopicEntryRequest) -> pb.TopicEntry:
+        return (await self._call("CreateTopic", request, pb.TopicEntryResponse)).topic
+
+    async def delete_topic(self, name: str) -> pb.TopicEntry:
+        request = pb.DeleteTopicEntryRequest(name=name)
+        return (await self._call("DeleteTopic", request, pb.TopicEntryResponse)).topic
+
+    async def alter_topic(self, request: pb.AlterTopicEntryRequest) -> pb.TopicEntry:
+        return (await self._call("AlterTopic", request, pb.TopicEntryResponse)).topic
+
+    async def create_partitions(self, request: pb.CreatePartitionEntriesRequest) -> pb.TopicEntry:
+        return (await self._call("CreatePartitions", request, pb.TopicEntryResponse)).topic
+
+    # --- homes
+
+    async def group_home(self, session: pb.HostSession, group_id: str) -> pb.HomeEntry:
+        request = pb.HomeRequest(session=session, id=group_id)
+        return (await self._call("GroupHome", request, pb.HomeResponse)).home
+
+    async def transaction_home(self, session: pb.HostSession, transactional_id: str) -> pb.HomeEntry:
+        request = pb.HomeRequest(session=session, id=transactional_id)
+        return (await self._call("TransactionHome", request, pb.HomeResponse)).home
+
+    async def put_home_state(
+        self, session: pb.HostSession, writes: Sequence[pb.HomeWrite]
+    ) -> dict[int, TreecastError]:
+        """The writes that were refused, by their place; all others are on the coordinator's disk."""
+        request = pb.PutHomeStateRequest(session=session, writes=writes)
+        answer = await self._call("PutHomeState", request, pb.PutHomeStateResponse)
+        return {
+            refusal.index: TreecastError(_fault(refusal.fault), refusal.detail) for refusal in answer.refused
+        }
+
+    async def get_home_state(self, session: pb.HostSession, home: pb.HomeEntry) -> dict[bytes, bytes]:
+        """All items of a home that the caller is, page by page."""
+        found: dict[bytes, bytes] = {}
+        after = b""
+        while True:
+            request = pb.GetHomeStateRequest(
+                session=session, kind=home.kind, id=home.id, epoch=home.epoch, after=after
+            )
+            page = await self._call("GetHomeState", request, pb.GetHomeStateResponse)
+            found.update((item.key, item.value) for item in page.items)
+            if not page.more:
+                return found
+            if not page.items or page.items[-1].key <= after:
+                raise _nonsense("a page of a home's state does not go on from the one before")
+            after = page.items[-1].key
+
+    # --- ids and interest
+
+    async def producer_ids(self, session: pb.HostSession, count: int = 0) -> range:
+        request = pb.ProducerIdsRequest(session=session, count=count)
+        answer = await self._call("ProducerIds", request, pb.ProducerIdsResponse)
+        if not answer.count or answer.first + answer.count > 2**63:
+            raise _nonsense(f"a block of {answer.count} producer ids from {answer.first}")
+        return range(answer.first, answer.first + answer.count)
+
+    async def allot_state(self, session: pb.HostSession, levels: Sequence[str]) -> pb.StateEntry:
+        request = pb.AllotStateRequest(session=session, levels=levels)
+        return (await self._call("AllotState", request, pb.AllotStateResponse)).state
+
+    async def release_state(self, session: pb.HostSession, state_id: int, *, force: bool = False) -> None:
+        request = pb.ReleaseStateRequest(session=session, state_id=state_id, force=force)
+        await self._call("ReleaseState", request, pb.ReleaseStateResponse)
+
+    async def put_interest(self, session: pb.HostSession, version: int, patterns: Sequence[str]) -> int:
+        """The version that is recorded now."""
+        request = pb.PutInterestRequest(session=session, version=version, patterns=patterns)
+        return (await self._call("PutInterest", request, pb.PutInterestResponse)).version
+
+    # --- watching
+
+    async def watch(self, position: Position = Position()) -> AsyncGenerator[Update, None]:
+        """Everything that changes, from `position` on, over interruptions and restarts of the coordinator.
+
+        Ends only with a refusal that would come again: another cluster, key or version.
+        """
+        back_off = BackOff(self.rng)
+        while True:
+            try:
+                async with aclosing(self._watch_once(position)) as updates:
+                    async for update in updates:
+                        position = update.position
+                        back_off.reset()
+                        yield update
+            except TreecastError as error:
+                if error.fault in _FINAL:
+                    raise
+                if error.fault is Fault.INTERNAL:
+                    position = Position()
+            await asyncio.sleep(back_off.pause())
+
+    async def _watch_once(self, position: Position) -> AsyncGenerator[Update, None]:
+        parts: list[pb.EntryChange] = []
+        request = pb.WatchRequest(history=position.history, revision=position.revision)
+        async with aclosing(self._stream("Watch", request)) as messages:
+            async for body in messages:
+                message = _parse(pb.WatchResponse, body)
+                if message.snapshot:
+                    parts += message.changes
+                    if len(parts) > MAX_SNAPSHOT_ENTRIES:
+                        raise _nonsense(f"a snapshot of more than {MAX_SNAPSHOT_ENTRIES} entries")
+                    if message.more:
+                        continue
+                elif message.history != position.history or message.revision <= position.revision or parts:
+                    raise _nonsense("changes that do not follow what it sent before")
+                position = Position(message.history, message.revision)
+                changes, parts = (parts, []) if message.snapshot else (list(message.changes), parts)
+                yield Update(message.snapshot, position, changes)
+
+    # --- calling
+
+    async def _call(self, name: str, request: Message, response: type[R]) -> R:
+        body = request.SerializeToString()
+        call = self._channel.unary_unary(self._paths[name])
+        for last in (False, True):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            try:
+                answer = await call(body, timeout=self._timeout, metadata=self._metadata(name, body, nonce))
+                return _parse(response, answer)
+            except grpc.aio.AioRpcError as error:
+                if last or not self._learn(error, nonce):
+                    raise self._translate(error) from error
+        raise AssertionError("unreachable")
+
+    async def _stream(self, name: str, request: Message) -> AsyncGenerator[bytes, None]:
+        body = request.SerializeToString()
+        call = self._channel.unary_stream(self._paths[name])
+        for last in (False, True):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            messages = call(body, metadata=self._metadata(name, body, nonce))
+            try:
+                async for message in messages:
+                    yield message
+                return
+            except grpc.aio.AioRpcError as error:
+                if last or not self._learn(error, nonce):
+                    raise self._translate(error) from error
+            finally:
+                messages.cancel()
+
+    def _metadata(self, name: str, body: bytes, nonce: bytes) -> tuple[tuple[str, str], ...]:
+        metadata = [(PROTOCOL_KEY, PROTOCOL)]
+        if self.cluster_id:
+            metadata.append((CLUSTER_KEY, self.cluster_id))
+        if self._signer is not None:
+            proof = self._signer.sign(self._paths[name], body, nonce, self._clock())
+            metadata.append((AUTH_KEY, proof))
+        return tuple(metadata)
+
+    def _learn(self, error: grpc.aio.AioRpcError, nonce: bytes) -> bool:
+        """Takes over a challenge; whether there was one and the call is worth repeating."""
+        challenge = _trailing(error, CHALLENGE_KEY)
+        if self._signer is None or not challenge:
+            return False
+        self._signer.learn(challenge, nonce, self._clock())
+        return True
+
+    def _translate(self, error: grpc.aio.AioRpcError) -> TreecastError:
+        fault = _trailing(error, FAULT_KEY)
+        if fault in Fault.__members__:
+            return TreecastError(Fault[fault], error.details() or "")
+        if error.code() in _SILENT:
+            return TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, f"no coordinator answers at {self.target}: {error.details()}"
+            )
+        return _nonsense(f"{error.code().name}: {error.details()}")
+
+
+class Attachment:
+    """Keeps one host attached: renews its lease, and attaches again whenever it has lost it."""
+
+    def __init__(
+        self,
+        client: CoordinatorClient,
+        request: pb.AttachRequest,
+        on_attached: Callable[[pb.AttachResponse], None] = lambda answer: None,
+    ) -> None:
+        """`on_attached` is called on the loop after every attach; the session is a new one each time."""
+        self._client = client
+        self._request = request
+        self._on_attached = on_attached
+        self._session: pb.HostSession | None = None
+        self._lease = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self.last_error: TreecastError | None = None  # None while all is well
+
+    @property
+    def session(self) -> pb.HostSession:
+        """COORDINATOR_UNAVAILABLE while it is not attached."""
+        if self._session is None:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"not attached to the coordinator at {self._client.target}: {self.last_error or 'not yet'}",
+            )
+        return self._session
+
+    async def attach(self) -> pb.AttachResponse:
+        """Attaches once, now. Raises what refuses it."""
+        answer = await self._client.attach(self._request)
+        self._session, self._lease = answer.session, answer.lease_seconds
+        self._on_attached(answer)
+        return answer
+
+    def start(self) -> None:
+        """From now on, in the background: attach where that is not done yet, renew, attach again."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def close(self, *, detach: bool) -> None:
+        """Stops renewing. With `detach` it also says so; where that fails, the lease runs out."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        session, self._session = self._session, None
+        if detach and session is not None:
+            try:
+                await self._client.detach(session)
+            except TreecastError as error:
+                self.last_error = error
+
+    async def _run(self) -> None:
+        back_off = BackOff(self._client.rng)
+        while True:
+            pause = await self._keep(back_off)
+            await asyncio.sleep(pause)
+
+    async def _keep(self, back_off: BackOff) -> float:
+        """Attaches or renews; seconds until it should be done again."""
+        try:
+            if self._session is None:
+                await self.attach()
+            else:
+                self._lease = (await self._client.renew(self._session)).lease_seconds
+        except TreecastError as error:
+            lost = error.fault is Fault.UNKNOWN_MEMBER and self._session is not None
+            if lost:
+                self._session = None
+            self.last_error = error
+            return 0.0 if lost else min(back_off.pause(), max(self._lease / 3, 0.1))
+        back_off.reset()
+        self.last_error = None
+        return self._lease / 3 * (0.75 + self._client.rng.random() / 4)
+
+
+def _parse(of: type[R], body: bytes) -> R:
+    try:
+        return of.FromString(body)
+    except DecodeError as error:
+        raise _nonsense(f"no {of.DESCRIPTOR.name}: {error}") from error
+
+
+def _check_lease(seconds: float) -> None:
+    if not (math.isfinite(seconds) and 0 < seconds <= _LONGEST_LEASE):
+        raise _nonsense(f"a lease of {seconds} s")
+
+
+def _nonsense(what: str) -> TreecastError:
+    return TreecastError(Fault.INTERNAL, f"the coordinator's answer makes no sense: {what}")
+
+
+def _fault(name: str) -> Fault:
+    return Fault[name] if name in Fault.__members__ else Fault.INTERNAL
+
+
+def _trailing(error: grpc.aio.AioRpcError, key: str) -> str:
+    for name, value in error.trailing_metadata() or ():
+        if name == key and isinstance(value, str):
+            return value
+    return ""

@@ -1,0 +1,432 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EntryKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTRY_KIND_UNSPECIFIED: _ClassVar[EntryKind]
+    ENTRY_KIND_HOST: _ClassVar[EntryKind]
+    ENTRY_KIND_TOPIC: _ClassVar[EntryKind]
+    ENTRY_KIND_HOME: _ClassVar[EntryKind]
+    ENTRY_KIND_STATE: _ClassVar[EntryKind]
+    ENTRY_KIND_INTEREST: _ClassVar[EntryKind]
+    ENTRY_KIND_COUNTER: _ClassVar[EntryKind]
+
+class HostPresence(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HOST_PRESENCE_UNSPECIFIED: _ClassVar[HostPresence]
+    HOST_PRESENCE_ATTACHED: _ClassVar[HostPresence]
+    HOST_PRESENCE_AWAY: _ClassVar[HostPresence]
+    HOST_PRESENCE_DETACHED: _ClassVar[HostPresence]
+
+class HomeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HOME_KIND_UNSPECIFIED: _ClassVar[HomeKind]
+    HOME_KIND_GROUP: _ClassVar[HomeKind]
+    HOME_KIND_TRANSACTION: _ClassVar[HomeKind]
+ENTRY_KIND_UNSPECIFIED: EntryKind
+ENTRY_KIND_HOST: EntryKind
+ENTRY_KIND_TOPIC: EntryKind
+ENTRY_KIND_HOME: EntryKind
+ENTRY_KIND_STATE: EntryKind
+ENTRY_KIND_INTEREST: EntryKind
+ENTRY_KIND_COUNTER: EntryKind
+HOST_PRESENCE_UNSPECIFIED: HostPresence
+HOST_PRESENCE_ATTACHED: HostPresence
+HOST_PRESENCE_AWAY: HostPresence
+HOST_PRESENCE_DETACHED: HostPresence
+HOME_KIND_UNSPECIFIED: HomeKind
+HOME_KIND_GROUP: HomeKind
+HOME_KIND_TRANSACTION: HomeKind
+
+class HostEntry(_message.Message):
+    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence")
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PRESENCE_FIELD_NUMBER: _ClassVar[int]
+    host_id: int
+    name: str
+    instance: str
+    address: str
+    version: str
+    incarnation: int
+    presence: HostPresence
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ...) -> None: ...
+
+class PartitionEntry(_message.Message):
+    __slots__ = ("leader", "leader_epoch")
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    leader: int
+    leader_epoch: int
+    def __init__(self, leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class TopicEntry(_message.Message):
+    __slots__ = ("name", "topic_id", "partitions", "config")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionEntry]
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionEntry, _Mapping]]] = ..., config: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class HomeEntry(_message.Message):
+    __slots__ = ("kind", "id", "host_id", "epoch")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    kind: HomeKind
+    id: str
+    host_id: int
+    epoch: int
+    def __init__(self, kind: _Optional[_Union[HomeKind, str]] = ..., id: _Optional[str] = ..., host_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class StateEntry(_message.Message):
+    __slots__ = ("state_id", "levels", "holders")
+    STATE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    state_id: int
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    holders: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, state_id: _Optional[int] = ..., levels: _Optional[_Iterable[str]] = ..., holders: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class InterestEntry(_message.Message):
+    __slots__ = ("host_id", "incarnation", "version", "patterns")
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PATTERNS_FIELD_NUMBER: _ClassVar[int]
+    host_id: int
+    incarnation: int
+    version: int
+    patterns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., patterns: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CounterEntry(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: int
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class EntryChange(_message.Message):
+    __slots__ = ("kind", "key", "host", "topic", "home", "state", "interest", "counter")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
+    kind: EntryKind
+    key: str
+    host: HostEntry
+    topic: TopicEntry
+    home: HomeEntry
+    state: StateEntry
+    interest: InterestEntry
+    counter: CounterEntry
+    def __init__(self, kind: _Optional[_Union[EntryKind, str]] = ..., key: _Optional[str] = ..., host: _Optional[_Union[HostEntry, _Mapping]] = ..., topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., home: _Optional[_Union[HomeEntry, _Mapping]] = ..., state: _Optional[_Union[StateEntry, _Mapping]] = ..., interest: _Optional[_Union[InterestEntry, _Mapping]] = ..., counter: _Optional[_Union[CounterEntry, _Mapping]] = ...) -> None: ...
+
+class HostSession(_message.Message):
+    __slots__ = ("host_id", "incarnation")
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    host_id: int
+    incarnation: int
+    def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class AttachRequest(_message.Message):
+    __slots__ = ("name", "instance", "address", "version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    instance: str
+    address: str
+    version: str
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
+class AttachResponse(_message.Message):
+    __slots__ = ("session", "cluster_id", "lease_seconds")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    cluster_id: str
+    lease_seconds: float
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
+
+class RenewResponse(_message.Message):
+    __slots__ = ("lease_seconds",)
+    LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    lease_seconds: float
+    def __init__(self, lease_seconds: _Optional[float] = ...) -> None: ...
+
+class DetachRequest(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
+
+class DetachResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("history", "revision")
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    history: str
+    revision: int
+    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class WatchResponse(_message.Message):
+    __slots__ = ("history", "revision", "snapshot", "more", "changes")
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    history: str
+    revision: int
+    snapshot: bool
+    more: bool
+    changes: _containers.RepeatedCompositeFieldContainer[EntryChange]
+    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., snapshot: _Optional[bool] = ..., more: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[EntryChange, _Mapping]]] = ...) -> None: ...
+
+class CreateTopicEntryRequest(_message.Message):
+    __slots__ = ("name", "partitions", "config", "pinned", "validate_only")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: int
+    config: _containers.ScalarMap[str, str]
+    pinned: _containers.RepeatedScalarFieldContainer[str]
+    validate_only: bool
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., pinned: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class DeleteTopicEntryRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class AlterTopicEntryRequest(_message.Message):
+    __slots__ = ("name", "set", "unset", "validate_only")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    set: _containers.ScalarMap[str, str]
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    validate_only: bool
+    def __init__(self, name: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class CreatePartitionEntriesRequest(_message.Message):
+    __slots__ = ("name", "total", "pinned", "validate_only")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    total: int
+    pinned: _containers.RepeatedScalarFieldContainer[str]
+    validate_only: bool
+    def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., pinned: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class TopicEntryResponse(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicEntry
+    def __init__(self, topic: _Optional[_Union[TopicEntry, _Mapping]] = ...) -> None: ...
+
+class HomeRequest(_message.Message):
+    __slots__ = ("session", "id")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    id: str
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+
+class HomeResponse(_message.Message):
+    __slots__ = ("home",)
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    home: HomeEntry
+    def __init__(self, home: _Optional[_Union[HomeEntry, _Mapping]] = ...) -> None: ...
+
+class HomeItem(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class HomeWrite(_message.Message):
+    __slots__ = ("kind", "id", "epoch", "items", "forget")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    kind: HomeKind
+    id: str
+    epoch: int
+    items: _containers.RepeatedCompositeFieldContainer[HomeItem]
+    forget: bool
+    def __init__(self, kind: _Optional[_Union[HomeKind, str]] = ..., id: _Optional[str] = ..., epoch: _Optional[int] = ..., items: _Optional[_Iterable[_Union[HomeItem, _Mapping]]] = ..., forget: _Optional[bool] = ...) -> None: ...
+
+class PutHomeStateRequest(_message.Message):
+    __slots__ = ("session", "writes")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    writes: _containers.RepeatedCompositeFieldContainer[HomeWrite]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[HomeWrite, _Mapping]]] = ...) -> None: ...
+
+class HomeRefusal(_message.Message):
+    __slots__ = ("index", "fault", "detail")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    fault: str
+    detail: str
+    def __init__(self, index: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class PutHomeStateResponse(_message.Message):
+    __slots__ = ("refused",)
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refused: _containers.RepeatedCompositeFieldContainer[HomeRefusal]
+    def __init__(self, refused: _Optional[_Iterable[_Union[HomeRefusal, _Mapping]]] = ...) -> None: ...
+
+class GetHomeStateRequest(_message.Message):
+    __slots__ = ("session", "kind", "id", "epoch", "after")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    kind: HomeKind
+    id: str
+    epoch: int
+    after: bytes
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., kind: _Optional[_Union[HomeKind, str]] = ..., id: _Optional[str] = ..., epoch: _Optional[int] = ..., after: _Optional[bytes] = ...) -> None: ...
+
+class GetHomeStateResponse(_message.Message):
+    __slots__ = ("items", "more")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[HomeItem]
+    more: bool
+    def __init__(self, items: _Optional[_Iterable[_Union[HomeItem, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class ProducerIdsRequest(_message.Message):
+    __slots__ = ("session", "count")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    count: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ProducerIdsResponse(_message.Message):
+    __slots__ = ("first", "count")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    count: int
+    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class AllotStateRequest(_message.Message):
+    __slots__ = ("session", "levels")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AllotStateResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: StateEntry
+    def __init__(self, state: _Optional[_Union[StateEntry, _Mapping]] = ...) -> None: ...
+
+class ReleaseStateRequest(_message.Message):
+    __slots__ = ("session", "state_id", "force")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    STATE_ID_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    state_id: int
+    force: bool
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., state_id: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class ReleaseStateResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PutInterestRequest(_message.Message):
+    __slots__ = ("session", "version", "patterns")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PATTERNS_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    version: int
+    patterns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., version: _Optional[int] = ..., patterns: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PutInterestResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...

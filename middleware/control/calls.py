@@ -1,0 +1,146 @@
+"""gRPC around a service: admission on the request's bytes, then the call, refusals as statuses.
+
+Requests come in as bytes, since what is signed are the bytes, and so that what is no message of ours is
+refused as the caller's fault. Streams are written with a bound on time: who does not read is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from treecast.middleware.api.rpc import FAULT_KEY, Method, methods, status_code
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .admission import Admission, Refused
+
+_LONGEST_DETAIL = 1000  # characters: a status travels in headers
+_NOT_ADMITTED = {"unsigned", "malformed", "key", "stale", "replayed"}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class CallCounters:
+    """Plain numbers, for metrics and `treecast status`. `refused` is by reason or fault name."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    watchers: int = 0
+    watchers_dropped: int = 0
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+class Calls:
+    """Handlers of one service. `implementation` has a coroutine, or for streams a generator, per call."""
+
+    def __init__(
+        self,
+        service: ServiceDescriptor,
+        implementation: object,
+        admission: Admission,
+        clock: Callable[[], float],
+        stall_seconds: float,
+    ) -> None:
+        self.counters = CallCounters()
+        self._admission = admission
+        self._clock = clock
+        self._stall = stall_seconds
+        streams = {method.name for method in service.methods if method.server_streaming}
+        self.handler = grpc.method_handlers_generic_handler(
+            service.full_name,
+            {
+                method.name: (
+                    grpc.unary_stream_rpc_method_handler(self._stream(method, implementation))
+                    if method.name in streams
+                    else grpc.unary_unary_rpc_method_handler(self._unary(method, implementation))
+                )
+                for method in methods(service)
+            },
+        )
+
+    def _unary(self, method: Method, implementation: object) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        call: Callable[[Any], Awaitable[Message]] = getattr(implementation, method.attribute)
+
+        async def answer(body: bytes, context: Any) -> bytes:
+            try:
+                response = await call(self._request(method, body, context))
+                return response.SerializeToString()
+            except Exception as error:
+                refusal = self._refusal(method.name, error)
+            await self._abort(context, refusal)
+            raise AssertionError("abort returned")
+
+        return answer
+
+    def _stream(self, method: Method, implementation: object) -> Callable[[bytes, Any], Awaitable[None]]:
+        call: Callable[[Any], AsyncGenerator[bytes, None]] = getattr(implementation, method.attribute)
+
+        async def answer(body: bytes, context: Any) -> None:
+            try:
+                request = self._request(method, body, context)
+                self.counters.watchers += 1
+                try:
+                    async with aclosing(call(request)) as messages:
+                        async for message in messages:
+                            await self._write(context, message)
+                finally:
+                    self.counters.watchers -= 1
+                return
+            except Exception as error:
+                refusal = self._refusal(method.name, error)
+            await self._abort(context, refusal)
+
+        return answer
+
+    async def _write(self, context: Any, message: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._stall):
+                await context.write(message)
+        except TimeoutError:
+            self.counters.watchers_dropped += 1
+            raise TreecastError(
+                Fault.TIMED_OUT, f"nothing was read for {self._stall:g} s: watch again from the last revision"
+            ) from None
+
+    def _request(self, method: Method, body: bytes, context: Any) -> Message:
+        _count(self.counters.calls, method.name)
+        self._admission.admit(_texts(context.invocation_metadata()), method.path, body, self._clock())
+        try:
+            return method.request.FromString(body)
+        except DecodeError as error:
+            raise TreecastError(
+                Fault.INVALID_REQUEST, f"the request is no {method.request.DESCRIPTOR.name}: {error}"
+            ) from error
+
+    def _refusal(self, name: str, error: Exception) -> TreecastError:
+        if not isinstance(error, TreecastError):
+            _log.error("%s failed", name, exc_info=error)
+            error = TreecastError(Fault.INTERNAL)
+        _count(self.counters.refused, error.reason if isinstance(error, Refused) else error.fault.name)
+        return error
+
+    async def _abort(self, context: Any, error: TreecastError) -> None:
+        code = status_code(error.fault)
+        metadata: tuple[tuple[str, str], ...] = ((FAULT_KEY, error.fault.name),)
+        if isinstance(error, Refused):
+            metadata += error.metadata
+            if error.reason in _NOT_ADMITTED:
+                code = grpc.StatusCode.UNAUTHENTICATED
+        await context.abort(code, error.detail[:_LONGEST_DETAIL], metadata)
+
+
+def _texts(metadata: Any) -> Mapping[str, str]:
+    """The text entries; of a key that is there twice, the last."""
+    return {key: value for key, value in metadata or () if isinstance(value, str)}

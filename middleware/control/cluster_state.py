@@ -1,0 +1,173 @@
+"""The cluster's state as a value: entries, indexes over them, and leases in the coordinator's own time.
+
+Entries change by `apply` alone, so a state that is loaded from the disk, one that a watcher replays and
+the coordinator's own are made by the same code. Leases are not stored: after a restart every host that
+was attached has a whole one, and every home that was away begins to be away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from .values import (
+    Change,
+    Counter,
+    CounterEntry,
+    Entry,
+    HomeEntry,
+    HomeKind,
+    HostEntry,
+    InterestEntry,
+    Kind,
+    Presence,
+    StateEntry,
+    StateSettings,
+    TopicEntry,
+    home_key,
+    put,
+)
+
+E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry, CounterEntry)
+
+
+class ClusterState:
+    """What is known. Reading is free; `apply` and `pass_time` change it."""
+
+    def __init__(self, settings: StateSettings) -> None:
+        self.settings = settings
+        self._entries: dict[Kind, dict[str, Entry]] = {kind: {} for kind in Kind}
+        self._names: dict[int, str] = {}  # host id -> name
+        self._states: dict[tuple[str, ...], str] = {}  # topic -> key of its state id
+        self._led: dict[int, int] = {}  # host id -> partitions that it leads
+        self._elapsed = 0.0  # seconds that have passed, as far as they count
+        self._seen: float | None = None  # the clock at the last look
+        self._leases: dict[str, float] = {}  # host name -> until when, in elapsed time
+        self._away: dict[str, float] = {}  # host name -> since when
+
+    # --- reading
+
+    def entries(self) -> Iterator[Change]:
+        """Everything, as the changes that make it."""
+        for found in self._entries.values():
+            yield from (put(entry) for entry in found.values())
+
+    def size(self, kind: Kind) -> int:
+        return len(self._entries[kind])
+
+    def host(self, name: str) -> HostEntry | None:
+        return self._typed(Kind.HOST, name, HostEntry)
+
+    def host_by_id(self, host_id: int) -> HostEntry | None:
+        name = self._names.get(host_id)
+        return None if name is None else self.host(name)
+
+    def hosts(self) -> list[HostEntry]:
+        return [entry for entry in self._entries[Kind.HOST].values() if isinstance(entry, HostEntry)]
+
+    def topic(self, name: str) -> TopicEntry | None:
+        return self._typed(Kind.TOPIC, name, TopicEntry)
+
+    def home(self, kind: HomeKind, id: str) -> HomeEntry | None:
+        return self._typed(Kind.HOME, home_key(kind, id), HomeEntry)
+
+    def state(self, state_id: int) -> StateEntry | None:
+        return self._typed(Kind.STATE, str(state_id), StateEntry)
+
+    def state_of(self, levels: tuple[str, ...]) -> StateEntry | None:
+        key = self._states.get(levels)
+        return None if key is None else self._typed(Kind.STATE, key, StateEntry)
+
+    def interest(self, host_id: int) -> InterestEntry | None:
+        return self._typed(Kind.INTEREST, str(host_id), InterestEntry)
+
+    def counter(self, counter: Counter) -> int:
+        found = self._typed(Kind.COUNTER, counter.value, CounterEntry)
+        return 0 if found is None else found.value
+
+    def led(self, host_id: int) -> int:
+        """How many partitions the host leads."""
+        return self._led.get(host_id, 0)
+
+    @property
+    def partitions(self) -> int:
+        return sum(self._led.values())
+
+    def _typed(self, kind: Kind, key: str, of: type[E]) -> E | None:
+        found = self._entries[kind].get(key)
+        assert found is None or isinstance(found, of)
+        return found
+
+    # --- time
+
+    def pass_time(self, now: float) -> None:
+        """Looks at the clock (seconds, any that is meant to be steady). Steps back count as nothing."""
+        if self._seen is not None:
+            self._elapsed += min(max(now - self._seen, 0.0), self.settings.longest_step)
+        self._seen = now
+
+    def overdue(self) -> list[str]:
+        """Names of hosts whose leases have run out and are still entered as attached."""
+        return [name for name, until in self._leases.items() if until <= self._elapsed]
+
+    def away_for(self, host: HostEntry) -> float:
+        """Seconds since its lease ran out; infinite for one that left in order."""
+        if host.presence is Presence.DETACHED:
+            return float("inf")
+        return self._elapsed - self._away.get(host.name, self._elapsed)
+
+    def prolong(self, name: str) -> None:
+        """Gives an attached host a whole lease."""
+        self._leases[name] = self._elapsed + self.settings.lease
+
+    # --- changing
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            found = self._entries[change.kind]
+            before = found.pop(change.key, None)
+            if change.entry is not None:
+                found[change.key] = change.entry
+            self._index(before, change.entry)
+
+    def _index(self, before: Entry | None, after: Entry | None) -> None:
+        if isinstance(before, TopicEntry):
+            self._count_leaders(before, -1)
+        if isinstance(before, StateEntry):
+            del self._states[before.levels]
+        match after:
+            case TopicEntry():
+                self._count_leaders(after, 1)
+            case StateEntry():
+                self._states[after.levels] = str(after.state_id)
+            case HostEntry():
+                self._names[after.host_id] = after.name
+                self._set_presence(after)
+
+    def _count_leaders(self, topic: TopicEntry, sign: int) -> None:
+        for partition in topic.partitions:
+            self._led[partition.leader] = self._led.get(partition.leader, 0) + sign
+
+    def _set_presence(self, host: HostEntry) -> None:
+        if host.presence is Presence.ATTACHED:
+            self._away.pop(host.name, None)
+            self.prolong(host.name)
+            return
+        self._leases.pop(host.name, None)
+        if host.presence is Presence.AWAY:
+            self._away.setdefault(host.name, self._elapsed)
+
+    def check_invariants(self) -> None:
+        """For tests: the indexes are those of the entries, and no number is held twice."""
+        hosts = self.hosts()
+        assert self._names == {host.host_id: host.name for host in hosts}
+        assert len(self._names) == len(hosts)
+        assert max(self._names, default=0) <= self.counter(Counter.HOST_ID)
+        states = [entry for entry in self._entries[Kind.STATE].values() if isinstance(entry, StateEntry)]
+        assert self._states == {entry.levels: str(entry.state_id) for entry in states}
+        assert len(self._states) == len(states)
+        topics = [entry for entry in self._entries[Kind.TOPIC].values() if isinstance(entry, TopicEntry)]
+        assert self.partitions == sum(len(topic.partitions) for topic in topics)
+        assert len({topic.topic_id for topic in topics}) == len(topics)
+        attached = {host.name for host in hosts if host.presence is Presence.ATTACHED}
+        assert set(self._leases) == attached

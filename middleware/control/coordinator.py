@@ -1,0 +1,270 @@
+"""The coordinator: commands in, one at a time; durable before they are answered; watched afterwards.
+
+Commands that wait together are decided in order and written in one transaction beside the loop, so a
+disk that is slow makes larger groups. If the disk refuses, all of that group are refused, and the state
+is read from the store again: what is in memory is never ahead of the disk for longer than one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .cluster_state import ClusterState
+from .codec import decode_change, encode_change
+from .commands import Command, Expire
+from .decision import Decision
+from .history import History, Revision
+from .state import decide, step
+from .store import Commit, Store, StoredChange
+from .values import Change, StateSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """`history_*`: how far back watchers can resume. `queue`: commands that may wait for the disk."""
+
+    state: StateSettings = field(default_factory=StateSettings)
+    history_revisions: int = 10_000
+    history_bytes: int = 16 << 20
+    queue: int = 10_000
+
+
+@dataclass(slots=True)
+class _Waiting:
+    command: Command
+    done: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything as of `revision`, encoded."""
+
+    revision: int
+    changes: Sequence[bytes]
+
+
+_Entries = tuple[int, list[Change]]  # a revision, and everything as of it
+
+
+class Coordinator:
+    """One event loop's. `clock`: seconds, meant to be steady; see `StateSettings.longest_step`."""
+
+    def __init__(self, store: Store, settings: CoordinatorSettings, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._disk = ThreadPoolExecutor(1, "coordinator-store")
+        self._waiting: list[_Waiting] = []
+        self._draining: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
+        self._snapshots: list[asyncio.Future[_Entries]] = []
+        self._last_snapshot: Snapshot | None = None  # one is enough for all who ask at the same revision
+        self._closed = False
+        self._read_store()
+
+    def _read_store(self) -> None:
+        loaded = self._store.load()
+        self.cluster_id = loaded.cluster_id
+        self.history_id = loaded.history
+        self._state = ClusterState(self._settings.state)
+        self._state.pass_time(self._clock())
+        self._state.apply(decode_change(entry) for entry in loaded.entries)
+        kept = [Revision(number, changes) for number, changes in loaded.log]
+        self._history = History(
+            loaded.revision, kept, self._settings.history_revisions, self._settings.history_bytes
+        )
+
+    @property
+    def revision(self) -> int:
+        """The last one that is on disk."""
+        return self._history.last
+
+    @property
+    def state(self) -> ClusterState:
+        """For looking only. While a group is being written it may be ahead of `revision`."""
+        return self._state
+
+    # --- commands
+
+    async def do(self, command: Command) -> Any:
+        """The answer to `command`, when its changes are on disk. Raises TreecastError."""
+        if self._closed:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
+        if len(self._waiting) >= self._settings.queue:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, "too many commands wait for the coordinator's disk: try later"
+            )
+        waiting = _Waiting(command, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._start_draining()
+        return await waiting.done
+
+    def validate(self, command: Command) -> Any:
+        """The answer that `command` would get now; nothing changes."""
+        return decide(self._state, command).answer
+
+    async def expire_leases(self) -> None:
+        """Looks at the clock, and enters hosts whose leases ran out as away."""
+        self._state.pass_time(self._clock())
+        for name in self._state.overdue():
+            try:
+                await self.do(Expire(name))
+            except TreecastError as error:
+                # It may have renewed or left meanwhile; a broken disk is tried again next time.
+                _log.debug("host %s does not expire: %s", name, error)
+
+    async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """What a home wrote; see `Store.items`."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._disk, self._store.items, home, after, limit)
+
+    def _start_draining(self) -> None:
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """Decides and writes what waits, a group at a time, until nothing does."""
+        try:
+            while self._waiting or self._snapshots:
+                self._take_snapshot()
+                group, self._waiting = self._waiting, []
+                await self._do_group(group)
+        finally:
+            self._draining = None
+
+    async def _do_group(self, group: list[_Waiting]) -> None:
+        self._state.pass_time(self._clock())
+        answers: list[tuple[_Waiting, Any]] = []
+        commits: list[Commit] = []
+        for waiting in group:
+            try:
+                decision = self._decide(waiting.command)
+            except TreecastError as refusal:
+                _settle(waiting, refusal)
+                continue
+            answers.append((waiting, decision.answer))
+            self._collect(commits, decision)
+        try:
+            await self._write(commits)
+        except Exception as error:
+            failure = error if isinstance(error, TreecastError) else TreecastError(Fault.STORAGE, repr(error))
+            self._recover(failure)
+            for waiting, _ in answers:
+                _settle(waiting, failure)
+            return
+        for waiting, answer in answers:
+            _settle(waiting, answer)
+
+    def _decide(self, command: Command) -> Decision[Any]:
+        """An error of our own refuses this command alone; `step` changes nothing before it has decided."""
+        if isinstance(command, Expire) and command.name not in self._state.overdue():
+            raise TreecastError(Fault.INVALID_REQUEST, f"host {command.name} renewed meanwhile")
+        try:
+            return step(self._state, command)
+        except TreecastError:
+            raise
+        except Exception as error:
+            _log.exception("%s failed", type(command).__name__)
+            raise TreecastError(Fault.INTERNAL) from error
+
+    def _collect(self, commits: list[Commit], decision: Decision[Any]) -> None:
+        if not decision.changes and not decision.items:
+            return
+        last = commits[-1].revision if commits else self._history.last
+        changes = tuple(
+            StoredChange(change.kind, change.key, encode_change(change), change.entry is None)
+            for change in decision.changes
+        )
+        commits.append(Commit(last + 1 if changes else last, changes, decision.items))
+
+    async def _write(self, commits: list[Commit]) -> None:
+        if not commits:
+            return
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._disk, self._store.commit, commits, self._history.first)
+        for commit in commits:
+            if commit.changes:
+                changes = tuple(change.message for change in commit.changes)
+                self._history.add(Revision(commit.revision, changes))
+        self._wake()
+
+    def _recover(self, error: TreecastError) -> None:
+        _log.error("the coordinator's store refused: %s", error)
+        try:
+            self._read_store()
+        except TreecastError as worse:
+            self._closed = True  # what is in memory is not what is on disk: better no answers than wrong ones
+            _log.critical("the coordinator stops answering: its store cannot be read: %s", worse)
+        self._wake()
+
+    # --- watching
+
+    def after(self, history: str, revision: int, max_bytes: int) -> list[Revision] | None:
+        """What follows `revision`; None where a snapshot is needed."""
+        if history != self.history_id:
+            return None
+        return self._history.after(revision, max_bytes)
+
+    async def snapshot(self) -> Snapshot:
+        """Everything as of a revision that is on disk."""
+        entries: asyncio.Future[_Entries] = asyncio.get_running_loop().create_future()
+        self._snapshots.append(entries)
+        self._start_draining()
+        revision, changes = await entries
+        last = self._last_snapshot
+        if last is None or last.revision != revision:
+            encoded = await asyncio.to_thread(lambda: [encode_change(change) for change in changes])
+            last = self._last_snapshot = Snapshot(revision, encoded)
+        return last
+
+    def _take_snapshot(self) -> None:
+        """Between two groups memory is what is on disk."""
+        asked, self._snapshots = [each for each in self._snapshots if not each.done()], []
+        if asked:
+            entries = (self.revision, list(self._state.entries()))
+            for each in asked:
+                each.set_result(entries)
+
+    def forget_snapshot(self) -> None:
+        """Lets go of the last one, where nobody is likely to ask for it again soon."""
+        self._last_snapshot = None
+
+    async def moved_beyond(self, revision: int) -> None:
+        """Returns when `revision` is not the last any more, or the coordinator closes."""
+        while self._history.last == revision and not self._closed:
+            await self._moved.wait()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def close(self) -> None:
+        """Finishes what waits, then closes the store."""
+        self._closed = True
+        self._wake()
+        while self._draining is not None:
+            await self._draining
+        self._disk.shutdown()
+        self._store.close()
+
+
+def _settle(waiting: _Waiting, answer: Any) -> None:
+    if waiting.done.done():
+        return  # the caller went away
+    if isinstance(answer, TreecastError):
+        waiting.done.set_exception(answer)
+    else:
+        waiting.done.set_result(answer)

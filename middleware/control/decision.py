@@ -1,0 +1,43 @@
+"""What deciding a command gives, and the checks that several commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .values import Change, ItemWrite
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[A]):
+    """`prolonged`: the host whose lease begins anew. `items`: what homes wrote, which nobody watches."""
+
+    answer: A
+    changes: tuple[Change, ...] = ()
+    items: tuple[ItemWrite, ...] = ()
+    prolonged: str | None = None
+
+
+def check_text(what: str, text: str, limit: int) -> None:
+    """INVALID_REQUEST unless `text` has 1 to `limit` bytes and no control characters."""
+    if not text:
+        raise TreecastError(Fault.INVALID_REQUEST, f"{what} is empty")
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > limit:
+        raise TreecastError(Fault.INVALID_REQUEST, f"{what} has {size} bytes; {limit} are allowed")
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
+        raise TreecastError(Fault.INVALID_REQUEST, f"{what} holds control characters; leave them out")
+
+
+def check_room(what: str, there: int, more: int, limit: int) -> None:
+    """POLICY_VIOLATION where `more` would pass a bound of the coordinator."""
+    if there + more > limit:
+        raise TreecastError(
+            Fault.POLICY_VIOLATION,
+            f"{more} more {what} than the {there} there are would pass the coordinator's bound of {limit};"
+            " remove some, or raise the bound",
+        )

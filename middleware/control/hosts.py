@@ -1,0 +1,136 @@
+"""Hosts: attach with a lease, renew, detach, expire. A name keeps its id for ever."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .cluster_state import ClusterState
+from .commands import Attach, Detach, Done, Expire, Renew, Session
+from .decision import Decision, check_room, check_text
+from .values import HOST_ID_MAX, Change, Counter, CounterEntry, HostEntry, Kind, Presence, put
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
+
+
+class Event(enum.Enum):
+    """What happens to a host. The value says it for an operator."""
+
+    ATTACH = "it attaches, anew or again"
+    RENEW = "it says that it is there"
+    WORK = "it asks for something"
+    DETACH = "it leaves in order"
+    EXPIRE = "its lease runs out"
+
+
+ABSENT, ATTACHED, AWAY, DETACHED = Presence
+_AGAIN = Fault.UNKNOWN_MEMBER  # attach again, then repeat
+_NEVER = Fault.INTERNAL  # cannot happen: there is no lease
+
+# event: (as ABSENT, ATTACHED, AWAY, DETACHED)
+_ROWS: dict[Event, tuple[Presence | Fault, Presence | Fault, Presence | Fault, Presence | Fault]] = {
+    Event.ATTACH: (ATTACHED, ATTACHED, ATTACHED, ATTACHED),
+    Event.RENEW: (_AGAIN, ATTACHED, _AGAIN, _AGAIN),
+    Event.WORK: (_AGAIN, ATTACHED, _AGAIN, _AGAIN),
+    Event.DETACH: (_AGAIN, DETACHED, DETACHED, _AGAIN),
+    Event.EXPIRE: (_NEVER, AWAY, _NEVER, _NEVER),
+}
+
+TABLE: Mapping[Presence, Mapping[Event, Presence | Fault]] = MappingProxyType(
+    {
+        presence: MappingProxyType({event: row[column] for event, row in _ROWS.items()})
+        for column, presence in enumerate(Presence)
+    }
+)
+
+
+def follow(presence: Presence, event: Event) -> Presence:
+    """What a host is after `event`; raises the fault that refuses it."""
+    following = TABLE[presence][event]
+    if isinstance(following, Fault):
+        raise TreecastError(following, f"the host is {presence.name.lower()}: attach again, then repeat this")
+    return following
+
+
+def caller(state: ClusterState, session: Session, event: Event = Event.WORK) -> HostEntry:
+    """The host that calls. UNKNOWN_MEMBER where it has no lease, or a later life of it attached."""
+    host = state.host_by_id(session.host_id)
+    if host is None:
+        raise TreecastError(Fault.UNKNOWN_MEMBER, f"no host has the id {session.host_id}: attach first")
+    if session.incarnation != host.incarnation:
+        raise TreecastError(
+            Fault.UNKNOWN_MEMBER,
+            f"host {host.name} attached again since (incarnation {host.incarnation}, this call is of"
+            f" {session.incarnation}): if no other daemon uses this name, attach again",
+        )
+    follow(host.presence, event)
+    return host
+
+
+def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
+    _check(state, command)
+    before = state.host(command.name)
+    presence = follow(ABSENT if before is None else before.presence, Event.ATTACH)
+    counted: tuple[Change, ...] = ()
+    if before is None:
+        check_room("hosts", state.size(Kind.HOST), 1, min(state.settings.limits.hosts, HOST_ID_MAX))
+        host_id, incarnation = state.counter(Counter.HOST_ID) + 1, 1
+        counted = (put(CounterEntry(Counter.HOST_ID, host_id)),)
+    else:
+        _check_same_instance(before, command)
+        host_id, incarnation = before.host_id, before.incarnation + 1
+    host = HostEntry(
+        host_id, command.name, command.instance, command.address, command.version, incarnation, presence
+    )
+    return Decision(host, (*counted, put(host)))
+
+
+def _check(state: ClusterState, command: Attach) -> None:
+    if not _NAME.match(command.name):
+        raise TreecastError(
+            Fault.INVALID_REQUEST,
+            f"host name {command.name[:300]!r}: use 1 to 255 of A-Z a-z 0-9 . _ -, first a letter or digit",
+        )
+    for what, text in (
+        ("instance", command.instance),
+        ("fabric address", command.address),
+        ("version", command.version),
+    ):
+        check_text(f"the {what} of host {command.name}", text, state.settings.limits.text)
+
+
+def _check_same_instance(before: HostEntry, command: Attach) -> None:
+    """Two living daemons of one name would take the lease from each other for ever."""
+    if before.presence is ATTACHED and before.instance != command.instance:
+        raise TreecastError(
+            Fault.POLICY_VIOLATION,
+            f"a host named {before.name} is attached already, at {before.address}, with another data"
+            " directory: choose another --name, or stop that one and wait for its lease to end",
+        )
+
+
+def renew(state: ClusterState, command: Renew) -> Decision[HostEntry]:
+    host = caller(state, command.session, Event.RENEW)
+    return Decision(host, prolonged=host.name)
+
+
+def detach(state: ClusterState, command: Detach) -> Decision[HostEntry]:
+    """The host's interest goes with it; ids, leaderships and homes stay until somebody asks for them."""
+    host = caller(state, command.session, Event.DETACH)
+    gone = replace(host, presence=follow(host.presence, Event.DETACH))
+    changes = [put(gone)]
+    if state.interest(host.host_id) is not None:
+        changes.append(Change(Kind.INTEREST, str(host.host_id), None))
+    return Decision(gone, tuple(changes))
+
+
+def expire(state: ClusterState, command: Expire) -> Decision[Done]:
+    host = state.host(command.name)
+    if host is None:
+        raise TreecastError(Fault.INTERNAL, f"no host {command.name} can expire")
+    return Decision(Done(), (put(replace(host, presence=follow(host.presence, Event.EXPIRE))),))

@@ -1,0 +1,235 @@
+"""The calls of `Coordinator` in coordinator.proto, as commands of the coordinator."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from . import commands
+from .codec import home_message, state_message, topic_message
+from .commands import Command, HomeRefusals, ProducerBlock, Session
+from .coordinator import Coordinator
+from .values import HomeEntry, HomeKind, HostEntry, InterestEntry, StateEntry, TopicEntry, home_key
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
+CHUNK_BYTES = 512 << 10  # of changes in one message of Watch, and of items in one of GetHomeState
+_CHANGES_TAG = b"\x2a"  # field 5 of WatchResponse, length-delimited
+
+
+class CoordinatorService:
+    """Answers. Refusals are raised as TreecastError; `calls` turns them into statuses."""
+
+    def __init__(
+        self, coordinator: Coordinator, new_topic_id: Callable[[], uuid.UUID], max_watchers: int
+    ) -> None:
+        self._coordinator = coordinator
+        self._new_topic_id = new_topic_id
+        self._max_watchers = max_watchers
+        self._watchers = 0
+
+    # --- hosts
+
+    async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
+        _check_address(request.address)
+        command = commands.Attach(request.name, request.instance, request.address, request.version)
+        host: HostEntry = await self._coordinator.do(command)
+        return pb.AttachResponse(
+            session=pb.HostSession(host_id=host.host_id, incarnation=host.incarnation),
+            cluster_id=self._coordinator.cluster_id,
+            lease_seconds=self._lease,
+        )
+
+    async def renew(self, request: pb.RenewRequest) -> pb.RenewResponse:
+        await self._coordinator.do(commands.Renew(_session(request.session)))
+        return pb.RenewResponse(lease_seconds=self._lease)
+
+    async def detach(self, request: pb.DetachRequest) -> pb.DetachResponse:
+        await self._coordinator.do(commands.Detach(_session(request.session)))
+        return pb.DetachResponse()
+
+    @property
+    def _lease(self) -> float:
+        return self._coordinator.state.settings.lease
+
+    # --- watching
+
+    async def watch(self, request: pb.WatchRequest) -> AsyncGenerator[bytes, None]:
+        """Messages as bytes: a snapshot where it is needed, then changes as they come, until closed."""
+        if self._watchers >= self._max_watchers:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"the coordinator has {self._watchers} watchers, as many as it may: try later",
+            )
+        self._watchers += 1
+        try:
+            history, revision = request.history, request.revision
+            while not self._coordinator.closed:
+                found = self._coordinator.after(history, revision, CHUNK_BYTES)
+                if found is None:
+                    history, taken = self._coordinator.history_id, await self._coordinator.snapshot()
+                    for message in _snapshot_messages(history, taken.revision, taken.changes):
+                        yield message
+                    revision = taken.revision
+                elif found:
+                    revision = found[-1].number
+                    header = pb.WatchResponse(history=history, revision=revision)
+                    yield _with_changes(header, [change for each in found for change in each.changes])
+                else:
+                    await self._coordinator.moved_beyond(revision)
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._coordinator.forget_snapshot()
+
+    # --- topics
+
+    async def create_topic(self, request: pb.CreateTopicEntryRequest) -> pb.TopicEntryResponse:
+        command = commands.CreateTopic(
+            request.name,
+            self._new_topic_id(),
+            request.partitions,
+            dict(request.config),
+            tuple(request.pinned),
+        )
+        return await self._topic(command, validate_only=request.validate_only)
+
+    async def delete_topic(self, request: pb.DeleteTopicEntryRequest) -> pb.TopicEntryResponse:
+        return await self._topic(commands.DeleteTopic(request.name))
+
+    async def alter_topic(self, request: pb.AlterTopicEntryRequest) -> pb.TopicEntryResponse:
+        command = commands.AlterTopic(request.name, dict(request.set), tuple(request.unset))
+        return await self._topic(command, validate_only=request.validate_only)
+
+    async def create_partitions(self, request: pb.CreatePartitionEntriesRequest) -> pb.TopicEntryResponse:
+        command = commands.CreatePartitions(request.name, request.total, tuple(request.pinned))
+        return await self._topic(command, validate_only=request.validate_only)
+
+    async def _topic(self, command: Command, *, validate_only: bool = False) -> pb.TopicEntryResponse:
+        topic: TopicEntry = (
+            self._coordinator.validate(command) if validate_only else await self._coordinator.do(command)
+        )
+        return pb.TopicEntryResponse(topic=topic_message(topic))
+
+    # --- homes
+
+    async def group_home(self, request: pb.HomeRequest) -> pb.HomeResponse:
+        return await self._home(request, HomeKind.GROUP)
+
+    async def transaction_home(self, request: pb.HomeRequest) -> pb.HomeResponse:
+        return await self._home(request, HomeKind.TRANSACTION)
+
+    async def _home(self, request: pb.HomeRequest, kind: HomeKind) -> pb.HomeResponse:
+        command = commands.AskHome(_session(request.session), kind, request.id)
+        home: HomeEntry = await self._coordinator.do(command)
+        return pb.HomeResponse(home=home_message(home))
+
+    async def put_home_state(self, request: pb.PutHomeStateRequest) -> pb.PutHomeStateResponse:
+        writes = tuple(_home_write(write) for write in request.writes)
+        command = commands.PutHomeState(_session(request.session), writes)
+        answer: HomeRefusals = await self._coordinator.do(command)
+        return pb.PutHomeStateResponse(
+            refused=[
+                pb.HomeRefusal(index=index, fault=error.fault.name, detail=error.detail)
+                for index, error in answer.refused.items()
+            ]
+        )
+
+    async def get_home_state(self, request: pb.GetHomeStateRequest) -> pb.GetHomeStateResponse:
+        kind = _home_kind(request.kind)
+        command = commands.CheckHome(_session(request.session), kind, request.id, request.epoch)
+        await self._coordinator.do(command)
+        key = home_key(kind, request.id)
+        items, more = await self._coordinator.home_items(key, request.after, CHUNK_BYTES)
+        return pb.GetHomeStateResponse(
+            items=[pb.HomeItem(key=key, value=value) for key, value in items], more=more
+        )
+
+    # --- ids and interest
+
+    async def producer_ids(self, request: pb.ProducerIdsRequest) -> pb.ProducerIdsResponse:
+        command = commands.TakeProducerIds(_session(request.session), request.count)
+        block: ProducerBlock = await self._coordinator.do(command)
+        return pb.ProducerIdsResponse(first=block.first, count=block.count)
+
+    async def allot_state(self, request: pb.AllotStateRequest) -> pb.AllotStateResponse:
+        command = commands.AllotState(_session(request.session), tuple(request.levels))
+        state: StateEntry = await self._coordinator.do(command)
+        return pb.AllotStateResponse(state=state_message(state))
+
+    async def release_state(self, request: pb.ReleaseStateRequest) -> pb.ReleaseStateResponse:
+        command = commands.ReleaseState(_session(request.session), request.state_id, request.force)
+        await self._coordinator.do(command)
+        return pb.ReleaseStateResponse()
+
+    async def put_interest(self, request: pb.PutInterestRequest) -> pb.PutInterestResponse:
+        command = commands.PutInterest(_session(request.session), request.version, tuple(request.patterns))
+        recorded: InterestEntry = await self._coordinator.do(command)
+        return pb.PutInterestResponse(version=recorded.version)
+
+
+# --- messages as values, and back
+
+
+def _session(session: pb.HostSession) -> Session:
+    return Session(session.host_id, session.incarnation)
+
+
+def _home_kind(kind: int) -> HomeKind:
+    try:
+        return HomeKind(kind)
+    except ValueError:
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"home kind {kind} is unknown: send GROUP or TRANSACTION"
+        ) from None
+
+
+def _home_write(write: pb.HomeWrite) -> commands.HomeWrite:
+    items = tuple((item.key, item.value if item.HasField("value") else None) for item in write.items)
+    return commands.HomeWrite(_home_kind(write.kind), write.id, write.epoch, items, write.forget)
+
+
+def _check_address(text: str) -> None:
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        raise TreecastError(Fault.INVALID_REQUEST, f"fabric address {text[:300]!r}: {error}") from error
+    if not address.port:
+        raise TreecastError(Fault.INVALID_REQUEST, f"fabric address {text!r}: send the port that was picked")
+
+
+def _snapshot_messages(history: str, revision: int, changes: Sequence[bytes]) -> Iterator[bytes]:
+    """At least one message; all but the last have `more`."""
+    start = 0
+    while True:
+        end, size = start, 0
+        while end < len(changes) and (end == start or size + len(changes[end]) <= CHUNK_BYTES):
+            size += len(changes[end])
+            end += 1
+        more = end < len(changes)
+        header = pb.WatchResponse(history=history, revision=revision, snapshot=True, more=more)
+        yield _with_changes(header, changes[start:end])
+        if not more:
+            return
+        start = end
+
+
+def _with_changes(header: pb.WatchResponse, changes: Sequence[bytes]) -> bytes:
+    """The message with `changes`, which are encoded already: a field after the header's own bytes."""
+    parts = [header.SerializeToString()]
+    for change in changes:
+        parts += (_CHANGES_TAG, _varint(len(change)), change)
+    return b"".join(parts)
+
+
+def _varint(number: int) -> bytes:
+    """Protobuf's base-128: 7 bits a byte, lowest first, the top bit set on all but the last."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

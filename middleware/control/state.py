@@ -1,0 +1,52 @@
+"""The coordinator as a state machine: `decide(state, command)` answers and says what changes.
+
+Pure: nothing is changed by deciding. The caller makes the decision durable, applies its changes, and only
+then gives the answer away. A refusal is a raised TreecastError, and changes nothing. What a host's life
+looks like is the table below; the other decisions are in `hosts`, `topics`, `homes` and `allotments`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, get_args
+
+from . import allotments, commands, homes, hosts, topics
+from .cluster_state import ClusterState
+from .commands import Command
+from .decision import Decision
+
+_DECIDERS: Mapping[type, Callable[[ClusterState, Any], Decision[Any]]] = MappingProxyType(
+    {
+        commands.Attach: hosts.attach,
+        commands.Renew: hosts.renew,
+        commands.Detach: hosts.detach,
+        commands.Expire: hosts.expire,
+        commands.CreateTopic: topics.create,
+        commands.DeleteTopic: topics.delete,
+        commands.AlterTopic: topics.alter,
+        commands.CreatePartitions: topics.create_partitions,
+        commands.AskHome: homes.ask,
+        commands.CheckHome: homes.check,
+        commands.PutHomeState: homes.put_state,
+        commands.TakeProducerIds: allotments.take_producer_ids,
+        commands.AllotState: allotments.allot_state,
+        commands.ReleaseState: allotments.release_state,
+        commands.PutInterest: allotments.put_interest,
+    }
+)
+assert set(_DECIDERS) == set(get_args(Command))
+
+
+def decide(state: ClusterState, command: Command) -> Decision[Any]:
+    """The answer to `command` and what it changes. Raises TreecastError; `state` stays as it is."""
+    return _DECIDERS[type(command)](state, command)
+
+
+def step(state: ClusterState, command: Command) -> Decision[Any]:
+    """Decides, and applies what changes to `state`."""
+    decision = decide(state, command)
+    state.apply(decision.changes)
+    if decision.prolonged is not None:
+        state.prolong(decision.prolonged)
+    return decision

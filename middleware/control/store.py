@@ -1,0 +1,234 @@
+"""The coordinator's store: entries, their change log by revision, and what homes wrote. In SQLite.
+
+    meta     name -> text: format, cluster, history, revision
+    entries  (kind, key) -> the entry, as an `EntryChange` message
+    changes  (revision, position) -> an `EntryChange` message; only the last revisions
+    items    (home, key) -> opaque bytes of that home
+
+A revision is one command's changes. The history's name changes whenever revisions may have been counted
+twice (a new store; a start after power loss could have taken the last ones), so that no watcher resumes
+from a revision that meant something else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.fsync import FsyncPolicy
+
+from .values import ItemWrite
+
+FORMAT = 1
+_SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncPolicy.BATCH: "FULL"}
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries
+    (kind INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS changes
+    (revision INTEGER NOT NULL, position INTEGER NOT NULL, value BLOB NOT NULL,
+     PRIMARY KEY (revision, position)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS items
+    (home TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (home, key)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChange:
+    """`message`: the encoded change. `removed`: the entry is gone."""
+
+    kind: int
+    key: str
+    message: bytes
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one command changes. Without changes that are watched it has no revision of its own."""
+
+    revision: int
+    changes: tuple[StoredChange, ...]
+    items: tuple[ItemWrite, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All but the items. `log`: the kept revisions, ascending, each with its encoded changes."""
+
+    cluster_id: str
+    history: str
+    revision: int
+    entries: tuple[bytes, ...]
+    log: tuple[tuple[int, tuple[bytes, ...]], ...]
+
+
+class Store(Protocol):
+    """Durable and atomic. Every method raises STORAGE where the disk refuses, and then changed nothing."""
+
+    def load(self) -> Loaded: ...
+
+    def commit(self, commits: Sequence[Commit], trim: int) -> None:
+        """Writes all of `commits` or none, and forgets revisions below `trim` of the change log."""
+
+    def items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """Items above the key `after`, ascending, up to `limit` bytes but one at least; whether more are."""
+
+    def close(self) -> None: ...
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file, which it alone has open. Methods may be called from any one thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        new_id: Callable[[], str],
+        *,
+        cluster_id: str = "",
+        fsync: FsyncPolicy = FsyncPolicy.BATCH,
+    ) -> None:
+        """Opens `path` or makes it. `new_id` names a new cluster (where `cluster_id` is empty) and histories.
+
+        Raises STORAGE where it is another cluster's, of another format, broken, or open elsewhere.
+        """
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+        except sqlite3.Error as error:
+            raise self._refused("open", error) from error
+        try:
+            self._open(fsync)
+            self._identify(new_id, cluster_id, lasting=fsync is FsyncPolicy.BATCH)
+        except sqlite3.Error as error:
+            self._database.close()
+            raise self._refused("open", error) from error
+        except TreecastError:
+            self._database.close()
+            raise
+
+    def _open(self, fsync: FsyncPolicy) -> None:
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")  # held until close or death
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[fsync]}")
+        self._database.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.split(";"):
+            self._database.execute(statement)
+        self._database.execute("COMMIT")
+
+    def _identify(self, new_id: Callable[[], str], wanted: str, *, lasting: bool) -> None:
+        meta = self._meta()
+        if meta and meta.get("format") != str(FORMAT):
+            raise TreecastError(
+                Fault.STORAGE,
+                f"{self._path} has format {meta.get('format')}; this version of Treecast reads {FORMAT}",
+            )
+        if meta and wanted and meta["cluster"] != wanted:
+            raise TreecastError(
+                Fault.STORAGE,
+                f"{self._path} belongs to cluster {meta['cluster']}, not to {wanted}: name another directory",
+            )
+        if not meta:
+            meta = {"format": str(FORMAT), "cluster": wanted or new_id(), "revision": "0"}
+        if "history" not in meta or not lasting:
+            meta["history"] = new_id()
+        self._transact(lambda: self._put_meta(meta))
+
+    def load(self) -> Loaded:
+        try:
+            meta = self._meta()
+            entries = self._database.execute("SELECT value FROM entries ORDER BY kind, key").fetchall()
+            rows = self._database.execute("SELECT revision, value FROM changes ORDER BY revision, position")
+            log: dict[int, list[bytes]] = {}
+            for revision, value in rows:
+                log.setdefault(revision, []).append(bytes(value))
+        except sqlite3.Error as error:
+            raise self._refused("read", error) from error
+        return Loaded(
+            meta["cluster"],
+            meta["history"],
+            int(meta["revision"]),
+            tuple(bytes(value) for (value,) in entries),
+            tuple((revision, tuple(changes)) for revision, changes in log.items()),
+        )
+
+    def commit(self, commits: Sequence[Commit], trim: int) -> None:
+        def write() -> None:
+            for commit in commits:
+                self._write_changes(commit)
+                self._write_items(commit.items)
+            if commits:
+                self._put_meta({"revision": str(commits[-1].revision)})
+            self._database.execute("DELETE FROM changes WHERE revision < ?", (trim,))
+
+        self._transact(write)
+
+    def items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+        found: list[tuple[bytes, bytes]] = []
+        size = 0
+        try:
+            rows = self._database.execute(
+                "SELECT key, value FROM items WHERE home = ? AND key > ? ORDER BY key", (home, after)
+            )
+            for key, value in rows:
+                size += len(key) + len(value)
+                if found and size > limit:
+                    return found, True
+                found.append((bytes(key), bytes(value)))
+        except sqlite3.Error as error:
+            raise self._refused("read", error) from error
+        return found, False
+
+    def close(self) -> None:
+        self._database.close()
+
+    # --- inside a transaction
+
+    def _write_changes(self, commit: Commit) -> None:
+        for position, change in enumerate(commit.changes):
+            key = (change.kind, change.key)
+            if change.removed:
+                self._database.execute("DELETE FROM entries WHERE kind = ? AND key = ?", key)
+            else:
+                self._database.execute("REPLACE INTO entries VALUES (?, ?, ?)", (*key, change.message))
+            row = (commit.revision, position, change.message)
+            self._database.execute("INSERT INTO changes VALUES (?, ?, ?)", row)
+
+    def _write_items(self, items: Iterable[ItemWrite]) -> None:
+        for item in items:
+            if item.key is None:
+                self._database.execute("DELETE FROM items WHERE home = ?", (item.home,))
+            elif item.value is None:
+                where = (item.home, item.key)
+                self._database.execute("DELETE FROM items WHERE home = ? AND key = ?", where)
+            else:
+                row = (item.home, item.key, item.value)
+                self._database.execute("REPLACE INTO items VALUES (?, ?, ?)", row)
+
+    def _meta(self) -> dict[str, str]:
+        return dict(self._database.execute("SELECT name, value FROM meta"))
+
+    def _put_meta(self, meta: dict[str, str]) -> None:
+        self._database.executemany("REPLACE INTO meta VALUES (?, ?)", meta.items())
+
+    def _transact(self, write: Callable[[], None]) -> None:
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            write()
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise self._refused("write", error) from error
+
+    def _refused(self, what: str, error: sqlite3.Error) -> TreecastError:
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            detail = f"{self._path} is in use: another coordinator runs on it; stop that one first"
+        else:
+            detail = f"cannot {what} {self._path}: {error}"
+        return TreecastError(Fault.STORAGE, detail)

@@ -1,0 +1,200 @@
+"""What the coordinator knows, as immutable entries, each under a kind and a text key.
+
+| kind     | key                                       | entry           |
+| -------- | ----------------------------------------- | --------------- |
+| HOST     | the host's name                           | `HostEntry`     |
+| TOPIC    | the topic's name, Kafka's spelling        | `TopicEntry`    |
+| HOME     | `g:` group id, `t:` transactional id      | `HomeEntry`     |
+| STATE    | the state id, decimal                     | `StateEntry`    |
+| INTEREST | the host id, decimal                      | `InterestEntry` |
+| COUNTER  | the counter's name                        | `CounterEntry`  |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from treecast.middleware.model.identity import TopicId
+
+HOST_ID_MAX = 2**31 - 1  # Kafka's node ids are signed 32-bit numbers
+PRODUCER_ID_MAX = 2**63 - 1
+FIRST_STATE_ID = 256  # STARE: 0-255 are never allotted
+LAST_STATE_ID = 2**22 - 1  # 22 bits
+
+
+class Kind(enum.IntEnum):
+    """The numbers are those of the proto file and of the disk."""
+
+    HOST = 1
+    TOPIC = 2
+    HOME = 3
+    STATE = 4
+    INTEREST = 5
+    COUNTER = 6
+
+
+class Presence(enum.IntEnum):
+    """Whether a host is there. ABSENT is a name that was never seen, and is not stored."""
+
+    ABSENT = 0
+    ATTACHED = 1
+    AWAY = 2  # its lease ran out
+    DETACHED = 3  # it left in order
+
+
+class HomeKind(enum.IntEnum):
+    GROUP = 1
+    TRANSACTION = 2
+
+
+class Counter(enum.Enum):
+    """Numbers that only rise, but for STATE_ID, which begins again after the last id."""
+
+    HOST_ID = "host-id"  # the last that was given
+    PRODUCER_ID = "producer-id"  # the next to give
+    STATE_ID = "state-id"  # the next to try
+    HOME_EPOCH = "home-epoch"  # the highest epoch of all homes that were forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class HostEntry:
+    """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones."""
+
+    host_id: int
+    name: str
+    instance: str
+    address: str
+    version: str
+    incarnation: int
+    presence: Presence
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    leader: int  # host id
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEntry:
+    name: str
+    topic_id: TopicId
+    partitions: tuple[PartitionEntry, ...]
+    config: Mapping[str, str]  # overrides
+
+
+@dataclass(frozen=True, slots=True)
+class HomeEntry:
+    """Which host owns a group id or a transactional id. Writers of lower epochs are refused."""
+
+    kind: HomeKind
+    id: str
+    host_id: int
+    epoch: int
+
+    @property
+    def key(self) -> str:
+        return home_key(self.kind, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """A state id (22 bits) and the topic, as levels, that it stands for."""
+
+    state_id: int
+    levels: tuple[str, ...]
+    holders: tuple[int, ...]  # host ids, ascending
+
+
+@dataclass(frozen=True, slots=True)
+class InterestEntry:
+    host_id: int
+    incarnation: int
+    version: int
+    patterns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CounterEntry:
+    counter: Counter
+    value: int
+
+
+Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Sets what is under `key`, or removes it where `entry` is None."""
+
+    kind: Kind
+    key: str
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemWrite:
+    """Sets an item of a home, or removes it where `value` is None; with `key` None all of the home's."""
+
+    home: str
+    key: bytes | None
+    value: bytes | None
+
+
+def home_key(kind: HomeKind, id: str) -> str:
+    return ("g:" if kind is HomeKind.GROUP else "t:") + id
+
+
+def put(entry: Entry) -> Change:
+    """The change that sets `entry` under its own kind and key."""
+    match entry:
+        case HostEntry():
+            return Change(Kind.HOST, entry.name, entry)
+        case TopicEntry():
+            return Change(Kind.TOPIC, entry.name, entry)
+        case HomeEntry():
+            return Change(Kind.HOME, entry.key, entry)
+        case StateEntry():
+            return Change(Kind.STATE, str(entry.state_id), entry)
+        case InterestEntry():
+            return Change(Kind.INTEREST, str(entry.host_id), entry)
+        case CounterEntry():
+            return Change(Kind.COUNTER, entry.counter.value, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what is kept, so that no caller can fill memory. Sizes in bytes of UTF-8."""
+
+    hosts: int = 10_000
+    topics: int = 100_000
+    partitions: int = 200_000
+    partitions_per_topic: int = 10_000
+    homes: int = 1_000_000
+    states: int = 1_000_000  # far below 2^22, so that a released id rests for long before its next use
+    patterns: int = 10_000  # per host
+    interest_bytes: int = 1 << 20  # per host
+    text: int = 4096  # an id, an address
+    levels_bytes: int = 65_535
+    item_key: int = 4096
+    item_value: int = 1 << 20
+    writes: int = 2_000  # homes in one PutHomeState
+    producer_block: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """Times in seconds.
+
+    `longest_step`: how much time one look at the clock may pass at most. The clock is looked at far more
+    often; a longer step means that it jumped, or that the coordinator itself stood still, and neither is
+    a host's fault.
+    """
+
+    lease: float = 10.0
+    takeover: float = 30.0  # a home away for longer than this is taken over by who asks
+    longest_step: float = 5.0
+    producer_block: int = 1000
+    limits: Limits = field(default_factory=Limits)

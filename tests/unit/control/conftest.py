@@ -1,0 +1,78 @@
+"""A coordinator's server on loopback, and clients of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treecast.middleware.api.coordinator_client import CoordinatorClient
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.control.server import CoordinatorServer, ServerSettings
+from treecast.middleware.storage.fsync import FsyncPolicy
+
+CLUSTER = "c" * 22
+TOKEN = JoinToken(CLUSTER, 1, bytes(range(32)))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ServerSettings:
+    path = tmp_path / "coordinator.sqlite"
+    return ServerSettings(Address("127.0.0.1", 0), path, TOKEN, fsync=FsyncPolicy.NEVER)
+
+
+@pytest.fixture
+async def server(settings: ServerSettings) -> AsyncIterator[CoordinatorServer]:
+    made = CoordinatorServer(settings)
+    await made.start()
+    yield made
+    await made.close(0)
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[..., CoordinatorClient]]:
+    """Makes clients of a server; they are closed afterwards."""
+    made: list[CoordinatorClient] = []
+
+    def make(server: CoordinatorServer, token: JoinToken | None = TOKEN, **kw: Any) -> CoordinatorClient:
+        made.append(CoordinatorClient(str(server.address), token, rng=random.Random(1), **kw))
+        return made[-1]
+
+    yield make
+    for client in made:
+        await client.close()
+
+
+@pytest.fixture
+def client(server: CoordinatorServer, connect: Callable[..., CoordinatorClient]) -> CoordinatorClient:
+    return connect(server)
+
+
+@pytest.fixture
+def hello() -> Callable[..., pb.AttachRequest]:
+    """An AttachRequest of a host by its name."""
+
+    def make(name: str = "h1", **fields: str) -> pb.AttachRequest:
+        whole = {"instance": f"data of {name}", "address": "10.0.0.1:7672", "version": "0.1", **fields}
+        return pb.AttachRequest(name=name, **whole)
+
+    return make
+
+
+@pytest.fixture
+def restart(settings: ServerSettings) -> Callable[[CoordinatorServer], Any]:
+    """Closes a server, and starts another one at the same address on the same store."""
+
+    async def again(server: CoordinatorServer) -> CoordinatorServer:
+        await server.close(0)
+        made = CoordinatorServer(replace(settings, address=server.address))
+        await made.start()
+        return made
+
+    return again
