@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import groups, topics
+from . import groups, lab, topics
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -58,6 +58,7 @@ def up(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(lab.app, name="lab")
 app.command()(produce)
 app.command()(consume)
 app.command()(bench)

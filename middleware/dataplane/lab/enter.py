@@ -57,13 +57,14 @@ def main(arguments: list[str]) -> int:
         end_with(int(parent))
     try:
         enter(netns, hosts_file, host_name)
-        os.execvp(command[0], command)
-    except FileNotFoundError:
-        print(f"treecast lab: {host_name}: {command[0]} is not there", file=sys.stderr)
-        return NOT_FOUND
     except OSError as error:
-        print(f"treecast lab: {host_name}: {error}", file=sys.stderr)
+        print(f"treecast lab: {host_name} cannot be entered: {error}", file=sys.stderr)
         return NOT_RUN
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        print(f"treecast lab: {command[0]}: {error.strerror}", file=sys.stderr)
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
 
 
 if __name__ == "__main__":

@@ -294,7 +294,7 @@ def require_root() -> None:
 
 def replace_by_command(lab_id: str, node: str, command: Sequence[str]) -> int:
     """Turns this process into a command in a host; answers an exit code where that cannot be."""
-    environment = host_environment(lab_id, node)
+    where, environment = _where(lab_id, node), host_environment(lab_id, node)
     os.environ.clear()
     os.environ.update(environment)
-    return enter.main([*_where(lab_id, node), "0", "--", *command])
+    return enter.main([*where, "0", "--", *command])

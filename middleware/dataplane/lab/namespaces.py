@@ -21,7 +21,7 @@ from typing import TypeVar
 
 FOLDER = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
-_MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 0x100000
+_MS_BIND, _MS_SHARED = 0x1000, 0x100000
 _MNT_DETACH = 2
 _SIOCETHTOOL = 0x8946
 # ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO, _SGRO: checksums, scatter-gather, segmentation, both ways
@@ -67,13 +67,27 @@ def create(name: str) -> None:
 
 
 def _prepare_folder() -> None:
-    """/run/netns as `ip netns` makes it: a mount point that other mount namespaces share."""
-    if not FOLDER.is_dir():
-        FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not os.path.ismount(FOLDER):
-        target = str(FOLDER).encode()
-        _call(_libc.mount(target, target, b"none", _MS_BIND | _MS_REC, None), f"mount {FOLDER}")
-        _call(_libc.mount(b"none", target, b"none", _MS_SHARED | _MS_REC, None), f"share {FOLDER}")
+    """/run/netns as `ip netns` makes it and leaves it: a mount that other mount namespaces share.
+
+    So that what is unmounted here is unmounted in the mount namespaces of running commands too, whose
+    copies would keep a removed network alive.
+    """
+    FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
+    descriptor = os.open(FOLDER, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not is_mount(FOLDER):
+            target = str(FOLDER).encode()
+            _call(_libc.mount(target, target, b"none", _MS_BIND, None), f"mount {FOLDER}")
+            _call(_libc.mount(b"none", target, b"none", _MS_SHARED, None), f"share {FOLDER}")
+    finally:
+        os.close(descriptor)
+
+
+def is_mount(path: Path) -> bool:
+    """Whether something is mounted there. `os.path.ismount` does not see bind mounts of one file system."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return any(line.split()[4] == str(path) for line in lines)  # field 5; /run/netns needs no escapes
 
 
 def remove(name: str) -> None:
@@ -82,7 +96,7 @@ def remove(name: str) -> None:
     if not path.exists():
         return
     _end_processes(path)
-    while os.stat(path).st_dev != os.stat(FOLDER).st_dev:  # still mounted
+    while is_mount(path):
         _call(_libc.umount2(str(path).encode(), _MNT_DETACH), f"unmount {path}")
     with suppress(FileNotFoundError):
         path.unlink()

@@ -1,0 +1,140 @@
+"""`treecast lab`: hosts, routers and bridges as network namespaces of this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Json
+from .output import CommandError, print_json, print_table
+
+if TYPE_CHECKING:
+    from treecast.middleware.dataplane.lab.lab import Lab
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Hosts, routers and bridges as network namespaces of this machine. Needs root.",
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The lab's TOML file; docs/lab.md describes it.")]
+
+
+@app.command()
+def up(
+    file: File,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of the relays' luck: the same seed, the same losses.")
+    ] = 1,
+    json: Json = False,
+) -> None:
+    """Builds a lab; it stays until `treecast lab down FILE`."""
+    _need_pyroute2()
+    from treecast.middleware.dataplane.lab.description import DescriptionError, parse
+    from treecast.middleware.dataplane.lab.lab import Lab, LabError
+
+    try:
+        lab = Lab.up(parse(_text(file), str(file)), file=file, seed=seed)
+    except (DescriptionError, LabError) as error:
+        raise CommandError(str(error)) from error
+    if json:
+        print_json({"id": lab.id, "nodes": _rows(lab)})
+        return
+    print_table(
+        ("node", "kind", "interface", "IPv4", "IPv6", "namespace"),
+        [tuple(row.values()) for row in _rows(lab)],
+        empty="",
+    )
+    print(f"\nrun commands with `treecast lab run {file} HOST -- COMMAND`,")
+    print(f"end it with `treecast lab down {file}`")
+
+
+def _need_pyroute2() -> None:
+    try:
+        import pyroute2  # noqa: F401
+    except ImportError as error:
+        raise CommandError("labs need pyroute2; install it with `pip install 'treecast[lab]'`") from error
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from error
+
+
+def _rows(lab: Lab) -> list[dict[str, Any]]:
+    """One row for each interface with an address, one for each bridge."""
+    lab_of = lab.plan.description
+    kinds = {**dict.fromkeys(lab_of.hosts, "host"), **dict.fromkeys(lab_of.routers, "router")}
+    rows = []
+    for node in lab_of.nodes:
+        found = [(i.name, str(i.ipv4), str(i.ipv6)) for i in lab.plan.of(node)] or [("-", "-", "-")]
+        for name, ipv4, ipv6 in found:
+            rows.append(
+                {
+                    "node": node,
+                    "kind": kinds.get(node, "bridge"),
+                    "interface": name,
+                    "ipv4": ipv4,
+                    "ipv6": ipv6,
+                    "namespace": lab.namespace(node),
+                }
+            )
+    return rows
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    file: File,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host, router or bridge of the lab.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run there.")],
+) -> None:
+    """Runs a command in a host of a lab that is up; its exit code is the command's."""
+    from treecast.middleware.dataplane.lab import namespaces, state
+    from treecast.middleware.dataplane.lab.lab import LabError, replace_by_command, require_root
+
+    try:
+        require_root()
+    except LabError as error:
+        raise CommandError(str(error)) from error
+    lab_id = state.kept_id(file)
+    prefix = state.namespace(lab_id, "")
+    nodes = [name.removeprefix(prefix) for name in namespaces.listed(prefix)]
+    if not nodes:
+        raise CommandError(f"the lab of {file} is not up; build it with `treecast lab up {file}`")
+    if host not in nodes:
+        raise CommandError(f"there is no {host!r} in the lab of {file}; there are {', '.join(nodes)}")
+    sys.stdout.flush()
+    raise typer.Exit(replace_by_command(lab_id, host, command))
+
+
+@app.command()
+def down(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The file it was built from; without it, only leftovers go."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Ends all that runs in a lab and removes it, and what labs of dead processes have left behind."""
+    from treecast.middleware.dataplane.lab import state
+    from treecast.middleware.dataplane.lab.lab import LabError, require_root
+
+    try:
+        require_root()
+    except LabError as error:
+        raise CommandError(str(error)) from error
+    removed = state.sweep()
+    if file is not None:
+        lab_id = state.kept_id(file)
+        if state.remove(lab_id):
+            removed.append(lab_id)
+        elif lab_id not in removed:
+            raise CommandError(f"the lab of {file} is not up; nothing to remove")
+    if json:
+        print_json({"removed": removed})
+    else:
+        print(f"removed {len(removed)} lab{'' if len(removed) == 1 else 's'}")
