@@ -14,8 +14,9 @@ import fcntl
 import json
 import os
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -31,8 +32,7 @@ class DataDirectoryError(TreecastError):
         super().__init__(Fault.STORAGE, detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
+class Meta(Struct, frozen=True):
     """What `meta.json` says."""
 
     format: int

@@ -11,21 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Chore:
+class Chore(Struct):
     """`work` is given `now` in seconds since the Unix epoch. `interval` in seconds."""
 
     name: str
     interval: float
     work: Callable[[float], Awaitable[None]]
     slow: bool = False
-    due: float = field(default=0.0, init=False)
+    due: float = 0.0
 
 
 class Housekeeping:

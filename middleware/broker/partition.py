@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from treecast.middleware.model.buffers import Chunk, in_memory
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
@@ -32,7 +33,6 @@ from .values import (
     MAX_TIMESTAMP,
     AbortedTransaction,
     Appended,
-    Buffer,
     Isolation,
     OffsetAtTime,
     PartitionRead,
@@ -214,7 +214,7 @@ class LocalPartition:
         aborted = self._aborted(offset, stable, chunks) if size else ()
         return PartitionRead(chunks, size, end, stable, log.start_offset, aborted)
 
-    def _aborted(self, offset: int, stable: int, chunks: Sequence[Buffer]) -> list[AbortedTransaction]:
+    def _aborted(self, offset: int, stable: int, chunks: Sequence[Chunk]) -> list[AbortedTransaction]:
         """What a reader of `chunks` has to leave out; a long list is cut at the last batch's end."""
         found = self.log.aborted_between(offset, stable)
         if len(found) > _FEW:
@@ -305,9 +305,9 @@ def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]
         answer.set_result(appended)
 
 
-def end_of(chunks: Sequence[Buffer]) -> int:
+def end_of(chunks: Sequence[Chunk]) -> int:
     """The offset after the last batch of `chunks`; a batch may lie across two of them."""
-    data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    data = b"".join(map(in_memory, chunks))
     position = 0
     while True:
         header = read_header(data, position)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from treecast.middleware.storage.fsync import FsyncPolicy
 
@@ -12,8 +13,7 @@ MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerSettings(Struct, frozen=True):
     """Times in ms, sizes in bytes. `topic_defaults` stand behind each topic's own overrides."""
 
     data: Path
@@ -23,7 +23,7 @@ class BrokerSettings:
     default_partitions: int = 1
     max_partitions: int = 20_000  # of all topics together
     auto_create_topics: bool = True
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    topic_defaults: Mapping[str, str] = {}
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 30 * MINUTE_MS

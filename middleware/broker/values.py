@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct
+
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import (
     NO_LEADER_EPOCH,
@@ -20,23 +22,19 @@ EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 MAX_TIMESTAMP = -3  # ListOffsets 7: the offset of the largest timestamp
 
-Buffer = bytes | bytearray | memoryview
-
 
 # --- topics
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     """A topic to create. `partitions` -1 takes the daemon's default."""
 
     name: str
     partitions: int = -1
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A topic as it is defined. `name` is the Kafka spelling."""
 
     name: str
@@ -55,8 +53,7 @@ class ConfigOperation(enum.IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(Struct, frozen=True):
     name: str
     operation: ConfigOperation
     value: str | None
@@ -65,8 +62,7 @@ class ConfigChange:
 # --- records
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """Where a batch went. Times in ms since the Unix epoch, -1 where CreateTime rules."""
 
     base_offset: int
@@ -79,19 +75,17 @@ class Isolation(enum.IntEnum):
     READ_COMMITTED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(Struct, frozen=True):
     """A transaction that was aborted: readers drop its producer's batches from `first_offset` on."""
 
     producer_id: int
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRead:
+class PartitionRead(Struct, frozen=True):
     """Whole record batches from the one that holds the asked offset. `chunks` are joined by the reader."""
 
-    chunks: Sequence[Buffer]
+    chunks: Sequence[Chunk]
     size: int
     high_watermark: int
     last_stable_offset: int
@@ -99,8 +93,7 @@ class PartitionRead:
     aborted: Sequence[AbortedTransaction] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAtTime:
+class OffsetAtTime(Struct, frozen=True):
     """`timestamp` -1 and `offset` -1: nothing at or after the asked time."""
 
     offset: int
@@ -111,8 +104,7 @@ class OffsetAtTime:
 # --- groups
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Struct, frozen=True):
     """A member's wish to be in the next generation. Times in ms."""
 
     group_id: str
@@ -129,15 +121,13 @@ class JoinGroup:
     can_skip_assignment: bool = False  # JoinGroup >= 9 (KIP-814)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(Struct, frozen=True):
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """`members` is filled for the leader only."""
 
     generation: int
@@ -157,8 +147,7 @@ class MemberIdRequired(TreecastError):
         self.member_id = member_id
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(Struct, frozen=True):
     """`assignments`: by the leader only. `protocol_type`, `protocol`: None where not sent (before v5)."""
 
     group_id: str
@@ -170,15 +159,13 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(Struct, frozen=True):
     protocol_type: str
     protocol: str
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MemberIdentity:
+class MemberIdentity(Struct, frozen=True):
     """How Heartbeat, LeaveGroup, OffsetCommit and TxnOffsetCommit name a member. Generation -1: none."""
 
     member_id: str = ""
@@ -187,8 +174,7 @@ class MemberIdentity:
     reason: str = ""  # LeaveGroup >= 5 (KIP-800)
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(Struct, frozen=True):
     """`leader_epoch` -1 where unknown."""
 
     offset: int
@@ -200,15 +186,13 @@ OffsetCommits = Mapping[TopicPartition, CommittedOffset]
 PartitionErrors = Mapping[TopicPartition, TreecastError]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(Struct, frozen=True):
     group_id: str
     protocol_type: str
     state: str  # Kafka's spelling: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -217,8 +201,7 @@ class GroupMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     group_id: str
     state: str
     protocol_type: str
@@ -229,8 +212,7 @@ class GroupDescription:
 # --- producers and transactions
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducer:
+class InitProducer(Struct, frozen=True):
     """`transactional_id` None asks for a plain idempotent producer; `known`: what it has (KIP-360)."""
 
     transactional_id: str | None

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
@@ -31,7 +32,7 @@ from .lookup import first_at_or_after, latest_timestamp
 from .producers import ProducerStates
 from .replay import apply_batch
 from .retention import expired_segments
-from .segment import Buffer, Segment, SharedFiles, stem
+from .segment import Segment, SharedFiles, stem
 from .settings import LogSettings
 from .snapshot import encode_snapshot
 
@@ -306,7 +307,7 @@ class PartitionLog:
 
     def read(
         self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool
-    ) -> tuple[list[Buffer], int]:
+    ) -> tuple[list[Chunk], int]:
         """(chunks, their size): whole batches from the one that holds `offset`, all before `limit_offset`.
 
         At most `max_bytes`, except that with `at_least_one` the first batch comes however large it is.
@@ -320,7 +321,7 @@ class PartitionLog:
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise self._out_of_range(offset)
-        chunks: list[Buffer] = []
+        chunks: list[Chunk] = []
         total = 0
         limit_offset = min(limit_offset, self.end_offset)
         number = self._segment_number(offset)

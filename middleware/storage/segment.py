@@ -6,16 +6,16 @@ import os
 import struct
 from typing import Final
 
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, read_header
 
 from .aborted import ENTRY_SIZE, AbortedEntry, decode_entries, encode_entry
 from .disk import Disk
+from .file_range import SENDFILE_BYTES, LogRange
 from .files import FilePool, LogFile
 from .index import NO_TIMESTAMP, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex, empty_indexes
 from .scan import BatchScanner, read_fully
-
-Buffer = bytes | bytearray | memoryview
 
 _WALK_BLOCK: Final = 4096
 _PREFIX: Final = 27  # up to and with lastOffsetDelta
@@ -320,8 +320,13 @@ class Segment:
         except OSError as error:
             raise TreecastError(Fault.STORAGE, f"cannot read {self.file.path}: {error}") from error
 
-    def read(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`. STORAGE where there are fewer, or the disk refuses."""
+    def read(self, start: int, end: int) -> Chunk:
+        """The bytes from `start` to `end`: a small part read, a large one to be sent from the file.
+
+        STORAGE where there are fewer, or the disk refuses.
+        """
+        if end - start >= SENDFILE_BYTES and end <= self.size:
+            return LogRange(self.shared.pool.descriptor(self.file), start, end - start, self.file.path)
         try:
             data = read_fully(self.shared.pool.descriptor(self.file), end - start, start)
         except OSError as error:

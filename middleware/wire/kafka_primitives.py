@@ -21,11 +21,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from treecast.middleware.model.buffers import Buffer
+
 WINDOW: Final = 512  # bytes that a reader copies at a time, to walk them fast
 NAMES: Final = 4096  # names kept decoded, and encoded
 LONGEST_KEPT: Final = 255  # bytes of a name that is worth keeping
 
-Buffer = bytes | bytearray | memoryview
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

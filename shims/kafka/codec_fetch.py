@@ -23,8 +23,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from treecast.middleware.model.buffers import Chunk, in_memory
 from treecast.middleware.wire.kafka_primitives import (
-    Buffer,
     LocalCodecError,
     Reader,
     put_count,
@@ -113,7 +113,7 @@ class FetchResult:
         high_watermark: int = -1,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
-        chunks: Sequence[Buffer] = (),
+        chunks: Sequence[Chunk] = (),
         aborted: Sequence[tuple[int, int]] | None = None,
         preferred_read_replica: int = -1,
     ) -> None:
@@ -196,13 +196,13 @@ class _Pieces:
     def __init__(self, start: bytes) -> None:
         self.first = bytearray(start)
         self.out = self.first  # where fields go now; not yet among the buffers
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Chunk] = []
         self.size = 0  # of the buffers
 
-    def add_records(self, chunk: Buffer) -> None:
+    def add_records(self, chunk: Chunk) -> None:
         size = len(chunk)
         if size < JOIN_BELOW:
-            self.out += chunk
+            self.out += in_memory(chunk)
             return
         self._flush()
         self.buffers.append(chunk)
@@ -214,7 +214,7 @@ class _Pieces:
             self.size += len(self.out)
             self.out = bytearray()
 
-    def finish(self) -> list[Buffer]:
+    def finish(self) -> list[Chunk]:
         self._flush()
         if self.size - 4 > _MAX_FRAME:
             raise LocalCodecError(f"a response of {self.size} bytes is too long")
@@ -229,7 +229,7 @@ def encode_fetch_response(
     error_code: int = 0,
     session_id: int = 0,
     throttle_ms: int = 0,
-) -> list[Buffer]:
+) -> list[Chunk]:
     """The whole frame, size included, in as few buffers as leave large records uncopied.
 
     Results of one topic that follow each other are put together.

@@ -7,16 +7,17 @@ import logging
 from collections import deque
 from typing import Protocol, cast
 
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 
 from .dispatch import Dispatcher
 from .pending import Pending, Refused
-from .session import Buffer, FramePool, Request, Session
+from .sender import Sender
+from .session import FramePool, Request, Session
 from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
 
-_JOIN_BYTES = 64 * 1024  # answers up to this size together are sent as one buffer
 _FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
 
 
@@ -53,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
             face.pool, face.settings.max_request_bytes, face.settings.max_in_flight, face.loop.time()
         )
         self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
         self._waiting: deque[Request] = deque()  # received, not yet served
         self._pending: dict[Pending, Request] = {}
         self._muted = False  # something that is not pipelined is pending
@@ -69,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._sender = Sender(self._loop, self._transport, self._sent)
         self._transport.set_write_buffer_limits(high=self._face.settings.send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
@@ -101,8 +104,12 @@ class Connection(asyncio.BufferedProtocol):
             self._face.hold(self._held)
 
     def resume_writing(self) -> None:
-        self._congested = False
         self._let_go()
+        self._sent()
+
+    def _sent(self) -> None:
+        """The client has read what it had to read."""
+        self._congested = False
         self._serve_waiting()
         self._settle()
 
@@ -114,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._abandon()
         self._let_go()
+        if self._sender is not None:
+            self._sender.close()
         self._face.closed(self)
 
     # --- serving
@@ -139,14 +148,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._reply(request, answer)
 
-    def _reply(self, request: Request, buffers: list[Buffer]) -> None:
+    def _reply(self, request: Request, buffers: list[Chunk]) -> None:
         self._session.reply(request, buffers, self._loop.time())
         for buffer in buffers:
             self._unsent += len(buffer)
         if self._unsent > _FLUSH_BYTES:
             self._flush()
 
-    def _deliver(self, pending: Pending, buffers: list[Buffer] | None) -> None:
+    def _deliver(self, pending: Pending, buffers: list[Chunk] | None) -> None:
         request = self._pending.pop(pending)
         if buffers is None:
             self._fail("internal error")
@@ -168,8 +177,8 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         data = self._session.data_to_send()
         self._unsent = 0
-        transport = self._transport
-        if not data or transport is None:
+        transport, sender = self._transport, self._sender
+        if not data or transport is None or sender is None:
             return
         if transport.is_closing():  # the client has gone: what it still asked for would be read for nobody
             self._closing = True
@@ -177,11 +186,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         size = sum(map(len, data))
         self._counters.bytes_out += size
-        if size <= _JOIN_BYTES:
-            transport.write(b"".join(data))
-        else:
-            for buffer in data:  # cheaper here than `writelines`, and copied by neither under uvloop
-                transport.write(buffer)
+        sender.send(data, size)
+        self._congested = self._congested or sender.waiting
 
     def _settle(self) -> None:
         """After anything has happened: sends what is ready, and reads on only where there is room."""
@@ -214,7 +220,9 @@ class Connection(asyncio.BufferedProtocol):
             one.abandon()
 
     def _close_when_answered(self) -> None:
-        if not self._pending and self._transport is not None and not self._transport.is_closing():
+        if self._pending or self._transport is None or self._transport.is_closing():
+            return
+        if self._sender is None or not self._sender.waiting:
             self._transport.close()
 
     # --- what the face calls

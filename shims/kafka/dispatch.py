@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Protocol
 
 from treecast.middleware.broker import BrokerSettings, Cluster
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -22,7 +23,6 @@ from .handlers.produce import produce, refuse_old_produce
 from .messages import MalformedMessage
 from .pending import Pending, Refused, start
 from .schema import decode_request, encode_response
-from .session import Buffer
 from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
@@ -71,7 +71,7 @@ class Dispatcher:
         self._loop = loop
         self._tasks: set[asyncio.Task[Fields]] = set()
 
-    def answer(self, peer: Peer, frame: memoryview) -> list[Buffer] | Pending:
+    def answer(self, peer: Peer, frame: memoryview) -> list[Chunk] | Pending:
         """The answer to the request in `frame`, at once or later; no buffers where there is none.
 
         `frame` is not referred to after the return. Raises Refused where the connection must be closed.
@@ -84,7 +84,7 @@ class Dispatcher:
         except (CodecError, MalformedMessage) as error:
             raise Refused(f"malformed request: {error}") from error
 
-    def _route(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Buffer] | Pending:
+    def _route(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
         key, version = header.api_key, header.api_version
         api = v.APIS.get(key)
         if api is None:
@@ -102,7 +102,7 @@ class Dispatcher:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         return self._handle(peer, header, frame)
 
-    def _unsupported(self, api: v.Api, header: RequestHeader, frame: memoryview) -> list[Buffer]:
+    def _unsupported(self, api: v.Api, header: RequestHeader, frame: memoryview) -> list[Chunk]:
         version = header.api_version
         if api.key == v.API_VERSIONS:
             return refuse_unknown_version(header.correlation_id)
@@ -112,7 +112,7 @@ class Dispatcher:
 
     # --- everything but Produce and Fetch
 
-    def _handle(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Buffer] | Pending:
+    def _handle(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
         request = decode_request(header.api_key, header.api_version, frame[header.body :])
         handler = HANDLERS[header.api_key]
         context = self._context(peer, header)
@@ -139,12 +139,12 @@ class Dispatcher:
             address=peer.address,
         )
 
-    def _encode(self, header: RequestHeader, fields: Fields) -> list[Buffer]:
+    def _encode(self, header: RequestHeader, fields: Fields) -> list[Chunk]:
         return [encode_response(header.api_key, header.api_version, header.correlation_id, fields)]
 
     def _refuse(
         self, handler: Handler, header: RequestHeader, request: Message, error: BaseException
-    ) -> list[Buffer]:
+    ) -> list[Chunk]:
         """The API's own answer to an error that concerns the request as a whole."""
         if isinstance(error, TreecastError):
             code = errors.code_for(error, header.api_key, header.api_version)
@@ -168,7 +168,7 @@ class Dispatcher:
 
     def finished(
         self, handler: Handler, header: RequestHeader, request: Message, task: asyncio.Task[Fields]
-    ) -> list[Buffer]:
+    ) -> list[Chunk]:
         """The answer of a handler that had to wait."""
         if task.cancelled():
             return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
@@ -180,7 +180,7 @@ class Dispatcher:
         except Exception as wrong:
             return self._refuse(handler, header, request, wrong)
 
-    def refuse_closing(self, handler: Handler, header: RequestHeader, request: Message) -> list[Buffer]:
+    def refuse_closing(self, handler: Handler, header: RequestHeader, request: Message) -> list[Chunk]:
         """The answer to a group member who waits while the face closes: look for the group again."""
         return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
 

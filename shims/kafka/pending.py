@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
-from .session import Buffer
+from treecast.middleware.model.buffers import Chunk
 
 T = TypeVar("T")
 
-Deliver = Callable[["Pending", "list[Buffer] | None"], None]
+Deliver = Callable[["Pending", "list[Chunk] | None"], None]
 
 
 class Refused(Exception):
@@ -29,7 +29,7 @@ class Pending:
     def __init__(self) -> None:
         self.deliver: Deliver | None = None
 
-    def finish(self, buffers: list[Buffer] | None) -> None:
+    def finish(self, buffers: list[Chunk] | None) -> None:
         deliver, self.deliver = self.deliver, None
         if deliver is not None:
             deliver(self, buffers)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
-Buffer = bytes | bytearray | memoryview
+from treecast.middleware.model.buffers import Buffer, Chunk
 
 SCRATCH_BYTES = 256 * 1024
 SMALLEST_BUFFER = 2048
@@ -61,7 +61,7 @@ class Request:
     def __init__(self, frame: memoryview, buffer: bytearray | None) -> None:
         self.frame = frame
         self._buffer = buffer  # what `frame` lies in, where the request has that for itself
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Chunk] = []
         self.done = False
 
     def keep(self) -> None:
@@ -208,15 +208,15 @@ class Session:
     def in_flight(self) -> int:
         return len(self._order)
 
-    def reply(self, request: Request, buffers: list[Buffer], now: float) -> None:
+    def reply(self, request: Request, buffers: list[Chunk], now: float) -> None:
         """The answer to `request`; no buffers where it gets none (Produce with acks=0)."""
         self.last_activity = now
         request.buffers = buffers
         request.done = True
 
-    def data_to_send(self) -> list[Buffer]:
+    def data_to_send(self) -> list[Chunk]:
         """What may be sent: answers up to the first request that has none yet."""
-        out: list[Buffer] = []
+        out: list[Chunk] = []
         order = self._order
         while order and order[0].done:
             out += order.popleft().buffers

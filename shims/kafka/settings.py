@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
+
+class KafkaSettings(Struct, frozen=True):
     """Sizes in bytes, times in ms.
 
     `advertised` is the (host, port) that clients are told; None tells each client the address that it

@@ -8,14 +8,14 @@ where librdkafka takes a first version above 2 as a sign that the broker knows n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 NEVER = 32767
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(Struct, frozen=True):
     """One API. `name` is the prefix of its message descriptors."""
 
     key: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from treecast.middleware.broker.values import Joined, Synced
 from treecast.middleware.model.errors import TreecastError
@@ -11,24 +12,21 @@ from treecast.middleware.model.errors import TreecastError
 from .records import GroupRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a join or a sync, by the number that was given with it."""
 
     waiter: int
     result: Joined | Synced | TreecastError
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentWritten:
+class AssignmentWritten(Struct, frozen=True):
     """Then the generation is stable."""
 
     generation: int
     assignments: dict[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class TakeOverWritten:
+class TakeOverWritten(Struct, frozen=True):
     """Then the static member that restarted may know its new id."""
 
     generation: int
@@ -37,24 +35,21 @@ class TakeOverWritten:
     joined: Joined
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyWritten:
+class EmptyWritten(Struct, frozen=True):
     """Nothing waits for it."""
 
 
 Written = AssignmentWritten | TakeOverWritten | EmptyWritten
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """`record` is to be written; `Group.written` is to be told when it is, or cannot be."""
 
     record: GroupRecord
     then: Written
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Something an operator may want to read in the log."""
 
     event: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from treecast.middleware.broker.values import JoinedMember, JoinGroup
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -12,8 +13,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .records import MemberRecord
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """One member. Times in seconds; `deadline` None while something else than its session keeps it."""
 
     member_id: str

@@ -8,8 +8,9 @@ host: a transaction's offset has the place at which it was added, not at which i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct
 
 from treecast.middleware.broker.values import CommittedOffset, OffsetCommits
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -20,15 +21,14 @@ from .effects import Done
 from .records import OFFSETS, PENDING, OffsetRecord, PendingRecord, encode, offset_key, pending_key
 
 
-@dataclass(slots=True)
-class _Producer:
+class _Producer(Struct):
     """What is known of a producer: the newest epoch, and the offsets of its open transaction."""
 
     epoch: int
     touched_ms: int
-    offsets: dict[TopicPartition, OffsetRecord] = field(default_factory=dict)
+    offsets: dict[TopicPartition, OffsetRecord] = {}
     # of transactions whose decision is not on disk yet, one each
-    closing: list[dict[TopicPartition, OffsetRecord]] = field(default_factory=list)
+    closing: list[dict[TopicPartition, OffsetRecord]] = []
 
 
 def split_by_metadata(

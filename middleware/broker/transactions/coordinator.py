@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from treecast.middleware.broker.cluster import GroupHome, PartitionLeader
 from treecast.middleware.broker.values import InitProducer, PartitionErrors
@@ -47,8 +49,7 @@ _log = logging.getLogger(__name__)
 COORDINATOR_EPOCH = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
+class TransactionSettings(Struct, frozen=True):
     """Times in ms."""
 
     max_timeout_ms: int = 900_000

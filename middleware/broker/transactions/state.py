@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdentity, TopicPartition
@@ -126,8 +128,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State | Fault] = MappingProxyType(
 DECIDED = frozenset((State.PREPARE_COMMIT, State.PREPARE_ABORT))
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     """What is known of a transactional id. Times in seconds since the Unix epoch.
 
     `last_producer_id` and `last_epoch` are what the producer named when it got its present identity:

@@ -10,6 +10,7 @@ import logging
 from asyncio import AbstractEventLoop, Future, Task
 
 from treecast.middleware.broker import Cluster, FetchWait, Isolation, PartitionLeader, PartitionRead
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
@@ -23,7 +24,6 @@ from ..codec import (
 )
 from ..errors import code_for
 from ..pending import Pending, start
-from ..session import Buffer
 from ..versions import FETCH
 
 _log = logging.getLogger("treecast.kafka")
@@ -31,7 +31,7 @@ _log = logging.getLogger("treecast.kafka")
 
 def fetch(
     cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview, max_bytes: int
-) -> list[Buffer] | Pending:
+) -> list[Chunk] | Pending:
     request = decode_fetch_request(frame, header.body, header.api_version)
     if request.session_epoch > 0:  # a full fetch has epoch 0 (a session is wished for) or -1 (none is)
         return encode_fetch_response(
@@ -77,7 +77,7 @@ class Attempt:
         """Whether to answer now: enough bytes, something to refuse, or nothing to wait for."""
         return self.missing <= 0 or self.refused or time_left <= 0 or not self.leaders
 
-    def answer(self) -> list[Buffer]:
+    def answer(self) -> list[Chunk]:
         return encode_fetch_response(self._header.correlation_id, self._header.api_version, self.results)
 
     async def read(self) -> None:

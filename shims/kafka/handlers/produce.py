@@ -6,6 +6,7 @@ import logging
 from asyncio import AbstractEventLoop, Future, TimerHandle
 
 from treecast.middleware.broker import Appended, Cluster
+from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.record_batch import (
@@ -28,7 +29,6 @@ from ..codec import (
 from ..errors import code_for
 from ..pending import Pending, Refused
 from ..schema import decode_request, encode_response
-from ..session import Buffer
 from ..versions import PRODUCE
 
 _log = logging.getLogger("treecast.kafka")
@@ -41,7 +41,7 @@ _FIRST_WITH_ZSTD = 7  # KIP-110
 
 def produce(
     cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
-) -> list[Buffer] | Pending:
+) -> list[Chunk] | Pending:
     """Appends every partition's batches. With acks=0 there is no answer, and an error closes."""
     request = decode_produce_request(frame, header.body, header.api_version)
     version = header.api_version
@@ -63,7 +63,7 @@ def produce(
     return _answer(header, results)
 
 
-def _answer(header: RequestHeader, results: list[ProduceResult]) -> list[Buffer]:
+def _answer(header: RequestHeader, results: list[ProduceResult]) -> list[Chunk]:
     return [encode_produce_response(header.correlation_id, header.api_version, results)]
 
 
@@ -123,7 +123,7 @@ def _failed(topic: str, partition: int, error: BaseException, version: int) -> P
     return ProduceResult(topic, partition, errors.UNKNOWN_SERVER_ERROR, error_message=Fault.INTERNAL.value)
 
 
-def _unanswered(results: list[ProduceResult], waiting: list[tuple[int, Future[Appended]]]) -> list[Buffer]:
+def _unanswered(results: list[ProduceResult], waiting: list[tuple[int, Future[Appended]]]) -> list[Chunk]:
     """acks=0: an error that is known already closes the connection, as that is all a client can be told."""
     for _, future in waiting:
         future.add_done_callback(_forget)
@@ -192,7 +192,7 @@ class PendingProduce(Pending):
         self.finish(_answer(self._header, self._results))
 
 
-def refuse_old_produce(header: RequestHeader, frame: memoryview) -> list[Buffer]:
+def refuse_old_produce(header: RequestHeader, frame: memoryview) -> list[Chunk]:
     """Produce 0-2 carry formats before magic 2: each partition gets UNSUPPORTED_VERSION."""
     version = header.api_version
     request = decode_request(PRODUCE, version, frame[header.body :])

@@ -85,7 +85,8 @@ class House:
     def values(
         self, name: str = "t", offset: int = 0, isolation: Isolation = UNCOMMITTED
     ) -> list[bytes | None]:
-        data = b"".join(self.leader(name).read(offset, 1 << 20, isolation, at_least_one=True).chunks)
+        read = self.leader(name).read(offset, 1 << 20, isolation, at_least_one=True)
+        data = b"".join(map(bytes, read.chunks))
         found: list[bytes | None] = []
         position = 0
         while position < len(data):
@@ -234,7 +235,7 @@ async def test_a_deleted_topic_leaves_nothing(house: House) -> None:
     FetchWait(asyncio.get_running_loop(), [house.leader()], UNCOMMITTED, 1, 3600.0, woken.set)
     await house.broker.cluster.definitions.delete_topic("t")
     await woken.wait()
-    data = b"".join(read.chunks)  # a fetch that is being sent
+    data = b"".join(map(bytes, read.chunks))  # a fetch that is being sent
     assert [r.value for r in read_records(data, 0, read_header(data, 0))] == [b"a" * 200_000]
     assert await house.committed("g") == {TopicPartition("u", 0): 2}
     with refusal(Fault.UNKNOWN_TOPIC):

@@ -98,7 +98,7 @@ def batch_of(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = b"k", 
 
 
 def records_of(read: PartitionRead) -> list[Record]:
-    data = b"".join(read.chunks)
+    data = b"".join(map(bytes, read.chunks))
     found: list[Record] = []
     position = 0
     while position < len(data):
@@ -196,7 +196,7 @@ async def test_the_topic_may_choose_the_compression(
     bench = make(compression_type=stored)
     for sequence in (0, 2):
         bench.append(b"a" * 99, b"b", compression=sent, producer=PRODUCER, base_sequence=sequence)
-    header = read_header(b"".join(bench.read().chunks), 0)
+    header = read_header(b"".join(map(bytes, bench.read().chunks)), 0)
     assert Compression(header.compression).name.lower() == stored.replace("uncompressed", "none")
     assert (header.producer_id, header.base_sequence, header.count) == (7, 0, 2)
     assert [(r.offset, r.value, r.timestamp) for r in records_of(bench.read())] == [

@@ -246,7 +246,7 @@ class Kit:
         offset = log.start_offset
         while offset < log.end_offset:
             chunks, size = log.read(offset, max_bytes, log.end_offset, at_least_one=True)
-            data = b"".join(chunks)
+            data = b"".join(map(bytes, chunks))
             assert len(data) == size
             if not data:
                 break

@@ -122,7 +122,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.log.start_offset, self.log.end_offset))
         limit = data.draw(st.integers(offset, self.log.end_offset))
         chunks, size = self.log.read(offset, max_bytes, limit, at_least_one=at_least_one)
-        found = b"".join(chunks)
+        found = b"".join(map(bytes, chunks))
         assert len(found) == size
         assert found == self.reference.read(offset, max_bytes, limit, at_least_one=at_least_one)
 
@@ -139,7 +139,7 @@ class LogMachine(RuleBasedStateMachine):
             assert known.last_sequence == self.sequence - 1
         expected = self.reference.read(self.log.start_offset, 1 << 30, 1 << 60, at_least_one=True)
         chunks, _ = self.log.read(self.log.start_offset, 1 << 30, 1 << 60, at_least_one=True)
-        assert b"".join(chunks) == expected
+        assert b"".join(map(bytes, chunks)) == expected
 
     def teardown(self) -> None:
         if hasattr(self, "log"):

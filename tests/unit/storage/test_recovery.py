@@ -186,7 +186,7 @@ def test_missing_and_damaged_indexes_are_rebuilt(
     assert again.end_offset == 80
     for offset in range(80):
         chunks, _ = again.read(offset, 1, 80, at_least_one=True)
-        assert kit.headers(b"".join(chunks))[0].base_offset == offset - offset % 2
+        assert kit.headers(b"".join(map(bytes, chunks)))[0].base_offset == offset - offset % 2
     if damage != "swapped" or suffix != ".timeindex":
         assert [again.offset_for_time(10 * number, 80)[0] for number in range(40)] == list(range(0, 80, 2))
     known = again.producers.get(9)

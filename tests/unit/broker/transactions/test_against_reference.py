@@ -379,7 +379,7 @@ def _expected(written: list[tuple[bytes, Written | None]]) -> list[bytes]:
 
 def _values(read: PartitionRead, *, drop_aborted: bool) -> list[bytes | None]:
     """What a consumer makes of an answer: Kafka's rule for aborted transactions."""
-    data = b"".join(read.chunks)
+    data = b"".join(map(bytes, read.chunks))
     coming = sorted(read.aborted, key=lambda aborted: aborted.first_offset)
     dropping: set[int] = set()
     values: list[bytes | None] = []
