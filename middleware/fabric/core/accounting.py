@@ -1,0 +1,154 @@
+"""The accounting of a stream's epoch, host by host, at its origin.
+
+    addressed = delivered live + repaired + replayed + filtered
+                + expired(reason) + refused(reason) + outstanding
+
+All in records. A host is addressed every record from where it began. What has become of them it says
+itself, in cumulative reports; behind its last report, what the origin's log no longer holds is expired
+(the host cannot get it from here any more), and the rest is outstanding. Later reports replace that
+guess by what the host knows. Closed means outstanding = 0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Report, Totals
+
+from .log import Log
+
+
+class Verdict(enum.Enum):
+    """What a report is worth."""
+
+    TAKEN = "it says something new, or the same again"
+    STALE = "it is older than one that is known"
+    INCONSISTENT = "it contradicts what was addressed, or an earlier report"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The equation of one host."""
+
+    addressed: int
+    live: int
+    repaired: int
+    replayed: int
+    filtered: int
+    expired: Mapping[Expiry, int]
+    refused: Mapping[Rejection, int]
+    outstanding: int
+
+    @property
+    def closed(self) -> bool:
+        return self.outstanding == 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the equation holds."""
+        delivered = self.live + self.repaired + self.replayed + self.filtered
+        lost = sum(self.expired.values()) + sum(self.refused.values())
+        return self.addressed == delivered + lost + self.outstanding
+
+
+@dataclass(slots=True)
+class _Account:
+    first: int  # where this host, in this life, began
+    earlier: Totals = field(default_factory=Totals)  # of its earlier lives
+    totals: Totals = field(default_factory=Totals)
+    next: int = 0
+    left_at: int | None = None
+
+
+class Ledger:
+    """All hosts that a stream's epoch was ever addressed to."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, _Account] = {}
+
+    def hosts(self) -> list[int]:
+        return sorted(self._accounts)
+
+    def begin(self, host: int, first: int) -> None:
+        """`host` is addressed from `first` on. What an earlier life of it left open is FORGOTTEN."""
+        old = self._accounts.get(host)
+        account = _Account(first, next=first)
+        if old is not None:
+            end = old.left_at if old.left_at is not None else max(first, old.next)
+            reason = Expiry.LEFT if old.left_at is not None else Expiry.FORGOTTEN
+            account.earlier = _sum(_sum(old.earlier, old.totals), _expired(reason, end - old.next))
+        self._accounts[host] = account
+
+    def leave(self, host: int, end: int) -> None:
+        """`host` is addressed no more: what is open of [.., end) has expired for it."""
+        account = self._accounts[host]
+        account.left_at = max(end, account.next)
+
+    def report(self, host: int, report: Report, end: int) -> Verdict:
+        """Takes a report; `end` is how much was addressed."""
+        account = self._accounts[host]
+        if report.first != account.first or not account.first <= report.next <= end:
+            return Verdict.INCONSISTENT
+        if report.next < account.next:
+            return Verdict.STALE
+        # that its sum is right, the codec has seen; here, that nothing that was settled changes
+        if not _grows(account.totals, report.totals):
+            return Verdict.INCONSISTENT
+        account.next, account.totals = report.next, report.totals
+        return Verdict.TAKEN
+
+    def next(self, host: int) -> int:
+        """All before it is settled at `host`, as far as is known."""
+        return self._accounts[host].next
+
+    def row(self, host: int, log: Log) -> Row:
+        account = self._accounts[host]
+        totals = _sum(account.earlier, account.totals)
+        end = account.left_at if account.left_at is not None else max(log.end, account.next)
+        open_records = end - account.next
+        if account.left_at is not None:
+            totals, open_records = _sum(totals, _expired(Expiry.LEFT, open_records)), 0
+        else:
+            for reason, count in log.trimmed(account.next).items():
+                totals = _sum(totals, _expired(reason, count))
+                open_records -= count
+        addressed = account.earlier.settled + end - account.first
+        return Row(
+            addressed,
+            totals.live,
+            totals.repaired,
+            totals.replayed,
+            totals.filtered,
+            totals.expired,
+            totals.refused,
+            open_records,
+        )
+
+
+def _expired(reason: Expiry, count: int) -> Totals:
+    return Totals(expired={reason: count} if count else {})
+
+
+def _sum(one: Totals, other: Totals) -> Totals:
+    return Totals(
+        one.live + other.live,
+        one.repaired + other.repaired,
+        one.replayed + other.replayed,
+        one.filtered + other.filtered,
+        {why: one.expired.get(why, 0) + other.expired.get(why, 0) for why in {*one.expired, *other.expired}},
+        {why: one.refused.get(why, 0) + other.refused.get(why, 0) for why in {*one.refused, *other.refused}},
+    )
+
+
+def _grows(old: Totals, new: Totals) -> bool:
+    """Whether no cumulative number fell."""
+    return (
+        old.live <= new.live
+        and old.repaired <= new.repaired
+        and old.replayed <= new.replayed
+        and old.filtered <= new.filtered
+        and all(count <= new.expired.get(reason, 0) for reason, count in old.expired.items())
+        and all(count <= new.refused.get(why, 0) for why, count in old.refused.items())
+    )

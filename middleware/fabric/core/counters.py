@@ -1,0 +1,59 @@
+"""What the core counts, and why it refuses segments that the codec took."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from treecast.middleware.wire.segment import Segment
+
+
+class Refused(enum.Enum):
+    """Why a segment is let go. Counted by name; a duplicate is no fault of anybody."""
+
+    DUPLICATE = "these records, or this part, are here"
+    OTHER_STREAM = "the segment is of another stream"
+    OLD_EPOCH = "the epoch is over here"
+    MANY_EPOCHS = "more epochs of one stream than are followed"
+    UNEXPECTED = "a kind that this end does not take, or not from this sender"
+    BODY = "a body that does not fit its kind"
+    MISALIGNED = "the message lies across the bounds of others"
+    BEYOND_END = "records behind the end of the stream"
+    NO_ROOM = "the reorder buffer is full; it will be asked for again"
+    FAR_AHEAD = "live data while catching up"
+    NOT_BEGUN = "the receiver does not know yet where to begin"
+    OVERSIZED = "the message has more bytes than may be reassembled"
+    CONTRADICTION = "segments of one message contradict each other"
+    UNKNOWN_HOST = "the host is no receiver of this stream"
+    STALE = "a report older than one that is known"
+    INCONSISTENT = "a report that contradicts an earlier one"
+    SUPPRESSED = "asked for what has just been sent"
+    TOO_MANY = "more requests than are kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A segment to send: to one host, or to all receivers that are live (`to` is None)."""
+
+    segment: Segment
+    to: int | None
+
+
+@dataclass(slots=True)
+class StreamCounters:
+    """Of one end of one stream. `sent` is segments by kind."""
+
+    sent: dict[str, int] = field(default_factory=dict)
+    sent_bytes: int = 0  # payload
+    received: int = 0  # segments
+    refused: dict[str, int] = field(default_factory=dict)
+    multicast_repairs: int = 0  # segments
+    evicted: int = 0  # incomplete messages
+
+    def refuse(self, reason: Refused) -> None:
+        self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
+
+    def send(self, segment: Segment) -> None:
+        name = segment.kind.name
+        self.sent[name] = self.sent.get(name, 0) + 1
+        self.sent_bytes += len(segment.payload)

@@ -1,0 +1,133 @@
+"""What a receiver knows to be missing, and when it asks for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from .settings import NEVER
+
+_MANY = 8192  # gaps; more are not told apart
+
+
+class Missing:
+    """Records from `first` to before `end`; asked for `attempts` times, and next at `due`."""
+
+    __slots__ = ("attempts", "due", "end", "first")
+
+    def __init__(self, first: int, end: int, due: float, attempts: int = 0) -> None:
+        self.first = first
+        self.end = end
+        self.due = due
+        self.attempts = attempts
+
+
+class Gaps:
+    """Disjoint gaps in ascending order."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._gaps: list[Missing] = []
+        self._earliest = NEVER  # no gap is due before it
+
+    def __len__(self) -> int:
+        return len(self._gaps)
+
+    def __iter__(self) -> Iterator[Missing]:
+        return iter(self._gaps)
+
+    def open(self, first: int, end: int, due: float) -> None:
+        """A gap behind all others. It becomes part of the last one where nobody has asked for that yet."""
+        last = self._gaps[-1] if self._gaps else None
+        if last is not None and last.end == first and (not last.attempts or len(self) >= _MANY):
+            last.end = end
+            return
+        self._firsts.append(first)
+        self._gaps.append(Missing(first, end, due))
+        self._earliest = min(self._earliest, due)
+
+    def holding(self, first: int, end: int) -> Missing | None:
+        """The gap that holds all of [first, end)."""
+        at = bisect_right(self._firsts, first) - 1
+        if at < 0 or self._gaps[at].end < end:
+            return None
+        return self._gaps[at]
+
+    def touches(self, first: int, end: int) -> bool:
+        """Whether anything of [first, end) is missing."""
+        return next(self.within(first, end), None) is not None
+
+    def within(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of [first, end) that are missing."""
+        at = max(0, bisect_right(self._firsts, first) - 1)
+        while at < len(self._gaps) and self._gaps[at].first < end:
+            low, high = max(first, self._gaps[at].first), min(end, self._gaps[at].end)
+            if low < high:
+                yield low, high
+            at += 1
+
+    def fill(self, first: int, end: int) -> None:
+        """[first, end), which lies in one gap, is missing no more."""
+        at = bisect_right(self._firsts, first) - 1
+        gap = self._gaps[at]
+        rest = []
+        if gap.first < first:
+            rest.append(Missing(gap.first, first, gap.due, gap.attempts))
+        if end < gap.end:
+            rest.append(Missing(end, gap.end, gap.due, gap.attempts))
+        self._gaps[at : at + 1] = rest
+        self._firsts[at : at + 1] = [one.first for one in rest]
+
+    def reschedule(self, sequence: int, passed: float, ahead: float) -> None:
+        """A repair at `sequence` came. What it passed over in its gap is due at `passed`.
+
+        What is ahead of it may still be on its way, and is due at `ahead`.
+        """
+        at = bisect_right(self._firsts, sequence) - 1
+        gap = self._gaps[at] if at >= 0 else None
+        if gap is None or gap.end <= sequence or not gap.attempts:
+            return
+        if gap.first < sequence:
+            rest = Missing(sequence, gap.end, ahead)
+            self._firsts.insert(at + 1, sequence)
+            self._gaps.insert(at + 1, rest)
+            gap.end, gap.due = sequence, passed
+        else:
+            gap.due = ahead
+        gap.attempts = 0
+        self._earliest = min(self._earliest, passed, ahead)
+
+    def part(self, first: int, end: int) -> Missing:
+        """[first, end), which lies in one gap, as a gap of its own."""
+        at = bisect_left(self._firsts, first)
+        if at < len(self._gaps) and self._gaps[at].first == first and self._gaps[at].end == end:
+            return self._gaps[at]
+        gap = self._gaps[bisect_right(self._firsts, first) - 1]
+        due, attempts = gap.due, gap.attempts
+        self.fill(first, end)
+        at = bisect_left(self._firsts, first)
+        own = Missing(first, end, due, attempts)
+        self._firsts.insert(at, first)
+        self._gaps.insert(at, own)
+        return own
+
+    def due(self, now: float) -> Iterator[Missing]:
+        """Gaps whose time has come. The caller sets their next `due`."""
+        if now < self._earliest:
+            return
+        for gap in self._gaps:
+            if gap.due <= now:
+                yield gap
+        self._earliest = min((gap.due for gap in self._gaps), default=NEVER)
+
+    def sooner(self, due: float) -> None:
+        """A gap's time was set to `due` by its holder."""
+        self._earliest = min(self._earliest, due)
+
+    def next_deadline(self) -> float:
+        return self._earliest if self._gaps else NEVER
+
+    def clear(self) -> None:
+        self._gaps.clear()
+        self._firsts.clear()
+        self._earliest = NEVER

@@ -1,0 +1,91 @@
+"""What becomes of a receiver's records, counted as it is reported."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Totals
+
+
+class How(enum.Enum):
+    """The way on which a message came."""
+
+    LIVE = "as it was sent to all"
+    REPAIRED = "some of it had to be asked for"
+    REPLAYED = "while catching up"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message in its place. `how` it came is for statistics only."""
+
+    message: Message
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """No application of this host wants the message: the network sent it needlessly."""
+
+
+FILTERED = Filtered()
+
+# What the host does with a message: None takes it.
+Judge = Callable[[Message], Filtered | Rejection | None]
+
+
+def take_all(_: Message) -> None:
+    """The judge that takes every message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a receiver writes beside the records it has taken, to go on after a restart.
+
+    It began at `first`, all before `next` is settled, and `totals` says how.
+    """
+
+    first: int
+    next: int
+    totals: Totals = field(default_factory=Totals)
+
+
+class Outcomes:
+    """Running totals."""
+
+    def __init__(self, totals: Totals | None = None) -> None:
+        totals = totals or Totals()
+        self._delivered = {
+            How.LIVE: totals.live,
+            How.REPAIRED: totals.repaired,
+            How.REPLAYED: totals.replayed,
+        }
+        self._filtered = totals.filtered
+        self._expired = dict(totals.expired)
+        self._refused = dict(totals.refused)
+
+    def settle(self, records: int, how: How, verdict: Filtered | Rejection | None) -> bool:
+        """Whether the records are to be delivered."""
+        if verdict is None:
+            self._delivered[how] += records
+        elif isinstance(verdict, Filtered):
+            self._filtered += records
+        else:
+            self._refused[verdict] = self._refused.get(verdict, 0) + records
+        return verdict is None
+
+    def expire(self, records: int, reason: Expiry) -> None:
+        self._expired[reason] = self._expired.get(reason, 0) + records
+
+    def totals(self) -> Totals:
+        return Totals(
+            self._delivered[How.LIVE],
+            self._delivered[How.REPAIRED],
+            self._delivered[How.REPLAYED],
+            self._filtered,
+            dict(self._expired),
+            dict(self._refused),
+        )

@@ -1,0 +1,129 @@
+"""A stream's receivers as its sender sees them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from .settings import NEVER, StreamSettings
+from .states import PeerEvent, PeerState, peer_step
+
+
+class Peer:
+    """One receiver. `next`: all before it is settled there, by its last report."""
+
+    __slots__ = (
+        "announce_at",
+        "done",
+        "first",
+        "flight",
+        "flight_bytes",
+        "heard",
+        "host",
+        "next",
+        "progressed",
+        "reported",
+        "room",
+        "sent",
+        "stamp",
+        "state",
+    )
+
+    def __init__(self, host: int, first: int, now: float, state: PeerState, room: int) -> None:
+        self.host = host
+        self.first = first
+        self.next = first
+        self.state = state
+        self.heard = now
+        self.progressed = now  # when a report last said more than before, or replay began
+        self.sent = first  # replayed up to here
+        self.flight: deque[tuple[int, int]] = deque()  # (end, bytes) of what is replayed and not reported
+        self.flight_bytes = 0
+        self.room = room
+        self.stamp = 0  # of its last report
+        self.reported = False
+        self.done = False
+        self.announce_at = now
+
+    def settle(self, next_: int, now: float) -> None:
+        """A report says that all before `next_` is settled."""
+        if next_ > self.next:
+            self.next, self.progressed = next_, now
+        while self.flight and self.flight[0][0] <= next_:
+            self.flight_bytes -= self.flight.popleft()[1]
+        self.sent = max(self.sent, next_)
+
+    def rewind(self, now: float) -> None:
+        """Replay begins again at what is settled."""
+        self.sent, self.progressed = self.next, now
+        self.flight.clear()
+        self.flight_bytes = 0
+
+    def replayed(self, end: int, size: int) -> None:
+        self.sent = end
+        self.flight.append((end, size))
+        self.flight_bytes += size
+
+
+class Peers:
+    """All of them, and when one of them changes its state."""
+
+    def __init__(self, settings: StreamSettings) -> None:
+        self._settings = settings
+        self._peers: dict[int, Peer] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter(self._peers.values())
+
+    def get(self, host: int) -> Peer | None:
+        return self._peers.get(host)
+
+    def add(self, host: int, first: int, edge: int, now: float) -> Peer:
+        """A receiver from `first` on, replayed to where that is before the `edge` of what was sent."""
+        state = PeerState.LIVE if first >= edge else PeerState.CATCHING_UP
+        peer = Peer(host, first, now, state, self._settings.buffer_bytes)
+        self._peers[host] = peer
+        return peer
+
+    def remove(self, host: int) -> bool:
+        return self._peers.pop(host, None) is not None
+
+    def live(self) -> list[int]:
+        return [peer.host for peer in self if peer.state is PeerState.LIVE]
+
+    def in_state(self, state: PeerState) -> list[Peer]:
+        return [peer for peer in self if peer.state is state]
+
+    def lowest(self, end: int) -> int:
+        """All have settled what is before it. Silent ones count: only the log's bounds give them up."""
+        return min((peer.next for peer in self), default=end)
+
+    def heard(self, peer: Peer, behind: bool, edge: int, now: float) -> None:
+        """A report came. `behind`: the receiver says of itself that it catches up."""
+        peer.heard = now
+        event = PeerEvent.FAR if self._far(peer, behind, edge, now) else PeerEvent.NEAR
+        following = peer_step(peer.state, event)
+        if following is not peer.state:
+            peer.state = following
+            peer.rewind(now)
+
+    def _far(self, peer: Peer, behind: bool, edge: int, now: float) -> bool:
+        """A receiver leaves catch-up at half of the lag at which it enters it: so does this."""
+        in_flight = now - peer.progressed < self._settings.replay_stall
+        lag = edge - (peer.sent if in_flight else peer.next)
+        return lag > (self._settings.catch_up_after // 2 if behind else self._settings.catch_up_after)
+
+    def edge_reached(self, peer: Peer) -> None:
+        peer.state = peer_step(peer.state, PeerEvent.REPLAYED)
+
+    def silence(self, now: float) -> None:
+        for peer in self:
+            if peer.state is not PeerState.SILENT and peer.heard + self._settings.silent_after <= now:
+                peer.state = peer_step(peer.state, PeerEvent.SILENCE)
+
+    def next_silence(self) -> float:
+        heard = (peer.heard for peer in self if peer.state is not PeerState.SILENT)
+        return min(heard, default=NEVER) + self._settings.silent_after

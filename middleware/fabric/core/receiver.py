@@ -1,0 +1,442 @@
+"""A receiving host's end of one stream in one epoch.
+
+Puts records in order, asks for what is missing, catches up by replay when too much is missing, asks
+other holders when the origin is gone, and reports what has become of every record.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
+from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message, cut
+from treecast.middleware.wire.segment_bodies import (
+    MAX_GAPS,
+    Announce,
+    Close,
+    Expiry,
+    Gap,
+    Heartbeat,
+    Mode,
+    Nak,
+    Report,
+    Skip,
+    Skipped,
+)
+
+from .counters import Outgoing, Refused, StreamCounters
+from .log import Log
+from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
+from .reorder import Reorder
+from .settings import NEVER, StreamSettings
+from .states import ReceiverEvent, ReceiverState, receiver_step
+from .timing import Random, RoundTrip, TokenBucket
+
+_MODES = {
+    ReceiverState.JOINING: Mode.JOINING,
+    ReceiverState.LIVE: Mode.LIVE,
+    ReceiverState.CATCHING_UP: Mode.CATCHING_UP,
+    ReceiverState.ORPHANED: Mode.LIVE,
+    ReceiverState.DONE: Mode.DONE,
+}
+
+
+def always(_: tuple[After, ...]) -> bool:
+    """For hosts that receive no other stream of the origin."""
+    return True
+
+
+class Receiver:
+    """`receive`, `to_send`, `next_deadline`; `take` for what is above.
+
+    `progress` is where it goes on after a restart, or begins (`Progress(first, first)`); None asks the
+    origin for its current sequence. `settled` says whether an `after` list is: of streams that the host
+    does not receive, it is. `judge` sees each message in its turn and may filter or refuse it.
+    """
+
+    def __init__(
+        self,
+        host: int,
+        key: tuple[int, int, int],
+        settings: StreamSettings,
+        random: Random,
+        now: float,
+        *,
+        progress: Progress | None = None,
+        judge: Judge = take_all,
+        settled: Callable[[tuple[After, ...]], bool] = always,
+        budget: AssemblyBudget | None = None,
+    ) -> None:
+        self.host = host
+        self.key = key
+        self.state = ReceiverState.JOINING if progress is None else ReceiverState.LIVE
+        self.counters = StreamCounters()
+        self.members: tuple[int, ...] = ()
+        self.name = ""
+        self.final: int | None = None  # where a closed stream ends
+        self.round_trip = RoundTrip(settings.round_trip)
+        self._settings = settings
+        self._random = random
+        self._judge = judge
+        self._settled = settled
+        self._budget = budget if budget is not None else AssemblyBudget(settings.assembly_bytes)
+        self._first = progress.first if progress is not None else 0
+        self._outcomes = Outcomes(progress.totals if progress is not None else None)
+        self._buffer = Reorder(settings, self._budget, progress.next if progress is not None else 0)
+        self._held: Log | None = None
+        self._holder_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
+        self._queue: deque[Outgoing] = deque()
+        self._replayed_to = 0  # the highest end of a repair: gaps before it are asked for while catching up
+        self._heard = now
+        self._orphaned_since = NEVER
+        self._report_at = now
+        self._reported_next = -1
+        self._unanswered = 0  # reports before the first echo
+        self._done_reports = 0
+        self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
+        self._word_at = NEVER  # when an orphan tells others how far it is
+
+    # --- from above
+
+    @property
+    def next(self) -> int:
+        """All before it is settled."""
+        return self._buffer.next
+
+    @property
+    def known(self) -> int:
+        """Records are known to exist before it."""
+        return self._buffer.known
+
+    @property
+    def memory(self) -> int:
+        """Bytes in the reorder buffer and in incomplete messages."""
+        return self._buffer.bytes
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self._first, self.next, self._outcomes.totals())
+
+    def take(self, now: float) -> list[Delivery]:
+        """The messages whose turn it is, in order, each once.
+
+        To be called after `receive`, and after `to_send`, by which time gives up what is missing.
+        """
+        taken: list[Delivery] = []
+        while (head := self._buffer.head()) is not None:
+            if isinstance(head, Skipped):
+                self._outcomes.expire(head.end - head.first, head.reason)
+            else:
+                message, repaired = head
+                if message.after and not self._settled(message.after):
+                    break
+                how = self._how(repaired)
+                if self._outcomes.settle(message.records, how, self._judge(message)):
+                    taken.append(Delivery(message, how))
+                self._hold(message, now)
+            self._buffer.pop()
+        self._after_progress(now)
+        return taken
+
+    def _how(self, repaired: bool) -> How:
+        if not repaired:
+            return How.LIVE
+        return How.REPLAYED if self.state is ReceiverState.CATCHING_UP else How.REPAIRED
+
+    def _hold(self, message: Message, now: float) -> None:
+        if not self._settings.hold_bytes:
+            return
+        if self._held is None:
+            self._held = Log(message.sequence, self._settings.hold_bytes, self._settings.log_age)
+        self._held.append(message, now)
+
+    def _after_progress(self, now: float) -> None:
+        if self.state is ReceiverState.JOINING:
+            return
+        if self.next != self._reported_next:
+            self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
+        if self.state is ReceiverState.CATCHING_UP and self._lag() <= self._settings.catch_up_after // 2:
+            self._step(ReceiverEvent.CATCH_UP)
+        if self.final is not None and self.next >= self.final and self.state is not ReceiverState.DONE:
+            self._step(ReceiverEvent.COMPLETE)
+            self._done_at = now
+            self._buffer.clear()
+            self._report_by(now)
+
+    def orphan(self, now: float) -> None:
+        """The origin has begun another epoch: unless it is heard in this one again, others are asked."""
+        self._heard = now - self._settings.orphaned_after
+        self._origin_silent(now)
+
+    def over(self, now: float) -> bool:
+        """Whether nothing more is to be expected: the end is reached, or nobody knows of more.
+
+        An orphan waits for two words of the other holders before it believes so.
+        """
+        if self.state is ReceiverState.ORPHANED:
+            waited = now >= self._orphaned_since + 2 * self._settings.heartbeat_longest
+            return waited and self.next == self.known
+        return self.state is ReceiverState.DONE
+
+    def give_up(self, reason: Expiry, now: float) -> None:
+        """Whatever is missing has expired; `take` gives what is behind it."""
+        self._buffer.give_up(reason)
+        self._report_by(now)
+
+    # --- from the network
+
+    def receive(self, segment: Segment, now: float) -> None:
+        """Takes any segment of this stream and epoch."""
+        self.counters.received += 1
+        origin = self.key[0]
+        if (segment.origin, segment.stream, segment.epoch) != self.key:
+            self.counters.refuse(Refused.OTHER_STREAM)
+            return
+        if segment.sender == origin:
+            self._heard = now
+            if self.state is ReceiverState.ORPHANED:
+                self._step(ReceiverEvent.ORIGIN_HEARD)
+        try:
+            self._dispatch(segment, now)
+        except SegmentError:
+            self.counters.refuse(Refused.BODY)
+
+    def _dispatch(self, segment: Segment, now: float) -> None:
+        kind = segment.kind
+        if kind is Kind.DATA or kind is Kind.REPAIR:
+            self._data(segment, now)
+        elif kind is Kind.NAK:
+            self._nak(segment.sender, Nak.decode(segment.payload), now)
+        elif kind is Kind.HEARTBEAT:
+            self._heartbeat(Heartbeat.decode(segment.payload), now)
+        elif segment.sender != self.key[0] or kind is Kind.REPORT:
+            self.counters.refuse(Refused.UNEXPECTED)
+        elif kind is Kind.SKIP:
+            self._skip(Skip.decode(segment.payload), now)
+        elif kind is Kind.ANNOUNCE:
+            self._announce(Announce.decode(segment.payload), now)
+        else:
+            self._close(Close.decode(segment.payload), now)
+
+    def _data(self, segment: Segment, now: float) -> None:
+        refused = self._data_refusal(segment)
+        if refused is None:
+            refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
+            if segment.kind is Kind.REPAIR:
+                self._replayed_to = max(self._replayed_to, segment.end)
+            self._check_lag()
+        elif refused is Refused.FAR_AHEAD:
+            self._know(segment.end, now + self._first_delay())
+        if refused is not None:
+            self.counters.refuse(refused)
+
+    def _data_refusal(self, segment: Segment) -> Refused | None:
+        if self.state is ReceiverState.JOINING:
+            return Refused.NOT_BEGUN
+        if self.state is ReceiverState.DONE:
+            return Refused.DUPLICATE
+        if self.final is not None and segment.end > self.final:
+            return Refused.BEYOND_END
+        far = segment.sequence - self.next > self._settings.catch_up_after
+        if far and self.state is ReceiverState.CATCHING_UP and segment.kind is Kind.DATA:
+            return Refused.FAR_AHEAD
+        return None
+
+    def _know(self, end: int, due: float) -> None:
+        if self.state not in (ReceiverState.JOINING, ReceiverState.DONE):
+            self._buffer.know(end if self.final is None else min(end, self.final), due)
+
+    def _first_delay(self) -> float:
+        """A quarter of a round trip for what was only reordered, then spread over the receivers."""
+        spread = self._settings.nak_spread * self._random.random()
+        return self.round_trip.smoothed * (0.25 + spread)
+
+    def _retry_delay(self, attempts: int) -> float:
+        """A repair's time-out, doubled with every attempt, spread, and bounded."""
+        base = self.round_trip.timeout * 2.0 ** min(attempts - 1, 20)
+        spread = 1 + self._settings.nak_spread * self._random.random()
+        return min(base, self._settings.nak_longest) * spread
+
+    def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
+        if heartbeat.echo:
+            self.round_trip.sample(now - heartbeat.echo / 1e6)
+            if self.state is ReceiverState.DONE and heartbeat.echo >= int(self._done_at * 1e6):
+                self._report_at = NEVER
+        self._know(heartbeat.end, now + self._first_delay())
+        self._check_lag()
+
+    def _check_lag(self) -> None:
+        if self.state is ReceiverState.LIVE and self._lag() > self._settings.catch_up_after:
+            self._step(ReceiverEvent.FALL_BEHIND)
+            self._replayed_to = 0
+
+    def _lag(self) -> int:
+        return self._buffer.known - self.next
+
+    def _skip(self, skip: Skip, now: float) -> None:
+        if self.state in (ReceiverState.JOINING, ReceiverState.DONE):
+            return
+        for one in skip.ranges:
+            if one.end > self.next:
+                self._buffer.skip(one, now + self._first_delay())
+
+    def _announce(self, announce: Announce, now: float) -> None:
+        self.members = announce.members
+        self.name = announce.name
+        if self.state is ReceiverState.JOINING:
+            self._begin(announce.first, now)
+        self._know(announce.end, now + self._first_delay())
+
+    def _begin(self, first: int, now: float) -> None:
+        self._step(ReceiverEvent.BEGIN)
+        self._first = first
+        self._buffer = Reorder(self._settings, self._budget, first)
+        self._report_by(now)
+
+    def _close(self, close: Close, now: float) -> None:
+        if self.state is ReceiverState.JOINING:
+            return
+        if self.state is ReceiverState.DONE:
+            self._report_by(now)  # the origin has not heard it yet
+            return
+        if close.end < self._buffer.known:
+            self.counters.refuse(Refused.BEYOND_END)
+            return
+        self._know(close.end, now + self._first_delay())
+        self.final = close.end
+        self._check_lag()
+        self._after_progress(now)
+
+    def _step(self, event: ReceiverEvent) -> None:
+        self.state = receiver_step(self.state, event)
+
+    # --- for others, when the origin is gone
+
+    def _nak(self, host: int, nak: Nak, now: float) -> None:
+        """Another receiver asks this one. What is held goes to it, as far as the rate allows."""
+        for gap in nak.gaps:
+            only = range(gap.part, gap.part + gap.parts) if gap.parts else None
+            for message in self._holdings(gap):
+                if not self._holder_bucket.ready(now):
+                    self.counters.refuse(Refused.TOO_MANY)
+                    return
+                for segment in cut(message, self._settings.mtu, self.key, self.host, Kind.REPAIR, only):
+                    self._holder_bucket.spend(len(segment.payload) or 1)
+                    self._queue.append(Outgoing(segment, host))
+
+    def _holdings(self, gap: Gap) -> list[Message]:
+        held = list(self._held.entries(max(gap.first, self._held.oldest), gap.end)) if self._held else []
+        found = [one for one in held if isinstance(one, Message)]
+        return found + list(self._buffer.messages(gap.first, gap.end))
+
+    def _origin_silent(self, now: float) -> None:
+        self._step(ReceiverEvent.ORIGIN_SILENT)
+        if self.state is ReceiverState.ORPHANED and self._orphaned_since == NEVER:
+            self._orphaned_since = self._word_at = now
+
+    def _orphaned(self, now: float) -> None:
+        """Tells the others how far this one is, so that they know what exists; in the end gives up."""
+        if now >= self._word_at:
+            body = Heartbeat(self._buffer.known, min(self._buffer.known, self._oldest_held()))
+            for host in self.members:
+                if host != self.host:
+                    self._control(Kind.HEARTBEAT, body.encode(), host)
+            self._word_at = now + self._settings.heartbeat_longest
+        if now >= self._orphaned_since + self._settings.give_up_after and len(self._buffer.gaps):
+            self.give_up(Expiry.ORIGIN_GONE, now)
+
+    def _oldest_held(self) -> int:
+        return self._held.oldest if self._held is not None else self.next
+
+    # --- to the network
+
+    def to_send(self, now: float) -> list[Outgoing]:
+        """All that is to be sent now."""
+        if now >= self._heard + self._settings.orphaned_after:
+            self._origin_silent(now)
+        elif self.state is not ReceiverState.ORPHANED:
+            self._orphaned_since = self._word_at = NEVER
+        if self.state is ReceiverState.ORPHANED:
+            self._orphaned(now)
+        self._ask(now)
+        if now >= self._report_at:
+            self._report(now)
+        self.counters.evicted = self._buffer.assembly.evicted
+        out = list(self._queue)
+        self._queue.clear()
+        for one in out:
+            self.counters.send(one.segment)
+        return out
+
+    def _control(self, kind: Kind, body: bytes, to: int) -> None:
+        self._queue.append(Outgoing(control(kind, *self.key, self.host, body), to))
+
+    def _ask(self, now: float) -> None:
+        """One nak for all gaps whose time has come, as far as it holds them and there is room."""
+        if self.state in (ReceiverState.JOINING, ReceiverState.DONE):
+            return
+        before = self._replayed_to if self.state is ReceiverState.CATCHING_UP else self._buffer.known
+        wanted: list[Gap] = []
+        for missing in self._buffer.gaps.due(now):
+            if len(wanted) >= MAX_GAPS or (not self._buffer.room and missing.first != self.next):
+                missing.due = now + self.round_trip.timeout
+                continue
+            if missing.first >= before:  # replay will come there
+                missing.due = now + self._settings.replay_stall
+                continue
+            wanted.extend(self._buffer.wanted(missing, before))
+            missing.attempts += 1
+            missing.due = now + self._retry_delay(missing.attempts)
+        if wanted:
+            nak = Nak(tuple(wanted[:MAX_GAPS]), int(self.round_trip.smoothed * 1e6))
+            self._control(Kind.NAK, nak.encode(), self._repairer())
+
+    def _repairer(self) -> int:
+        """The origin; when it is gone any other member, another one each time."""
+        others = [host for host in self.members if host != self.host]
+        if self.state is not ReceiverState.ORPHANED or not others:
+            return self.key[0]
+        return others[int(self._random.random() * len(others))]
+
+    def _report(self, now: float) -> None:
+        stamp = max(1, int(now * 1e6))
+        if self.state is ReceiverState.JOINING:
+            report = Report(Mode.JOINING, stamp=stamp)
+        else:
+            report = Report(
+                _MODES[self.state], self._first, self.next, self._buffer.room, stamp, self._outcomes.totals()
+            )
+            self._reported_next = self.next
+        self._control(Kind.REPORT, report.encode(), self.key[0])
+        self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
+
+    def _report_interval(self) -> float:
+        """Until an echo says that the origin knows of this receiver, reports follow each other fast.
+
+        The last report is repeated until it is echoed, less and less often.
+        """
+        if self.state is ReceiverState.DONE:
+            self._done_reports += 1
+            return self._settings.report_idle * 2.0 ** min(self._done_reports - 4, 5)
+        if self.round_trip.measured and self.state is not ReceiverState.JOINING:
+            return self._settings.report_idle
+        self._unanswered += 1
+        return min(self._settings.report_idle, self.round_trip.timeout * 2.0 ** min(self._unanswered, 20))
+
+    def _report_by(self, time: float) -> None:
+        self._report_at = min(self._report_at, time)
+
+    def next_deadline(self, now: float) -> float:
+        """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
+        if self._queue:
+            return now
+        times = [self._report_at]
+        if self.state not in (ReceiverState.JOINING, ReceiverState.DONE):
+            times.append(self._buffer.gaps.next_deadline())
+        if self.state is ReceiverState.ORPHANED:
+            give_up = self._orphaned_since + self._settings.give_up_after
+            times += [self._word_at, give_up if len(self._buffer.gaps) else NEVER]
+        elif self.state in (ReceiverState.LIVE, ReceiverState.CATCHING_UP):
+            times.append(self._heard + self._settings.orphaned_after)
+        return min(times)

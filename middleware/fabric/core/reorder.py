@@ -1,0 +1,156 @@
+"""A receiver's memory: what has arrived beyond the next record, and what is known to be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from treecast.middleware.wire.segment import Kind, Segment
+from treecast.middleware.wire.segment_assembly import Assembly, AssemblyBudget, Message
+from treecast.middleware.wire.segment_bodies import Expiry, Gap, Skipped
+
+from .counters import Refused
+from .gaps import Gaps, Missing
+from .settings import StreamSettings
+
+_COST_OF_MESSAGE = 200
+
+
+class Reorder:
+    """Records from `next` to before `known`: each is here, skipped, or in a gap. Never two of these."""
+
+    def __init__(self, settings: StreamSettings, budget: AssemblyBudget, first: int) -> None:
+        self.next = first
+        self.known = first
+        self.gaps = Gaps()
+        self.assembly = Assembly(budget, settings.assembly_bytes)
+        self._settings = settings
+        self._here: dict[int, tuple[Message, bool] | Skipped] = {}
+        self._bytes = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes that can still be taken."""
+        return max(0, self._settings.buffer_bytes - self._bytes)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes + self.assembly.used
+
+    def __len__(self) -> int:
+        return len(self._here)
+
+    def know(self, end: int, due: float) -> None:
+        """Records exist up to `end`; those that were not known are missing, to be asked for at `due`."""
+        if end > self.known:
+            self.gaps.open(self.known, end, due)
+            self.known = end
+
+    def add(self, segment: Segment, due: float, repair_due: float) -> Refused | None:
+        """Takes a segment of data. `due`: when to ask for what it shows to be missing.
+
+        `repair_due`: when to ask again for what a stream of repairs has not brought yet.
+        """
+        sequence, end = segment.sequence, segment.end
+        refused = self._refusal(sequence, end, segment)
+        if refused is not None:
+            return refused
+        if sequence >= self.known:
+            self.know(sequence, due)
+            self.know(end, due)
+        if not self._has_room(sequence):
+            return Refused.NO_ROOM
+        if segment.kind is Kind.REPAIR:
+            self.gaps.reschedule(sequence, due, repair_due)
+        return self._assemble(segment, due)
+
+    def _refusal(self, sequence: int, end: int, segment: Segment) -> Refused | None:
+        if segment.total * len(segment.payload) > self._settings.assembly_bytes:
+            return Refused.OVERSIZED
+        if sequence >= self.known or self.gaps.holding(sequence, end) is not None:
+            return None
+        if end <= self.next or not self.gaps.touches(sequence, end):
+            return Refused.DUPLICATE
+        return Refused.MISALIGNED
+
+    def _has_room(self, sequence: int) -> bool:
+        if sequence == self.next:
+            return True
+        return self.room > 0 and len(self._here) < self._settings.buffer_messages
+
+    def _assemble(self, segment: Segment, due: float) -> Refused | None:
+        if segment.total == 1 and self.assembly.partial(segment.sequence) is None:
+            message = Message(
+                segment.sequence, segment.records, segment.payload, segment.after, segment.content
+            )
+            self._put(message, segment.kind is Kind.REPAIR)
+            return None
+        before = self.assembly.partial(segment.sequence)
+        if before is not None and segment.number in before.parts:
+            return Refused.DUPLICATE
+        try:
+            done = self.assembly.add(segment)
+        except ValueError:
+            return Refused.CONTRADICTION
+        if done is not None:
+            self._put(*done)
+        else:
+            # a gap of its own: it is not asked for while its parts stream in
+            gap = self.gaps.part(segment.sequence, segment.end)
+            gap.due = due
+            self.gaps.sooner(due)
+        return None
+
+    def _put(self, message: Message, repaired: bool) -> None:
+        self.gaps.fill(message.sequence, message.end)
+        self._here[message.sequence] = (message, repaired)
+        self._bytes += len(message.payload) + _COST_OF_MESSAGE
+
+    def skip(self, skipped: Skipped, due: float) -> None:
+        """What is missing of a range will not come. What is here of it stays."""
+        self.know(skipped.end, due)
+        for first, end in list(self.gaps.within(max(skipped.first, self.next), skipped.end)):
+            self.gaps.fill(first, end)
+            self._here[first] = Skipped(first, end, skipped.reason)
+            self._bytes += _COST_OF_MESSAGE
+            self.assembly.drop(first)
+
+    def give_up(self, reason: Expiry) -> None:
+        """All gaps are skipped."""
+        for gap in list(self.gaps):
+            self.skip(Skipped(gap.first, gap.end, reason), gap.due)
+
+    def head(self) -> tuple[Message, bool] | Skipped | None:
+        """What is at `next`, if it is here: a message and whether it was repaired, or a skipped range."""
+        return self._here.get(self.next)
+
+    def pop(self) -> None:
+        """The head is settled."""
+        item = self._here.pop(self.next)
+        self._bytes -= _COST_OF_MESSAGE
+        if isinstance(item, Skipped):
+            self.next = item.end
+            self.assembly.drop_below(self.next)
+        else:
+            self.next = item[0].end
+            self._bytes -= len(item[0].payload)
+
+    def wanted(self, gap: Missing, before: int) -> Iterator[Gap]:
+        """What to ask for of a gap: the parts that a message lacks, or all of it before `before`."""
+        partial = self.assembly.partial(gap.first)
+        if partial is not None and gap.first < before:
+            for run in partial.missing():
+                yield Gap(gap.first, gap.end, run.start, len(run))
+        elif gap.first < before:
+            yield Gap(gap.first, min(gap.end, before))
+
+    def messages(self, first: int, end: int) -> Iterator[Message]:
+        """What is here of [first, end), to repair it for others."""
+        for item in self._here.values():
+            if not isinstance(item, Skipped) and item[0].sequence < end and item[0].end > first:
+                yield item[0]
+
+    def clear(self) -> None:
+        self.gaps.clear()
+        self.assembly.clear()
+        self._here.clear()
+        self._bytes = 0

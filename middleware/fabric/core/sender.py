@@ -1,0 +1,365 @@
+"""The origin's end of one stream in one epoch.
+
+Numbers messages, cuts them into segments, says by heartbeats how far it has come, repairs what is asked
+for, replays to who is too far behind, and keeps the accounting. Nothing here waits for any receiver.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
+from treecast.middleware.wire.segment_assembly import Message, cut, parts_of
+from treecast.middleware.wire.segment_bodies import (
+    MAX_MEMBERS,
+    MAX_SKIPS,
+    Announce,
+    Close,
+    Heartbeat,
+    Mode,
+    Nak,
+    Report,
+    Skip,
+    Skipped,
+)
+
+from .accounting import Ledger, Row, Verdict
+from .counters import Outgoing, Refused, StreamCounters
+from .log import Log
+from .peers import Peer, Peers
+from .repairs import Parts, Repairs, Request, in_order
+from .settings import NEVER, StreamSettings
+from .states import PeerState
+from .timing import TokenBucket
+
+_REPAIRS_PER_NAK = 256  # messages
+
+
+class Sender:
+    """`receive`, `to_send`, `next_deadline`; `publish` and `close` for what is above.
+
+    `log` is where an origin that restarts finds what an earlier process of it sent in this epoch. With
+    `open_to_all`, a host that reports without having been added is added.
+    """
+
+    def __init__(
+        self,
+        origin: int,
+        stream: int,
+        epoch: int,
+        settings: StreamSettings,
+        now: float,
+        *,
+        name: str = "",
+        log: Log | None = None,
+        open_to_all: bool = True,
+    ) -> None:
+        self.key = (origin, stream, epoch)
+        self.counters = StreamCounters()
+        self.ledger = Ledger()
+        self.log = log if log is not None else Log(0, settings.log_bytes, settings.log_age)
+        self.peers = Peers(settings)
+        self.closed = False
+        self._settings = settings
+        self._name = name
+        self._open_to_all = open_to_all
+        self._unsent = self.log.end  # the first sequence that was not sent live
+        self._unsent_bytes = 0
+        self._data_bucket = TokenBucket(settings.rate, settings.burst, now)
+        self._repair_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
+        self._repairs = Repairs(settings.aggregation)
+        self._control: deque[Outgoing] = deque()
+        self._heartbeat_at = NEVER
+        self._heartbeat_interval = settings.heartbeat_first
+
+    # --- from above
+
+    @property
+    def end(self) -> int:
+        """The next record's sequence."""
+        return self.log.end
+
+    @property
+    def finished(self) -> bool:
+        """Closed, and every receiver has settled all of it or was given up by the log's bounds."""
+        return self.closed and all(self.ledger.row(peer.host, self.log).closed for peer in self.peers)
+
+    def publish(
+        self,
+        payload: bytes,
+        records: int,
+        now: float,
+        *,
+        after: tuple[After, ...] = (),
+        content: bytes = b"",
+        expires: float = NEVER,
+    ) -> int | None:
+        """The sequence of the message, or None while too much waits to be sent.
+
+        ValueError where it is too large to be cut, or the stream is closed.
+        """
+        if self.closed or records <= 0:
+            raise ValueError("the stream is closed" if self.closed else "a message holds at least one record")
+        if self._unsent_bytes >= self._settings.unsent_bytes:
+            return None
+        message = Message(self.log.end, records, payload, after, content)
+        parts_of(message, self._settings.mtu)
+        self.log.append(message, now, expires)
+        self._unsent_bytes += len(payload)
+        return message.sequence
+
+    def close(self, now: float) -> None:
+        """No message follows. Receivers are told until they have settled all of it."""
+        self.closed = True
+        self._heartbeat_at = now
+        self._heartbeat_interval = self._settings.heartbeat_first
+
+    def add_receiver(self, host: int, now: float, first: int | None = None) -> None:
+        """`host` gets all from `first` on (default: all from now on)."""
+        first = self.log.end if first is None else first
+        self.ledger.begin(host, first)
+        self.peers.add(host, first, self._unsent, now)
+        if self._heartbeat_at == NEVER:
+            self._heartbeat_at = now + self._heartbeat_interval
+
+    def remove_receiver(self, host: int) -> None:
+        """What `host` has not settled expires for it."""
+        if self.peers.remove(host):
+            self.ledger.leave(host, self.log.end)
+            self._trim()
+
+    def row(self, host: int) -> Row:
+        """The host's accounting."""
+        return self.ledger.row(host, self.log)
+
+    # --- from receivers
+
+    def receive(self, segment: Segment, now: float) -> None:
+        """Takes a nak or a report."""
+        self.counters.received += 1
+        if (segment.origin, segment.stream, segment.epoch) != self.key:
+            self.counters.refuse(Refused.OTHER_STREAM)
+            return
+        try:
+            if segment.kind is Kind.NAK:
+                self._nak(segment.sender, Nak.decode(segment.payload), now)
+            elif segment.kind is Kind.REPORT:
+                self._report(segment.sender, Report.decode(segment.payload), now)
+            else:
+                self.counters.refuse(Refused.UNEXPECTED)
+        except SegmentError:
+            self.counters.refuse(Refused.BODY)
+
+    def _nak(self, host: int, nak: Nak, now: float) -> None:
+        if self.peers.get(host) is None:
+            self.counters.refuse(Refused.UNKNOWN_HOST)
+            return
+        left = _REPAIRS_PER_NAK
+        skipped: list[Skipped] = []
+        for gap in nak.gaps:
+            parts = (gap.part, gap.part + gap.parts) if gap.parts else None
+            for found in self.log.entries(gap.first, min(gap.end, self._unsent)):
+                if left <= 0:
+                    self.counters.refuse(Refused.TOO_MANY)
+                    break
+                left -= 1
+                if isinstance(found, Skipped):
+                    skipped.append(found)
+                elif not self._repairs.ask(host, found.sequence, parts, nak.round_trip / 1e6, now):
+                    self.counters.refuse(Refused.SUPPRESSED)
+        self._skip(skipped, host)
+
+    def _skip(self, skipped: list[Skipped], to: int | None) -> None:
+        for at in range(0, len(skipped), MAX_SKIPS):
+            self._queue(Kind.SKIP, Skip(tuple(skipped[at : at + MAX_SKIPS])).encode(), to)
+
+    def _report(self, host: int, report: Report, now: float) -> None:
+        peer = self.peers.get(host)
+        if report.mode is Mode.JOINING:
+            self._join(host, peer, report, now)
+            return
+        if peer is None and self._open_to_all and report.first <= self.log.end:
+            self.add_receiver(host, now, report.first)
+            peer = self.peers.get(host)
+        if peer is None:
+            self.counters.refuse(Refused.UNKNOWN_HOST)
+            return
+        verdict = self.ledger.report(host, report, self.log.end)
+        if verdict is not Verdict.TAKEN:
+            self.counters.refuse(Refused[verdict.name])
+            return
+        self._take_report(peer, report, now)
+
+    def _take_report(self, peer: Peer, report: Report, now: float) -> None:
+        peer.reported = True
+        peer.stamp = max(peer.stamp, report.stamp)
+        peer.room = report.room
+        peer.done = report.mode is Mode.DONE
+        peer.settle(report.next, now)
+        self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self._unsent, now)
+        self._trim()
+        if report.stamp:
+            self._queue(Kind.HEARTBEAT, self._heartbeat(report.stamp), peer.host)
+        if self.closed and not peer.done:
+            self._queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
+
+    def _join(self, host: int, peer: Peer | None, report: Report, now: float) -> None:
+        """A host asks where to begin: anew, once more, or with a question that came late."""
+        if peer is None and not self._open_to_all:
+            self.counters.refuse(Refused.UNKNOWN_HOST)
+            return
+        if peer is not None and peer.reported:
+            if report.stamp <= peer.stamp and peer.state is not PeerState.SILENT:
+                self.counters.refuse(Refused.STALE)
+                return
+            peer = None
+        if peer is None:
+            self.add_receiver(host, now)
+        else:
+            peer.heard = now
+            peer.announce_at = now
+
+    def _trim(self) -> None:
+        lowest = min(self.peers.lowest(self.log.end), self._unsent)
+        self.log.trim(lowest, self._settings.retain_bytes)
+
+    # --- to receivers
+
+    def to_send(self, now: float) -> list[Outgoing]:
+        """All that is to be sent now."""
+        self.log.expire(now)
+        self.peers.silence(now)
+        out: list[Outgoing] = []
+        self._announce(now)
+        self._repair(out, now)
+        self._live(out, now)
+        for peer in self.peers.in_state(PeerState.CATCHING_UP):
+            self._replay(peer, out, now)
+        self._beat(now)
+        out.extend(self._control)
+        self._control.clear()
+        for one in out:
+            self.counters.send(one.segment)
+        return out
+
+    def _queue(self, kind: Kind, body: bytes, to: int | None) -> None:
+        self._control.append(Outgoing(control(kind, *self.key, self.key[0], body), to))
+
+    def _announce(self, now: float) -> None:
+        members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
+        for peer in self.peers:
+            if peer.announce_at <= now and peer.state is not PeerState.SILENT:
+                announce = Announce(peer.first, max(self._unsent, peer.first), members, self._name)
+                self._queue(Kind.ANNOUNCE, announce.encode(), peer.host)
+                peer.announce_at = now + self._settings.announce_every
+
+    def _live(self, out: list[Outgoing], now: float) -> None:
+        heard_by_any = bool(self.peers.live())
+        while self._unsent < self.log.end and self._data_bucket.ready(now):
+            found = next(self.log.entries(self._unsent, self.log.end))
+            self._unsent = found.end
+            if isinstance(found, Skipped):
+                self._skip([found], None)
+            else:
+                self._unsent_bytes -= len(found.payload)
+                if heard_by_any:
+                    self._data_bucket.spend(self._emit(out, found, None, Kind.DATA))
+            self._heartbeat_interval = self._settings.heartbeat_first
+            self._heartbeat_at = now + self._heartbeat_interval
+        if self._unsent == self.log.end:
+            self._unsent_bytes = 0  # what expired unsent is not counted one by one
+
+    def _emit(
+        self, out: list[Outgoing], message: Message, to: int | None, kind: Kind, parts: Parts = None
+    ) -> int:
+        """Appends the message's segments; answers their bytes of payload, at least 1."""
+        only = range(*parts) if parts is not None else None
+        segments = cut(message, self._settings.mtu, self.key, self.key[0], kind, only)
+        before = len(out)
+        out.extend(Outgoing(segment, to) for segment in segments)
+        return sum(len(one.segment.payload) for one in out[before:]) or 1
+
+    def _repair(self, out: list[Outgoing], now: float) -> None:
+        while self._repair_bucket.ready(now):
+            request = self._repairs.pop(now)
+            if request is None:
+                return
+            for found in self.log.entries(request.sequence, request.sequence + 1):
+                if isinstance(found, Message):
+                    self._answer(request, found, out)
+                else:
+                    for host in request.hosts:
+                        self._skip([found], host)
+
+    def _answer(self, request: Request, message: Message, out: list[Outgoing]) -> None:
+        """By multicast to who is live, where enough of them ask; to others one by one."""
+        live = {host for host in request.hosts if self._is_live(host)}
+        together = len(live) >= self._settings.multicast_at
+        before = len(out)
+        if together:
+            for parts in request.parts():
+                self._repair_bucket.spend(self._emit(out, message, None, Kind.REPAIR, parts))
+            self.counters.multicast_repairs += len(out) - before
+        for host, asked in request.hosts.items():
+            if together and host in live:
+                continue
+            for parts in in_order(asked):
+                self._repair_bucket.spend(self._emit(out, message, host, Kind.REPAIR, parts))
+
+    def _is_live(self, host: int) -> bool:
+        peer = self.peers.get(host)
+        return peer is not None and peer.state is PeerState.LIVE
+
+    def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
+        """What `peer` lacks before the edge of live data, as far as its window and the rate allow."""
+        if peer.flight and now - peer.progressed >= self._settings.replay_stall:
+            peer.rewind(now)
+        window = min(self._settings.replay_window, peer.room)
+        skipped: list[Skipped] = []
+        for found in self.log.entries(peer.sent, self._unsent):
+            if (peer.flight and peer.flight_bytes >= window) or not self._repair_bucket.ready(now):
+                break
+            size = 0
+            if isinstance(found, Skipped):
+                skipped.append(found)
+            else:
+                size = self._emit(out, found, peer.host, Kind.REPAIR)
+                self._repair_bucket.spend(size)
+            peer.replayed(found.end, size)
+        self._skip(skipped, peer.host)
+        if peer.sent >= self._unsent:
+            self.peers.edge_reached(peer)
+
+    def _heartbeat(self, echo: int = 0) -> bytes:
+        return Heartbeat(self._unsent, min(self.log.oldest, self._unsent), echo).encode()
+
+    def _beat(self, now: float) -> None:
+        if now < self._heartbeat_at:
+            return
+        if self.closed and self._unsent == self.log.end:
+            self._queue(Kind.CLOSE, Close(self.log.end).encode(), None)
+        else:
+            self._queue(Kind.HEARTBEAT, self._heartbeat(), None)
+        self._heartbeat_interval = min(2 * self._heartbeat_interval, self._settings.heartbeat_longest)
+        self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
+
+    def _idle(self) -> bool:
+        return not len(self.peers) or (self.closed and all(peer.done for peer in self.peers))
+
+    def next_deadline(self, now: float) -> float:
+        """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
+        if self._control:
+            return now
+        times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
+        times += [peer.announce_at for peer in self.peers if peer.state is not PeerState.SILENT]
+        if self._unsent < self.log.end:
+            times.append(self._data_bucket.ready_at(now))
+        times.append(max(self._repairs.next_deadline(), self._repair_bucket.ready_at(now)))
+        for peer in self.peers.in_state(PeerState.CATCHING_UP):
+            times.append(self._replay_at(peer, now))
+        return min(times)
+
+    def _replay_at(self, peer: Peer, now: float) -> float:
+        if peer.flight and peer.flight_bytes >= min(self._settings.replay_window, peer.room):
+            return peer.progressed + self._settings.replay_stall
+        return self._repair_bucket.ready_at(now)

@@ -1,0 +1,46 @@
+"""What operators may set of a stream. Times are seconds, sizes bytes, rates bytes per second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """One object for both ends; each reads its own part, so that a host has one set of settings."""
+
+    mtu: int = 1400  # of a segment with its header; all of a stream's segments are cut by it
+    catch_up_after: int = 10_000  # records behind: from here on a receiver is replayed to
+
+    # --- sender
+    rate: float = NEVER  # live data
+    burst: int = 256 * 1024
+    repair_rate: float = 32e6  # repairs and replay together
+    repair_burst: int = 256 * 1024
+    unsent_bytes: int = 4 << 20  # what may wait for `rate`; more is not taken
+    log_bytes: int = 64 << 20
+    log_age: float = 3600.0
+    retain_bytes: int = 0  # what is kept for late joiners even when all have it
+    multicast_at: int = 3  # this many askers get one repair by multicast
+    aggregation: float = 0.5  # round trips that a repair waits for more askers
+    replay_window: int = 1 << 20  # unreported bytes of replay in flight to one receiver
+    replay_stall: float = 0.5  # without progress for so long, replay starts again at what was reported
+    heartbeat_first: float = 0.01  # after the last segment; doubles
+    heartbeat_longest: float = 1.0
+    announce_every: float = 5.0
+    silent_after: float = 5.0  # a receiver that has not reported for so long counts as silent
+
+    # --- receiver
+    buffer_bytes: int = 4 << 20  # out of order, or not yet taken
+    buffer_messages: int = 8192
+    assembly_bytes: int = 4 << 20
+    round_trip: float = 0.01  # taken for granted until one is measured
+    nak_spread: float = 0.5  # round trips over which the first naks of receivers are spread
+    nak_longest: float = 1.0
+    report_every: float = 0.05  # while records come
+    report_idle: float = 1.0
+    hold_bytes: int = 0  # delivered messages kept to repair for others when the origin is gone
+    orphaned_after: float = 3.0  # without a word from the origin
+    give_up_after: float = 60.0  # orphaned, with a gap that nobody fills

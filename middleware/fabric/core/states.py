@@ -1,0 +1,102 @@
+"""The lives of a receiver, and of a receiver as its sender sees it, as tables.
+
+An entry is the state that follows (the same state: nothing changes), or `None`: the event cannot
+happen there, and `step` raises. Every pair has its entry.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+
+class ReceiverState(enum.Enum):
+    JOINING = "asks where to begin"
+    LIVE = "receives, and asks for what is missing"
+    CATCHING_UP = "is too far behind, and is replayed to"
+    ORPHANED = "hears nothing of the origin, and asks other holders"
+    DONE = "the stream is closed, and all of it is settled"
+
+
+class ReceiverEvent(enum.Enum):
+    BEGIN = "it learns where to begin"
+    FALL_BEHIND = "more is missing than live delivery can repair"
+    CATCH_UP = "it is near the end again"
+    ORIGIN_SILENT = "the origin has been silent for too long, or has begun a new epoch"
+    ORIGIN_HEARD = "a segment of the origin arrives"
+    COMPLETE = "the stream is closed, and all of it is settled"
+
+
+class PeerState(enum.Enum):
+    LIVE = "gets what is sent to all"
+    CATCHING_UP = "is replayed to by unicast"
+    SILENT = "has not reported for long: nothing is sent to it, and nobody waits for it"
+
+
+class PeerEvent(enum.Enum):
+    NEAR = "it reports, and is near the end"
+    FAR = "it reports, and is far behind"
+    REPLAYED = "all has been replayed to it"
+    SILENCE = "it has not reported for too long"
+
+
+_R, _E = ReceiverState, ReceiverEvent
+JOINING, LIVE, CATCHING_UP, ORPHANED, DONE = ReceiverState
+
+# event: (in JOINING, LIVE, CATCHING_UP, ORPHANED, DONE)
+_RECEIVER_ROWS: dict[ReceiverEvent, tuple[ReceiverState | None, ...]] = {
+    _E.BEGIN: (LIVE, None, None, None, None),
+    _E.FALL_BEHIND: (None, CATCHING_UP, CATCHING_UP, ORPHANED, None),
+    _E.CATCH_UP: (None, LIVE, LIVE, ORPHANED, None),
+    # who knows no beginning can ask nobody else for it
+    _E.ORIGIN_SILENT: (JOINING, ORPHANED, ORPHANED, ORPHANED, DONE),
+    _E.ORIGIN_HEARD: (JOINING, LIVE, CATCHING_UP, LIVE, DONE),
+    _E.COMPLETE: (None, DONE, DONE, DONE, DONE),
+}
+
+# event: (in LIVE, CATCHING_UP, SILENT)
+_PEER_ROWS: dict[PeerEvent, tuple[PeerState | None, ...]] = {
+    # only `REPLAYED` ends a replay: what was sent to all meanwhile was not sent to this one
+    PeerEvent.NEAR: (PeerState.LIVE, PeerState.CATCHING_UP, PeerState.CATCHING_UP),
+    PeerEvent.FAR: (PeerState.CATCHING_UP, PeerState.CATCHING_UP, PeerState.CATCHING_UP),
+    PeerEvent.REPLAYED: (None, PeerState.LIVE, None),
+    PeerEvent.SILENCE: (PeerState.SILENT, PeerState.SILENT, PeerState.SILENT),
+}
+
+_State = TypeVar("_State", ReceiverState, PeerState)
+_Event = TypeVar("_Event", ReceiverEvent, PeerEvent)
+
+
+def _table(
+    states: type[_State], rows: Mapping[_Event, tuple[_State | None, ...]]
+) -> Mapping[_State, Mapping[_Event, _State | None]]:
+    return MappingProxyType(
+        {
+            state: MappingProxyType({event: row[column] for event, row in rows.items()})
+            for column, state in enumerate(states)
+        }
+    )
+
+
+RECEIVER_TABLE = _table(ReceiverState, _RECEIVER_ROWS)
+PEER_TABLE = _table(PeerState, _PEER_ROWS)
+
+
+class ImpossibleEvent(Exception):
+    """An event that the table refuses: an error of our own."""
+
+
+def receiver_step(state: ReceiverState, event: ReceiverEvent) -> ReceiverState:
+    following = RECEIVER_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following
+
+
+def peer_step(state: PeerState, event: PeerEvent) -> PeerState:
+    following = PEER_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following

@@ -1,0 +1,69 @@
+"""Token buckets and the measured round trip."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .settings import NEVER
+
+
+class Random(Protocol):
+    """A seeded generator, such as `random.Random`."""
+
+    def random(self) -> float:
+        """From 0 to before 1."""
+
+
+class TokenBucket:
+    """Allows `rate` bytes per second and `burst` at once.
+
+    Something may be sent as long as tokens are left, however large it is; what it takes too much is
+    paid back before the next. So one message larger than the burst does not wait for ever.
+    """
+
+    def __init__(self, rate: float, burst: int, now: float) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._at = now
+
+    def ready(self, now: float) -> bool:
+        """Whether something may be sent."""
+        if self._rate == NEVER:
+            return True
+        if now > self._at:  # a clock that jumps back gives nothing
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        return self._tokens > 0
+
+    def spend(self, size: int) -> None:
+        self._tokens -= size
+
+    def ready_at(self, now: float) -> float:
+        """When something may be sent; `now` if at once."""
+        if self.ready(now):
+            return now
+        return now + (1 - self._tokens) / self._rate
+
+
+class RoundTrip:
+    """Smoothed round trip and its variation, after RFC 6298; times in seconds."""
+
+    def __init__(self, initial: float) -> None:
+        self.smoothed = initial
+        self.variation = initial / 2
+        self.measured = False
+
+    def sample(self, value: float) -> None:
+        if value < 0:
+            return  # a clock went back
+        if not self.measured:
+            self.smoothed, self.variation, self.measured = value, value / 2, True
+            return
+        self.variation += (abs(value - self.smoothed) - self.variation) / 4
+        self.smoothed += (value - self.smoothed) / 8
+
+    @property
+    def timeout(self) -> float:
+        """How long an answer may take before it counts as lost."""
+        return self.smoothed + 4 * self.variation
