@@ -38,13 +38,22 @@ SHIM_MAY_IMPORT = (
 )
 
 IMPURE = {"asyncio", "os", "random", "selectors", "signal", "socket", "subprocess", "threading", "time"}
-PURE_FOLDERS = ("middleware/model", "middleware/wire", "middleware/filters", "middleware/routing")
+PURE_FOLDERS = (
+    "middleware/model",
+    "middleware/wire",
+    "middleware/filters",
+    "middleware/routing",
+    "middleware/fabric/core",
+)
 PURE_FILES = (
     "shims/*/codec*.py",
     "shims/*/session*.py",
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
-    *(f"middleware/control/{name}.py" for name in ("values", "commands", "cluster_state", "state", "decision")),
+    *(
+        f"middleware/control/{name}.py"
+        for name in ("values", "commands", "cluster_state", "state", "decision")
+    ),
     *(f"middleware/control/{name}.py" for name in ("hosts", "topics", "homes", "allotments")),
     *(f"middleware/control/{name}.py" for name in ("history", "admission")),
     *(f"middleware/dataplane/lab/{name}.py" for name in ("description", "impairment", "plan", "units")),
