@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 OFF = "off"
 DEFAULT_PORTS = {
@@ -31,8 +32,7 @@ _SYSTEM_RUNTIME_DIR = "/run/treecast"
 _CONNECT_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A TCP address. Its text is `host:port`, with brackets around an IPv6 host."""
 
     host: str
@@ -61,8 +61,7 @@ class Address:
         return Address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A face that was found. `socket` is its Unix socket where there is a live one; `source` says how."""
 
     address: Address

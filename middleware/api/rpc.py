@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -66,8 +66,7 @@ def status_code(fault: Fault) -> grpc.StatusCode:
     return _OTHERS.get(fault, _Code.INVALID_ARGUMENT)
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(Struct, frozen=True):
     """One unary call of a service."""
 
     name: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.model.errors import TreecastError
@@ -30,17 +30,15 @@ class ConfigError(Exception):
     """A setting is wrong. The text names where it stands and what to write instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The settings, where each that is not a default came from, and what the log should mention."""
 
     settings: Settings
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     remarks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(Struct, frozen=True):
     """A value as it was written, and where."""
 
     value: object

@@ -6,10 +6,11 @@ daemon's start. Imported with the admin server, on its first connection.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+from msgspec.structs import fields
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
@@ -67,9 +68,9 @@ def _process(process: ProcessView, started_at: float) -> Iterator[Metric]:
     yield _gauge("process_start_time_seconds", "start, since the Unix epoch", started_at)
 
 
-def _numbers(prefix: str, counters: object, room: str) -> Iterator[Metric]:
-    """Each integer field of a counters dataclass as a counter, each dictionary as one with a label."""
-    for field in dataclasses.fields(counters):  # type: ignore[arg-type]
+def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
+    """Each integer field of a struct of counters as a counter, each dictionary as one with a label."""
+    for field in fields(counters):
         value = getattr(counters, field.name)
         doc = f"{field.name.replace('_', ' ')}, counted by {room}"
         if isinstance(value, dict):
@@ -86,7 +87,7 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
     for name, face in sorted(faces.items()):
         open_now.add_metric([name], face.connections_opened - face.connections_closed)
     yield open_now
-    for field in dataclasses.fields(FaceCounters):
+    for field in fields(FaceCounters):
         labels = {"requests": ["face", "request"], "protocol_errors": ["face", "reason"]}
         family = CounterMetricFamily(
             f"treecast_face_{field.name}",

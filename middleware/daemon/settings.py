@@ -7,7 +7,6 @@ A field of `Settings` is a key of the file; its flag is `--` and the name with h
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, get_args, get_origin, get_type_hints
 
@@ -160,8 +159,7 @@ NOT_SERVED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One setting. `hint` is its type with its bounds, `base` without; `placeholder` is what help shows."""
 
     name: str

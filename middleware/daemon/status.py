@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 import treecast
 from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -18,8 +19,7 @@ from .settings import FACES, Settings
 from .view import TopicView, view_process, view_topics
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFace:
+class OpenFace(Struct, frozen=True):
     """A face that listens. `socket` is its Unix socket."""
 
     name: str
@@ -27,8 +27,7 @@ class OpenFace:
     socket: Path | None
 
 
-@dataclass(slots=True)
-class Subject:
+class Subject(Struct):
     """What the admin interfaces show and change. `ready`: serving, and not shutting down."""
 
     settings: Settings

@@ -7,8 +7,9 @@ import os
 import resource
 from asyncio import Future
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from treecast.middleware.broker import (
     EARLIEST_TIMESTAMP,
@@ -25,8 +26,7 @@ from treecast.middleware.model.identity import TopicPartition
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionView(Struct, frozen=True):
     """One partition's log as it is on this host. `size` in bytes."""
 
     index: int
@@ -37,8 +37,7 @@ class PartitionView:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(Struct, frozen=True):
     topic: Topic
     partitions: tuple[PartitionView, ...]
 
@@ -51,8 +50,7 @@ class TopicView:
         return sum(p.size for p in self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetView:
+class OffsetView(Struct, frozen=True):
     """A group's committed offset, and how far the log has gone beyond it. -1 where it is unknown."""
 
     partition: TopicPartition
@@ -65,14 +63,12 @@ class OffsetView:
         return max(self.end_offset - self.committed, 0) if self.end_offset >= 0 else 0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(Struct, frozen=True):
     description: GroupDescription
     offsets: tuple[OffsetView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessView:
+class ProcessView(Struct, frozen=True):
     """The process's own accounting. Sizes in bytes."""
 
     resident_bytes: int

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(slots=True)
-class StorageCounters:
+class StorageCounters(Struct):
     appended_batches: int = 0
     appended_records: int = 0
     appended_bytes: int = 0
@@ -19,8 +18,7 @@ class StorageCounters:
     write_errors: int = 0
 
 
-@dataclass(slots=True)
-class BrokerCounters:
+class BrokerCounters(Struct):
     rebalances: int = 0
     expired_members: int = 0
     committed_offsets: int = 0
@@ -29,28 +27,26 @@ class BrokerCounters:
     transactions_aborted: int = 0
     transactions_timed_out: int = 0
     duplicate_batches: int = 0  # idempotent repeats answered without an append
-    refused: dict[str, int] = field(default_factory=dict)  # by Fault name
+    refused: dict[str, int] = {}  # by Fault name
 
 
-@dataclass(slots=True)
-class FaceCounters:
+class FaceCounters(Struct):
     """One per face."""
 
     connections_opened: int = 0
     connections_closed: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    requests: dict[str, int] = field(default_factory=dict)  # by request name
-    protocol_errors: dict[str, int] = field(default_factory=dict)  # by reason
+    requests: dict[str, int] = {}  # by request name
+    protocol_errors: dict[str, int] = {}  # by reason
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """All of a daemon's."""
 
     storage: StorageCounters = field(default_factory=StorageCounters)
     broker: BrokerCounters = field(default_factory=BrokerCounters)
-    faces: dict[str, FaceCounters] = field(default_factory=dict)
+    faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:
         return self.faces.setdefault(name, FaceCounters())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -11,8 +12,7 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(Struct, frozen=True, order=True):
     """A partition by its topic's Kafka spelling and its number."""
 
     topic: str
@@ -22,8 +22,7 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdentity:
+class ProducerIdentity(Struct, frozen=True):
     """What an idempotent or transactional producer is known by (KIP-98)."""
 
     producer_id: int = NO_PRODUCER_ID
@@ -33,8 +32,7 @@ class ProducerIdentity:
 NO_PRODUCER = ProducerIdentity()
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """A host of the cluster. `host_id` is what Kafka clients see as the broker's node id."""
 
     host_id: int

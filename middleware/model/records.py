@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -25,8 +26,7 @@ class TimestampType(enum.IntEnum):
     LOG_APPEND_TIME = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record. `timestamp` is milliseconds since the Unix epoch, `offset` -1 while it has none."""
 
     key: bytes | None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from .errors import Fault, TreecastError
 
@@ -32,8 +33,7 @@ class ConfigType(enum.IntEnum):
 Value = bool | int | float | str | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Struct, frozen=True):
     """One key. `low` and `high` bound numbers, `choices` bound strings and list items."""
 
     name: str
@@ -160,8 +160,7 @@ _TABLE = (
 TOPIC_CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType({key.name: key for key in _TABLE})
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(Struct, frozen=True):
     """A topic's configuration: the overrides as text, every key as a typed attribute of `of()`."""
 
     overrides: Mapping[str, str]

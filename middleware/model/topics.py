@@ -12,7 +12,8 @@ Empty levels stay. `.`, `..` and names too long are refused by the face that can
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .errors import Fault, TreecastError
 
@@ -58,8 +59,7 @@ def check_kafka_name(name: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicName:
+class TopicName(Struct, frozen=True):
     """A canonical topic name: its levels, each UTF-8 text."""
 
     levels: tuple[str, ...]

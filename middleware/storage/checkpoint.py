@@ -11,15 +11,16 @@ everything.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 FILE_NAME: Final = "treecast-checkpoint"
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     start: int = 0
     cleaned: int = 0
     recovery: int = 0

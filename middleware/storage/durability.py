@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
 

@@ -16,7 +16,9 @@ Producers come from the newest usable snapshot and the batches after it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import BatchHeader
@@ -35,8 +37,7 @@ from .snapshot import decode_snapshot
 _DIGITS = 20
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """What opening found and did. `reason` says why the log was cut off, "" where it was not."""
 
     checked_batches: int = 0
@@ -50,8 +51,7 @@ class RecoveryReport:
     removed_leftovers: int = 0
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(Struct):
     """The parts of an opened log."""
 
     segments: list[Segment]
@@ -59,7 +59,7 @@ class Recovered:
     epochs: LeaderEpochs
     checkpoint: Checkpoint
     end_offset: int
-    unflushed: list[Segment] = field(default_factory=list)
+    unflushed: list[Segment] = []
     created: bool = False
     checkpointed: bool = False  # `checkpoint` is the one on disk
     report: RecoveryReport = field(default_factory=RecoveryReport)

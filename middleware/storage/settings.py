@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .fsync import FsyncPolicy
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+class LogSettings(Struct, frozen=True):
     """Times in ms, sizes in bytes.
 
     `checkpoint_bytes`: after so much was flushed, the recovery point is written, so that a start after a

@@ -11,8 +11,9 @@ import asyncio
 import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -21,8 +22,7 @@ from .fsync import FsyncPolicy
 _SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncPolicy.BATCH: "FULL"}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Sets `key` of `table` to `value`, or removes it where `value` is None."""
 
     table: str
