@@ -38,8 +38,9 @@ class CallCounters:
     watchers_dropped: int = 0
 
 
-def _count(counts: dict[str, int], name: str) -> None:
+def _count(counts: dict[str, int], name: str) -> int:
     counts[name] = counts.get(name, 0) + 1
+    return counts[name]
 
 
 class Calls:
@@ -128,7 +129,12 @@ class Calls:
         if not isinstance(error, TreecastError):
             _log.error("%s failed", name, exc_info=error)
             error = TreecastError(Fault.INTERNAL)
-        _count(self.counters.refused, error.reason if isinstance(error, Refused) else error.fault.name)
+        reason = error.reason if isinstance(error, Refused) else error.fault.name
+        count = _count(self.counters.refused, reason)
+        if isinstance(error, Refused) and reason != "stale" and count & (count - 1) == 0:
+            _log.warning(
+                "%s is refused, %d by now as %s: %s", name, count, reason, error
+            )  # 1st, 2nd, 4th, ...
         return error
 
     async def _abort(self, context: Any, error: TreecastError) -> None:

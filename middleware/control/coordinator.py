@@ -52,7 +52,8 @@ class Snapshot:
     changes: Sequence[bytes]
 
 
-_Entries = tuple[int, list[Change]]  # a revision, and everything as of it
+async def _encode(revision: int, entries: Sequence[Change]) -> Snapshot:
+    return Snapshot(revision, await asyncio.to_thread(lambda: [encode_change(entry) for entry in entries]))
 
 
 class Coordinator:
@@ -66,8 +67,8 @@ class Coordinator:
         self._waiting: list[_Waiting] = []
         self._draining: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
-        self._snapshots: list[asyncio.Future[_Entries]] = []
-        self._last_snapshot: Snapshot | None = None  # one is enough for all who ask at the same revision
+        self._snapshots: list[asyncio.Future[asyncio.Task[Snapshot]]] = []
+        self._last_snapshot: asyncio.Task[Snapshot] | None = None  # of `revision`, for all who ask
         self._closed = False
         self._read_store()
 
@@ -97,8 +98,7 @@ class Coordinator:
 
     async def do(self, command: Command) -> Any:
         """The answer to `command`, when its changes are on disk. Raises TreecastError."""
-        if self._closed:
-            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
+        self._check_open()
         if len(self._waiting) >= self._settings.queue:
             raise TreecastError(
                 Fault.COORDINATOR_UNAVAILABLE, "too many commands wait for the coordinator's disk: try later"
@@ -107,6 +107,10 @@ class Coordinator:
         self._waiting.append(waiting)
         self._start_draining()
         return await waiting.done
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
 
     def validate(self, command: Command) -> Any:
         """The answer that `command` would get now; nothing changes."""
@@ -124,6 +128,7 @@ class Coordinator:
 
     async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """What a home wrote; see `Store.items`."""
+        self._check_open()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._disk, self._store.items, home, after, limit)
 
@@ -195,10 +200,12 @@ class Coordinator:
             if commit.changes:
                 changes = tuple(change.message for change in commit.changes)
                 self._history.add(Revision(commit.revision, changes))
+                self._last_snapshot = None
         self._wake()
 
     def _recover(self, error: TreecastError) -> None:
         _log.error("the coordinator's store refused: %s", error)
+        self._last_snapshot = None
         try:
             self._read_store()
         except TreecastError as worse:
@@ -216,23 +223,21 @@ class Coordinator:
 
     async def snapshot(self) -> Snapshot:
         """Everything as of a revision that is on disk."""
-        entries: asyncio.Future[_Entries] = asyncio.get_running_loop().create_future()
-        self._snapshots.append(entries)
+        asked: asyncio.Future[asyncio.Task[Snapshot]] = asyncio.get_running_loop().create_future()
+        self._snapshots.append(asked)
         self._start_draining()
-        revision, changes = await entries
-        last = self._last_snapshot
-        if last is None or last.revision != revision:
-            encoded = await asyncio.to_thread(lambda: [encode_change(change) for change in changes])
-            last = self._last_snapshot = Snapshot(revision, encoded)
-        return last
+        return await asyncio.shield(await asked)
 
     def _take_snapshot(self) -> None:
         """Between two groups memory is what is on disk."""
         asked, self._snapshots = [each for each in self._snapshots if not each.done()], []
-        if asked:
-            entries = (self.revision, list(self._state.entries()))
-            for each in asked:
-                each.set_result(entries)
+        if not asked:
+            return
+        if self._last_snapshot is None:
+            entries = list(self._state.entries())
+            self._last_snapshot = asyncio.create_task(_encode(self.revision, entries))
+        for each in asked:
+            each.set_result(self._last_snapshot)
 
     def forget_snapshot(self) -> None:
         """Lets go of the last one, where nobody is likely to ask for it again soon."""
