@@ -29,9 +29,11 @@ from .plan import (
     TurnOffloadsOff,
 )
 
-# In hundredths of a second. A bridge floods until its querier has stood for one response interval.
+# In hundredths of a second. A bridge floods until its querier has stood for one response interval, which
+# is ten seconds by default, and the querier takes the interval that is set when it is switched on.
 _QUERY_RESPONSE = 50
 _STARTUP_QUERY = 100
+_QUERY_INTERVAL = 1000
 _IGMP_VERSION, _MLD_VERSION = 3, 2
 _QUEUE_SECONDS = 0.05  # what may wait in a shaped interface
 _BURST_SECONDS = 0.01
@@ -110,8 +112,9 @@ def _(step: MakeBridge, route: Any, names: Names) -> None:
         br_mcast_mld_version=_MLD_VERSION,
         br_mcast_query_response_intvl=_QUERY_RESPONSE,
         br_mcast_startup_query_intvl=_STARTUP_QUERY,
-        br_mcast_querier=int(step.querier),
+        br_mcast_query_intvl=_QUERY_INTERVAL,
     )
+    route.link("set", index=_index(route, BRIDGE), kind="bridge", br_mcast_querier=int(step.querier))
 
 
 @_do.register

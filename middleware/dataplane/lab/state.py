@@ -68,6 +68,11 @@ def _start_of(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    return _start_of(pid) is not None
+
+
 # --- names
 
 
