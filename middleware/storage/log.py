@@ -311,12 +311,8 @@ class PartitionLog:
         """(chunks, their size): whole batches from the one that holds `offset`, all before `limit_offset`.
 
         At most `max_bytes`, except that with `at_least_one` the first batch comes however large it is.
-        One pread per segment touched, into bytes that are the reader's own. (Measured, in ns of CPU per
-        byte from the page cache to a TCP socket, reads of 1 MiB: pread 0.17, a memoryview of a 4 MiB window
-        mapped for it 0.16, of a file that stays mapped 0.12; at 64 KiB all are the same, 0.17 to 0.19. A
-        file that stays mapped counts as resident memory, and a bad sector under a mapping kills the process
-        where pread raises. The tail: pread of a batch of 11 KiB takes 2 us, of 172 bytes 0.5 us; keeping a
-        copy at append would save that, but for readers at the very end only.)
+        One chunk per segment touched: bytes that were read, or from 64 KiB on a range of the file, to be
+        sent from there (docs/decisions/2026-11-21-log-reads.md has the measurements).
         OFFSET_OUT_OF_RANGE below the log's start or beyond its end.
         """
         if offset < self.start_offset or offset > self.end_offset:
