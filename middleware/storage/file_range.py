@@ -7,7 +7,7 @@ import os
 from .disk import refused
 from .scan import read_fully
 
-# From about this size on sendfile is cheaper than a read and a write (docs/decisions/2026-11-21-log-reads.md).
+# From about here on sendfile is cheaper than a read and a write (docs/decisions/2026-11-21-log-reads.md).
 SENDFILE_BYTES = 64 * 1024
 
 
