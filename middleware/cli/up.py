@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -68,7 +67,6 @@ def up(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(f"treecast up: {error}\nTry `treecast up --help`.", file=sys.stderr)
         return WRONG_USE
-    gc.disable()  # until it serves: nothing that start-up makes is garbage, and looking for some takes 20 ms
     from treecast.middleware.daemon.run import run
 
     return run(loaded)
