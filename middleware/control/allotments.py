@@ -8,7 +8,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .cluster_state import ClusterState
 from .commands import AllotState, Done, ProducerBlock, PutInterest, ReleaseState, TakeProducerIds
-from .decision import Decision, check_room, check_text
+from .decision import Decision, check_room, check_size
 from .hosts import caller
 from .values import (
     FIRST_STATE_ID,
@@ -89,7 +89,7 @@ def put_interest(state: ClusterState, command: PutInterest) -> Decision[Interest
         )
     size = 0
     for pattern in command.patterns:
-        check_text("a topic pattern", pattern, limits.levels_bytes)
+        check_size("a topic pattern", pattern, limits.levels_bytes)
         size += len(pattern.encode())
     if size > limits.interest_bytes:
         raise TreecastError(

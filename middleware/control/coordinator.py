@@ -119,12 +119,12 @@ class Coordinator:
     async def expire_leases(self) -> None:
         """Looks at the clock, and enters hosts whose leases ran out as away."""
         self._state.pass_time(self._clock())
-        for name in self._state.overdue():
-            try:
-                await self.do(Expire(name))
-            except TreecastError as error:
+        names = self._state.overdue()
+        answers = await asyncio.gather(*(self.do(Expire(name)) for name in names), return_exceptions=True)
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, BaseException):
                 # It may have renewed or left meanwhile; a broken disk is tried again next time.
-                _log.debug("host %s does not expire: %s", name, error)
+                _log.debug("host %s does not expire: %s", name, answer)
 
     async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """What a home wrote; see `Store.items`."""

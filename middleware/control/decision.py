@@ -22,13 +22,18 @@ class Decision(Generic[A]):
     prolonged: str | None = None
 
 
-def check_text(what: str, text: str, limit: int) -> None:
-    """INVALID_REQUEST unless `text` has 1 to `limit` bytes and no control characters."""
+def check_size(what: str, text: str, limit: int) -> None:
+    """INVALID_REQUEST unless `text` has 1 to `limit` bytes. What clients name may hold any character."""
     if not text:
         raise TreecastError(Fault.INVALID_REQUEST, f"{what} is empty")
-    size = len(text.encode("utf-8", "surrogatepass"))
+    size = len(text.encode())
     if size > limit:
         raise TreecastError(Fault.INVALID_REQUEST, f"{what} has {size} bytes; {limit} are allowed")
+
+
+def check_text(what: str, text: str, limit: int) -> None:
+    """As `check_size`, and no control characters: it will be shown to operators."""
+    check_size(what, text, limit)
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
         raise TreecastError(Fault.INVALID_REQUEST, f"{what} holds control characters; leave them out")
 

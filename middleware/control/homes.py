@@ -6,7 +6,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .cluster_state import ClusterState
 from .commands import AskHome, CheckHome, Done, HomeRefusals, HomeWrite, PutHomeState
-from .decision import Decision, check_room, check_text
+from .decision import Decision, check_room, check_size
 from .hosts import caller
 from .values import (
     Change,
@@ -28,7 +28,7 @@ _WHAT = {HomeKind.GROUP: "group id", HomeKind.TRANSACTION: "transactional id"}
 def ask(state: ClusterState, command: AskHome) -> Decision[HomeEntry]:
     """Where the home is. A new id, and one whose home is away for long, go to the host that asks."""
     host = caller(state, command.session)
-    check_text(f"the {_WHAT[command.kind]}", command.id, state.settings.limits.text)
+    check_size(f"the {_WHAT[command.kind]}", command.id, state.settings.limits.text)
     home = state.home(command.kind, command.id)
     if home is None:
         check_room("homes", state.size(Kind.HOME), 1, state.settings.limits.homes)
