@@ -63,6 +63,9 @@ format: setup
 bench: setup compiled
 	@$(PY) -m bench kafka --treecast-python $(COMPILED)/bin/python $(BENCH)
 
+proto: setup
+	@$(PY) proto/generate
+
 foreign: setup
 	@$(PY) -m tests.foreign --suites "$(SUITES)" $(FOREIGN)
 
