@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -122,7 +121,7 @@ def test_a_killed_owner_is_cleaned_up_after_by_the_next() -> None:
         lab_id, child = owner.stdout.readline().decode().split()
         assert left(lab_id) != NOTHING
         assert lab_id not in state.sweep()  # it lives
-        os.kill(owner.pid, signal.SIGKILL)
+        owner.kill()
     with Lab.up(parse("[hosts.alpha]", "x")):
         assert left(lab_id) == NOTHING
     assert not state.is_running(int(child))

@@ -5,7 +5,9 @@ Interfaces are never made in, nor moved through, the machine's own namespace.
 
 from __future__ import annotations
 
+import errno
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import singledispatch
@@ -18,6 +20,7 @@ from . import namespaces
 from .plan import (
     BRIDGE,
     AddRoute,
+    AwaitUp,
     MakeBridge,
     MakeNode,
     MakePair,
@@ -38,6 +41,7 @@ _IGMP_VERSION, _MLD_VERSION = 3, 2
 _QUEUE_SECONDS = 0.05  # what may wait in a shaped interface
 _BURST_SECONDS = 0.01
 _LEAST_BURST = 20_000
+_UP_SECONDS = 15.0
 
 Names = Callable[[str], str]  # from a node's name to its namespace's
 
@@ -157,6 +161,15 @@ def _(step: SetAddress, route: Any, names: Names) -> None:
 @_do.register
 def _(step: SetUp, route: Any, names: Names) -> None:
     route.link("set", index=_index(route, step.interface), state="up")
+
+
+@_do.register
+def _(step: AwaitUp, route: Any, names: Names) -> None:
+    deadline = time.monotonic() + _UP_SECONDS
+    while missing := [i for i in step.interfaces if route.link("get", ifname=i)[0].get("operstate") != "UP"]:
+        if time.monotonic() > deadline:
+            raise OSError(errno.ENETDOWN, f"{', '.join(missing)} of {step.node} have no carrier")
+        time.sleep(0.01)
 
 
 @_do.register

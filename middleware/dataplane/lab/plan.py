@@ -122,6 +122,14 @@ class SetUp:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitUp:
+    """Until frames pass: the kernel brings up to a second between an interface that is up and its carrier."""
+
+    node: str
+    interfaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AddRoute:
     """To `destination` by way of the address `via`, or directly where it is empty."""
 
@@ -157,6 +165,7 @@ Step = (
     | SetAddress
     | SetUp
     | AddRoute
+    | AwaitUp
     | StartRelay
     | StartCommand
 )
@@ -201,6 +210,7 @@ def make_plan(lab: Description) -> Plan:
             for step in _join(number, link, ends[number], interfaces)
         ),
         *(step for name in lab.nodes for step in _configure(lab, name, ends, interfaces)),
+        *_await_up(lab, ends),
         *(
             StartRelay(relay_node(number), link.name, number, link.impairment)
             for number, link in enumerate(lab.links)
@@ -309,6 +319,17 @@ def _configure(
     if mine and isinstance(lab.nodes[node], Host):
         steps.append(AddRoute(node, mine[0].name, IPV4_MULTICAST, ""))
     return [*steps, *_routes(lab, node, interfaces)]
+
+
+def _await_up(lab: Description, ends: tuple[tuple[End, End], ...]) -> list[Step]:
+    """For every node with links, those of relays too."""
+    waiting: dict[str, tuple[str, ...]] = {}
+    for end in (end for pair in ends for end in pair):
+        waiting[end.node] = (*waiting.get(end.node, ()), end.interface)
+    for name in waiting.keys() & lab.bridges.keys():
+        waiting[name] = (*waiting[name], BRIDGE)
+    relays = (relay_node(number) for number, link in enumerate(lab.links) if link.relayed)
+    return [AwaitUp(node, names) for node, names in (waiting | dict.fromkeys(relays, RELAY_ENDS)).items()]
 
 
 def _routes(lab: Description, node: str, interfaces: tuple[Interface, ...]) -> list[Step]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link, Router
 from treecast.middleware.dataplane.lab.plan import (
     AddRoute,
+    AwaitUp,
     MakeNode,
     MakePair,
     Plan,
@@ -77,6 +78,23 @@ def test_a_relayed_link_has_a_node_of_its_own() -> None:
     offloads = {(s.node, s.interface) for s in plan.steps if isinstance(s, TurnOffloadsOff)}
     assert offloads == {("a", "eth0"), ("b", "eth0"), ("relay.0", "end0"), ("relay.0", "end1")}
     assert [step.link for step in plan.steps if isinstance(step, StartRelay)] == ["a=b"]
+
+
+def test_the_lab_is_up_when_every_interface_is() -> None:
+    steps = make_plan(
+        Description(
+            hosts=dict.fromkeys("ab", Host()),
+            bridges={"x": Bridge()},
+            links=(Link(("a", "x"), relay=True), Link(("x", "b"))),
+        )
+    ).steps
+    awaited = {step.node: step.interfaces for step in steps if isinstance(step, AwaitUp)}
+    assert awaited == {
+        "a": ("eth0",),
+        "b": ("eth0",),
+        "x": ("port0", "port1", "br0"),
+        "relay.0": ("end0", "end1"),
+    }
 
 
 def test_a_rate_holds_both_ways() -> None:
