@@ -229,21 +229,27 @@ class CoordinatorClient:
 
     async def _watch_once(self, position: Position) -> AsyncGenerator[Update, None]:
         parts: list[pb.EntryChange] = []
+        unfinished: Position | None = None  # of a snapshot that has more parts to come
         request = pb.WatchRequest(history=position.history, revision=position.revision)
         async with aclosing(self._stream("Watch", request)) as messages:
             async for body in messages:
                 message = _parse(pb.WatchResponse, body)
-                if message.snapshot:
-                    parts += message.changes
-                    if len(parts) > MAX_SNAPSHOT_ENTRIES:
-                        raise _nonsense(f"a snapshot of more than {MAX_SNAPSHOT_ENTRIES} entries")
-                    if message.more:
-                        continue
-                elif message.history != position.history or message.revision <= position.revision or parts:
-                    raise _nonsense("changes that do not follow what it sent before")
-                position = Position(message.history, message.revision)
-                changes, parts = (parts, []) if message.snapshot else (list(message.changes), parts)
-                yield Update(message.snapshot, position, changes)
+                reached = Position(message.history, message.revision)
+                if unfinished is not None and not (message.snapshot and reached == unfinished):
+                    raise _nonsense("a snapshot that breaks off")
+                if not message.snapshot:
+                    if reached.history != position.history or reached.revision <= position.revision:
+                        raise _nonsense("changes that do not follow what it sent before")
+                    position = reached
+                    yield Update(False, position, message.changes)
+                    continue
+                parts += message.changes
+                if len(parts) > MAX_SNAPSHOT_ENTRIES:
+                    raise _nonsense(f"a snapshot of more than {MAX_SNAPSHOT_ENTRIES} entries")
+                unfinished = reached if message.more else None
+                if unfinished is None:
+                    position, changes, parts = reached, parts, []
+                    yield Update(True, position, changes)
 
     # --- calling
 
