@@ -1,18 +1,18 @@
-"""`treecast up`: its flags come from the table of settings, its parser from argparse (typer costs 30 ms)."""
+"""`treecast up`: its flags come from the table of settings, and are read here (typer costs 30 ms)."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from treecast.middleware.daemon.config import ConfigError, Loaded, load, unknown_flag
 from treecast.middleware.daemon.settings import keys
 
 WRONG_USE = 2
+_CONFIG = "--config"
+_HELP = frozenset({"-h", "--help"})
 _DESCRIPTION = (
     "Runs one daemon in the foreground. When it serves it prints one line, `ready name=...`;"
     " its log goes to standard error."
@@ -23,45 +23,56 @@ _EPILOG = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as the other commands do."""
+def help_text() -> str:
+    """What `treecast up --help` prints."""
+    import argparse  # here, since it costs 7 ms of start-up, and nothing else needs it
 
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
-
-
-def parser() -> argparse.ArgumentParser:
-    """All flags. Values stay text; `daemon.config` converts those of all sources alike."""
-    made = _Parser(
-        prog="treecast up",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        allow_abbrev=False,
-    )
-    made.add_argument("--config", metavar="FILE", help="a TOML file with settings")
+    made = argparse.ArgumentParser(prog="treecast up", description=_DESCRIPTION, epilog=_EPILOG)
+    made.add_argument(_CONFIG, metavar="FILE", help="a TOML file with settings")
     for key in keys().values():
         shown = f" [{key.default_text}]" if key.default_text else ""
-        action = "append" if key.base is dict else "store"
         doc = (key.doc + shown).replace("%", "%%")
-        made.add_argument(key.flag, dest=key.name, metavar=key.placeholder, help=doc, action=action)
-    return made
+        made.add_argument(key.flag, metavar=key.placeholder, help=doc)
+    return made.format_help()
 
 
 def read(arguments: Sequence[str]) -> Loaded:
-    """The settings of a command line and this process's environment; raises ConfigError."""
-    known, rest = parser().parse_known_args(list(arguments))
-    for text in rest:
-        raise ConfigError(unknown_flag(text) if text.startswith("-") else f"unexpected argument {text!r}")
+    """The settings of a command line and this process's environment; raises ConfigError.
+
+    Values stay text; `daemon.config` converts those of all sources alike.
+    """
+    given = _values(arguments)
+    config = given.pop(_CONFIG, None)
     flags = {
-        name: ";".join(value) if isinstance(value, list) else value
-        for name, value in vars(known).items()
-        if value is not None and name != "config"
+        key.name: ";".join(given[key.flag]) if key.base is dict else given[key.flag][-1]
+        for key in keys().values()
+        if key.flag in given
     }
-    return load(flags, os.environ, Path(known.config) if known.config else None)
+    return load(flags, os.environ, Path(config[-1]) if config else None)
+
+
+def _values(arguments: Sequence[str]) -> dict[str, list[str]]:
+    """What stands behind each flag, as `--flag value` or `--flag=value`, in the order given."""
+    flags = {_CONFIG, *(key.flag for key in keys().values())}
+    given: dict[str, list[str]] = {}
+    rest = iter(arguments)
+    for text in rest:
+        flag, equals, value = text.partition("=")
+        if flag not in flags:
+            raise ConfigError(unknown_flag(text) if text.startswith("-") else f"unexpected argument {text!r}")
+        if not equals:
+            value = next(rest, "--")
+            if value.startswith("--"):
+                raise ConfigError(f"{flag}: expected one argument")
+        given.setdefault(flag, []).append(value)
+    return given
 
 
 def up(arguments: Sequence[str]) -> int:
     """Runs the daemon; answers the exit code."""
+    if not _HELP.isdisjoint(arguments):
+        print(help_text(), end="")
+        return 0
     try:
         loaded = read(arguments)
     except ConfigError as error:

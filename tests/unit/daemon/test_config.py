@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.cli.up import parser, read
+from treecast.middleware.cli.up import help_text, read
 from treecast.middleware.daemon.config import ConfigError, default_data, load
 from treecast.middleware.daemon.settings import FACES, NOT_SERVED, Settings, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
@@ -64,7 +64,7 @@ def test_each_key_is_a_flag_a_variable_and_a_key_of_the_file(key, tmp_path: Path
     line = line or f"{key.name} = {text if bare else repr(text)}\n"
     by_file = getattr(load({}, {}, config_file(tmp_path, line)).settings, key.name)
     assert by_flag == by_variable == by_file
-    assert key.flag in parser().format_help()
+    assert key.flag in help_text()
     assert value_text(by_flag) == text or key.name in ("data", "join")
 
 
@@ -88,6 +88,16 @@ def test_the_flags_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.fsync is FsyncPolicy.BATCH
     assert settings.topic_defaults == {"retention.ms": "5", "cleanup.policy": "compact,delete"}
     assert not settings.auto_create_topics
+
+
+def test_of_a_repeated_flag_the_last_counts_and_a_value_may_hold_an_equals_sign() -> None:
+    loaded = read(["--name=a", "--data", "/x=y", "--name", "b=c"])
+    assert (loaded.settings.name, loaded.settings.data) == ("b=c", "/x=y")
+
+
+def test_a_file_named_by_a_flag(tmp_path: Path) -> None:
+    path = config_file(tmp_path, 'fsync = "never"\n')
+    assert read([f"--config={path}"]).settings.fsync is FsyncPolicy.NEVER
 
 
 def test_topic_defaults_of_a_file_take_tomls_types(tmp_path: Path) -> None:
@@ -182,7 +192,8 @@ def test_a_variable_of_another_program_is_only_remarked() -> None:
         (["--fsnyc", "batch"], "unknown flag --fsnyc; did you mean --fsync?"),
         (["--kafak=off"], "unknown flag --kafak; did you mean --kafka?"),
         (["now"], "unexpected argument 'now'"),
-        (["--fsync"], "expected one argument"),
+        (["--fsync"], "--fsync: expected one argument"),
+        (["--fsync", "--kafka=off"], "--fsync: expected one argument"),
     ],
 )
 def test_unknown_flags(arguments: list[str], said: str) -> None:
