@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,6 +110,61 @@ def run(
         raise CommandError(f"there is no {host!r} in the lab of {file}; there are {', '.join(nodes)}")
     sys.stdout.flush()
     raise typer.Exit(replace_by_command(lab_id, host, command))
+
+
+Share = Annotated[str | None, typer.Option(metavar="SHARE", help="As 1% or 0.01.")]
+
+
+@app.command()
+def link(
+    file: File,
+    one: Annotated[str, typer.Argument(metavar="ONE", help="The link's ends, as the file names them.")],
+    other: Annotated[str, typer.Argument(metavar="OTHER")],
+    delay: Annotated[str | None, typer.Option(metavar="TIME", help="As 10ms.")] = None,
+    loss: Share = None,
+    reorder: Share = None,
+    duplicate: Share = None,
+    cut: Annotated[
+        bool | None, typer.Option("--cut/--heal", help="From now on nothing passes; or again.")
+    ] = None,
+    direction: Annotated[
+        str, typer.Option(metavar="forward|backward|both", help="`forward` is from ONE to OTHER.")
+    ] = "both",
+    json: Json = False,
+) -> None:
+    """Changes how bad a relayed link of a lab that is up is, and shows what it has done to frames."""
+    from treecast.middleware.dataplane.lab import units
+    from treecast.middleware.dataplane.lab.messages import RelayError, as_direction, ask_for_change
+
+    try:
+        wanted: dict[str, float | bool] = {} if delay is None else {"delay": units.duration(delay)}
+        shares = {"loss": loss, "reorder": reorder, "duplicate": duplicate}
+        wanted |= {name: units.share(text) for name, text in shares.items() if text is not None}
+        wanted |= {} if cut is None else {"cut": cut}
+        answer = ask_for_change(_relay(file, one, other), as_direction(direction), wanted)
+    except (ValueError, RelayError) as error:
+        raise CommandError(str(error)) from error
+    rows = [{"direction": name, **asdict(counters)} for name, counters in answer.counters.items()]
+    if json:
+        print_json({"directions": rows, "missed": answer.missed, "refused": answer.refused})
+    else:
+        print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], empty="")
+
+
+def _relay(file: Path, one: str, other: str) -> Path:
+    """The control socket of a link of a lab that is up."""
+    from treecast.middleware.dataplane.lab import state
+
+    known = state.read(state.kept_id(file))
+    if known is None:
+        raise CommandError(f"the lab of {file} is not up; build it with `treecast lab up {file}`")
+    number = known.relays.get(f"{one}={other}")
+    if number is None:
+        there = (
+            ", ".join(name.replace("=", " ") for name in known.relays) or "none; give links `relay = true`"
+        )
+        raise CommandError(f"there is no relayed link {one} {other} in the lab of {file}; there are: {there}")
+    return state.relay_socket(known.id, number)
 
 
 @app.command()

@@ -170,6 +170,13 @@ def test_the_command_keeps_a_lab_until_it_is_told(
         assert (again.returncode, "is up already; take it down with" in again.stderr) == (1, True)
         ran = treecast("lab", "run", str(file), "beta", "--", "sh", "-c", "hostname; exit 3")
         assert (ran.stdout, ran.returncode) == ("beta\n", 3)
+        cut = treecast("lab", "link", str(file), "alpha", "lan", "--cut", "--loss", "5%", "--json")
+        assert [row["direction"] for row in json.loads(cut.stdout)["directions"]] == ["forward", "backward"]
+        refused = treecast("lab", "link", str(file), "beta", "lan", "--cut")
+        assert "no relayed link beta lan in the lab of" in refused.stderr
+        assert (
+            "is not from 0 to 1" in treecast("lab", "link", str(file), "alpha", "lan", "--loss", "2").stderr
+        )
         wrong = treecast("lab", "run", str(file), "bet", "--", "true")
         assert "there is no 'bet'" in wrong.stderr
     finally:

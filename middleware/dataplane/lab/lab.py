@@ -18,7 +18,7 @@ import msgspec
 from . import enter, execute, namespaces, state
 from .description import Description
 from .impairment import Counters
-from .messages import Answer, Direction, RelayError, Request, ask
+from .messages import Answer, Direction, RelayError, Request, ask, ask_for_change
 from .plan import End, Interface, Plan, StartCommand, StartRelay, make_plan
 
 _READY_SECONDS = 30.0
@@ -38,7 +38,7 @@ class RelayedLink:
 
     def change(self, *, direction: Direction = "both", **settings: float | bool) -> None:
         """Sets fields of `Impairment`: `change(loss=0.1)`. RelayError where one is unknown or impossible."""
-        ask(self.socket, Request("change", direction, settings))
+        ask_for_change(self.socket, direction, settings)
 
     def cut(self, direction: Direction = "both") -> None:
         """From now on nothing passes; what is on its way still arrives."""
@@ -175,7 +175,7 @@ class Lab:
         return path
 
     def _relay_socket(self, number: int) -> Path:
-        return self.folder / f"relay-{number}"
+        return state.relay_socket(self.id, number)
 
     # --- what is in it
 

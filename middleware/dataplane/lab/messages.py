@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -57,3 +57,15 @@ def ask(path: Path, request: Request) -> Answer:
     if answer.error:
         raise RelayError(f"the relay refuses: {answer.error}")
     return answer
+
+
+def as_direction(text: str) -> Direction:
+    """ValueError where it is none."""
+    if text not in (*DIRECTIONS, "both"):
+        raise ValueError(f"direction {text!r} is not one of forward, backward, both")
+    return cast(Direction, text)
+
+
+def ask_for_change(path: Path, direction: Direction, settings: dict[str, float | bool]) -> Answer:
+    """Sets fields of `Impairment`; without any, only looks."""
+    return ask(path, Request("change", direction, settings) if settings else Request("look"))

@@ -96,6 +96,11 @@ def folder(lab_id: str = "", environment: Mapping[str, str] = os.environ) -> Pat
     return runtime_dirs(environment)[0] / "lab" / lab_id
 
 
+def relay_socket(lab_id: str, number: int) -> Path:
+    """Where the relay of a link is controlled."""
+    return folder(lab_id) / f"relay-{number}"
+
+
 # --- the file
 
 
