@@ -4,9 +4,9 @@
                 + expired(reason) + refused(reason) + outstanding
 
 All in records. A host is addressed every record from where it began. What has become of them it says
-itself, in cumulative reports; behind its last report, what the origin's log no longer holds is expired
-(the host cannot get it from here any more), and the rest is outstanding. Later reports replace that
-guess by what the host knows. Closed means outstanding = 0.
+itself, in cumulative reports; what is behind its last report is outstanding. Of a host that has fallen
+silent, what the origin's log no longer holds is expired instead: it cannot get that from here any more.
+If it comes back, its reports replace that guess by what it knows. Closed means outstanding = 0.
 """
 
 from __future__ import annotations
@@ -103,14 +103,15 @@ class Ledger:
         """All before it is settled at `host`, as far as is known."""
         return self._accounts[host].next
 
-    def row(self, host: int, log: Log) -> Row:
+    def row(self, host: int, log: Log, *, silent: bool) -> Row:
+        """The equation now. What the log no longer holds has expired for a `silent` host."""
         account = self._accounts[host]
         totals = _sum(account.earlier, account.totals)
         end = account.left_at if account.left_at is not None else max(log.end, account.next)
         open_records = end - account.next
         if account.left_at is not None:
             totals, open_records = _sum(totals, _expired(Expiry.LEFT, open_records)), 0
-        else:
+        elif silent:
             for reason, count in log.trimmed(account.next).items():
                 totals = _sum(totals, _expired(reason, count))
                 open_records -= count

@@ -41,6 +41,8 @@ _MODES = {
     ReceiverState.DONE: Mode.DONE,
 }
 
+_LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
+
 
 def always(_: tuple[After, ...]) -> bool:
     """For hosts that receive no other stream of the origin."""
@@ -94,6 +96,7 @@ class Receiver:
         self._reported_next = -1
         self._unanswered = 0  # reports before the first echo
         self._done_reports = 0
+        self._echoed = False  # the last report was heard
         self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
         self._word_at = NEVER  # when an orphan tells others how far it is
 
@@ -184,6 +187,11 @@ class Receiver:
         self._buffer.give_up(reason)
         self._report_by(now)
 
+    def told(self, now: float) -> bool:
+        """Whether the origin knows how it ended here, or will not be told any more."""
+        tried = self._done_reports > _LAST_REPORTS
+        return self.over(now) and (self.state is ReceiverState.ORPHANED or self._echoed or tried)
+
     # --- from the network
 
     def receive(self, segment: Segment, now: float) -> None:
@@ -263,6 +271,7 @@ class Receiver:
             self.round_trip.sample(now - heartbeat.echo / 1e6)
             if self.state is ReceiverState.DONE and heartbeat.echo >= int(self._done_at * 1e6):
                 self._report_at = NEVER
+                self._echoed = True
         self._know(heartbeat.end, now + self._first_delay())
         self._check_lag()
 

@@ -129,8 +129,9 @@ class Receivers:
             taken.extend((receiver.key, delivery) for delivery in receiver.take(now))
             if epoch == member.newest or not receiver.over(now):
                 return
-            self.over.append((receiver.key, receiver.progress))
-            del member.epochs[epoch]
+            if receiver.told(now):  # until then it stays, to tell the origin how it ended
+                self.over.append((receiver.key, receiver.progress))
+                del member.epochs[epoch]
 
     def settled(self, origin: int, after: tuple[After, ...], now: float) -> bool:
         """Whether this host has all of `after` that it is to have."""

@@ -68,9 +68,9 @@ class Reorder:
             return Refused.OVERSIZED
         if sequence >= self.known or self.gaps.holding(sequence, end) is not None:
             return None
-        if end <= self.next or not self.gaps.touches(sequence, end):
-            return Refused.DUPLICATE
-        return Refused.MISALIGNED
+        if end > self.known or self.gaps.touches(sequence, end):
+            return Refused.MISALIGNED
+        return Refused.DUPLICATE
 
     def _has_room(self, sequence: int) -> bool:
         if sequence == self.next:

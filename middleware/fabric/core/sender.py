@@ -82,7 +82,7 @@ class Sender:
     @property
     def finished(self) -> bool:
         """Closed, and every receiver has settled all of it or was given up by the log's bounds."""
-        return self.closed and all(self.ledger.row(peer.host, self.log).closed for peer in self.peers)
+        return self.closed and all(self.row(peer.host).closed for peer in self.peers)
 
     def publish(
         self,
@@ -130,7 +130,8 @@ class Sender:
 
     def row(self, host: int) -> Row:
         """The host's accounting."""
-        return self.ledger.row(host, self.log)
+        peer = self.peers.get(host)
+        return self.ledger.row(host, self.log, silent=peer is None or peer.state is PeerState.SILENT)
 
     # --- from receivers
 

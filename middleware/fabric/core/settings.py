@@ -44,3 +44,10 @@ class StreamSettings:
     hold_bytes: int = 0  # delivered messages kept to repair for others when the origin is gone
     orphaned_after: float = 3.0  # without a word from the origin
     give_up_after: float = 60.0  # orphaned, with a gap that nobody fills
+
+    def __post_init__(self) -> None:
+        """One lost segment must not look like silence."""
+        if self.silent_after <= 2 * self.report_idle:
+            raise ValueError("silent_after has to be more than twice report_idle")
+        if self.orphaned_after <= 2 * self.heartbeat_longest:
+            raise ValueError("orphaned_after has to be more than twice heartbeat_longest")

@@ -179,6 +179,10 @@ class Network:
     def closed(self) -> bool:
         return self.sender.finished
 
+    def settled(self) -> bool:
+        """Closed, and by all receivers' own last reports."""
+        return self.closed() and all(one.told(self.now) for one in self.receivers.values())
+
     def assert_exactly_once(self, host: int, first: int = 0) -> None:
         """All that was published from `first` on, in order, and nothing twice."""
         assert self.got[host] == sorted(one for one in self.payloads if one >= first)

@@ -113,7 +113,7 @@ def test_a_receiver_joins_from_the_beginning_and_is_replayed_to() -> None:
 
 
 def test_a_host_that_was_cut_off_catches_up_while_others_see_nothing_of_it() -> None:
-    settings = StreamSettings(catch_up_after=500, silent_after=2.0)
+    settings = StreamSettings(catch_up_after=500, silent_after=2.0, report_idle=0.2)
     network = Network(4, Weather(loss=0.01), settings)
     network.join_all(2, 3)
     network.cut = {3}
@@ -134,7 +134,7 @@ def test_a_host_that_was_cut_off_catches_up_while_others_see_nothing_of_it() -> 
 
 
 def test_a_dead_receiver_stalls_nobody_and_costs_bounded_memory() -> None:
-    settings = StreamSettings(log_bytes=200_000, silent_after=1.0)
+    settings = StreamSettings(log_bytes=200_000, silent_after=1.0, report_idle=0.2)
     network = Network(6, Weather(loss=0.05), settings)
     network.join_all(2, 3)
     network.dead = {3}
@@ -154,7 +154,7 @@ def test_a_dead_receiver_stalls_nobody_and_costs_bounded_memory() -> None:
 
 
 def test_a_host_that_comes_back_too_late_counts_what_it_missed() -> None:
-    settings = StreamSettings(log_bytes=100_000, silent_after=1.0)
+    settings = StreamSettings(log_bytes=100_000, silent_after=1.0, report_idle=0.2)
     network = Network(6, Weather(loss=0.05), settings)
     network.join_all(2, 3)
     network.cut = {3}
@@ -220,7 +220,7 @@ def test_a_receiver_that_forgot_everything_begins_anew_and_the_accounts_still_cl
 
 
 def test_other_holders_repair_when_the_origin_is_gone() -> None:
-    settings = StreamSettings(hold_bytes=1 << 20, orphaned_after=1.0)
+    settings = StreamSettings(hold_bytes=1 << 20, orphaned_after=1.0, heartbeat_longest=0.4)
     network = Network(9, Weather(), settings)
     network.join_all(2, 3, 4)
     network.publish(b"all")
@@ -238,7 +238,7 @@ def test_other_holders_repair_when_the_origin_is_gone() -> None:
 
 
 def test_what_no_holder_has_is_given_up_and_counted() -> None:
-    settings = StreamSettings(orphaned_after=1.0, give_up_after=5.0)
+    settings = StreamSettings(orphaned_after=1.0, heartbeat_longest=0.4, give_up_after=5.0)
     network = Network(9, Weather(), settings)
     network.join_all(2)
     network.weather.loss = 1.0
@@ -268,7 +268,7 @@ def test_the_rate_of_live_data_is_kept() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_everything_at_once(seed: int) -> None:
     chance = random.Random(seed)
-    settings = StreamSettings(catch_up_after=200, silent_after=1.0, mtu=600)
+    settings = StreamSettings(catch_up_after=200, silent_after=1.0, report_idle=0.2, mtu=600)
     weather = Weather(loss=0.2, duplication=0.2, reordering=0.2)
     network = Network(seed, weather, settings, multicast=seed % 2 == 1)
     network.join_all(*range(2, 6))

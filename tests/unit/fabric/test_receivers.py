@@ -1,0 +1,167 @@
+"""Epochs and `after`: what a host delivers first, over streams and restarts of their origin."""
+
+from __future__ import annotations
+
+import random
+
+from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.receivers import MOST_EPOCHS, Receivers
+from treecast.middleware.fabric.core.sender import Sender
+from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.core.states import ReceiverState
+from treecast.middleware.wire.segment import After, Kind, Segment, control
+from treecast.middleware.wire.segment_bodies import Close, Expiry, Heartbeat, Report
+
+SETTINGS = StreamSettings(orphaned_after=1.0, give_up_after=10.0, heartbeat_longest=0.45)
+START = Progress(0, 0)
+
+
+def data(stream: int, epoch: int, sequence: int, after: tuple[After, ...] = ()) -> Segment:
+    return Segment(Kind.DATA, 1, stream, epoch, sequence, 1, 0, 1, 1, b"%d/%d" % (stream, sequence), after)
+
+
+def host() -> Receivers:
+    return Receivers(2, SETTINGS, random.Random(1))
+
+
+def taken(receivers: Receivers, now: float) -> list[tuple[int, int, int]]:
+    return [(key[1], key[2], one.message.sequence) for key, one in receivers.take(now)]
+
+
+def test_a_message_waits_for_what_it_comes_after_in_another_stream() -> None:
+    receivers = host()
+    receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.join(1, 20, 1, 0.0, progress=START)
+    receivers.receive(data(20, 1, 0, (After(10, 1, 2),)), 0.1)
+    receivers.receive(data(20, 1, 1), 0.1)
+    receivers.receive(data(10, 1, 0), 0.1)
+    assert taken(receivers, 0.1) == [(10, 1, 0)]
+    receivers.receive(data(10, 1, 1), 0.2)
+    assert taken(receivers, 0.2) == [(10, 1, 1), (20, 1, 0), (20, 1, 1)]
+
+
+def test_the_order_of_joining_does_not_matter() -> None:
+    receivers = host()
+    receivers.join(1, 20, 1, 0.0, progress=START)
+    receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.receive(data(20, 1, 0, (After(10, 1, 1),)), 0.1)
+    receivers.receive(data(10, 1, 0), 0.1)
+    assert taken(receivers, 0.1) == [(10, 1, 0), (20, 1, 0)]
+
+
+def test_streams_that_the_host_is_no_member_of_do_not_hold_it() -> None:
+    receivers = host()
+    receivers.join(1, 20, 1, 0.0, progress=START)
+    receivers.receive(data(20, 1, 0, (After(10, 1, 5), After(11, 9, 5))), 0.1)
+    assert taken(receivers, 0.1) == [(20, 1, 0)]
+
+
+def test_an_expired_predecessor_does_not_hold_it() -> None:
+    receivers = host()
+    old = receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.join(1, 20, 1, 0.0, progress=START)
+    receivers.receive(data(20, 1, 0, (After(10, 1, 2),)), 0.1)
+    receivers.receive(data(10, 1, 1), 0.1)
+    assert taken(receivers, 0.1) == []
+    old.give_up(Expiry.ORIGIN_GONE, 0.2)
+    assert taken(receivers, 0.2) == [(10, 1, 1), (20, 1, 0)]
+
+
+def test_an_epoch_that_has_not_begun_holds_it() -> None:
+    receivers = host()
+    receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.join(1, 20, 1, 0.0, progress=START)
+    receivers.receive(data(20, 1, 0, (After(10, 2, 1),)), 0.1)
+    assert taken(receivers, 0.1) == []
+    receivers.leave(1, 10)
+    assert taken(receivers, 0.2) == [(20, 1, 0)]
+
+
+def test_a_new_epoch_waits_until_the_origin_has_served_the_old_one() -> None:
+    receivers = host()
+    old = receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.receive(data(10, 1, 1), 0.1)
+    receivers.receive(data(10, 2, 0), 0.2)
+    assert old.state is ReceiverState.ORPHANED
+    assert taken(receivers, 0.2) == []
+    receivers.receive(control(Kind.CLOSE, 1, 10, 1, 1, Close(2).encode()), 0.3)
+    assert old.state is ReceiverState.LIVE
+    receivers.receive(data(10, 1, 0), 0.4)
+    assert taken(receivers, 0.4) == [(10, 1, 0), (10, 1, 1), (10, 2, 0)]
+    assert receivers.over == []  # the origin has not heard of it yet
+    (report,) = (one.segment for one in old.to_send(0.4) if one.segment.kind is Kind.REPORT)
+    stamp = Report.decode(report.payload).stamp
+    receivers.receive(control(Kind.HEARTBEAT, 1, 10, 1, 1, Heartbeat(2, 2, stamp).encode()), 0.5)
+    assert taken(receivers, 0.5) == []
+    ((key, progress),) = receivers.over
+    assert (key, progress.next, progress.totals.delivered) == ((1, 10, 1), 2, 2)
+
+
+def test_an_old_epoch_that_nobody_knows_more_of_is_over_after_two_words() -> None:
+    receivers = host()
+    receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.receive(data(10, 1, 0), 0.1)
+    receivers.receive(data(10, 2, 0), 0.2)
+    assert taken(receivers, 0.2) == [(10, 1, 0)]
+    assert taken(receivers, 1.3) == [(10, 2, 0)]
+
+
+def test_what_another_holder_knows_of_an_old_epoch_is_waited_for_and_given_up_in_the_end() -> None:
+    receivers = host()
+    receivers.join(1, 10, 1, 0.0, progress=START)
+    receivers.receive(data(10, 2, 0), 0.2)
+    word = control(Kind.HEARTBEAT, 1, 10, 1, 3, Heartbeat(4, 0).encode())
+    receivers.receive(word, 0.3)
+    assert taken(receivers, 5.0) == []
+    receivers.to_send(10.3)
+    assert taken(receivers, 10.3) == [(10, 2, 0)]
+    assert receivers.over[0][1].totals.expired == {Expiry.ORIGIN_GONE: 4}
+
+
+def test_segments_of_unknown_streams_old_epochs_and_too_many_epochs_are_counted() -> None:
+    receivers = host()
+    receivers.join(1, 10, 5, 0.0, progress=START)
+    receivers.receive(data(11, 5, 0), 0.1)
+    receivers.receive(data(10, 4, 0), 0.1)
+    for epoch in range(6, 20):
+        receivers.receive(data(10, epoch, 0), 0.1)
+    assert receivers.refused == {"OTHER_STREAM": 1, "OLD_EPOCH": 1, "MANY_EPOCHS": 20 - 5 - MOST_EPOCHS}
+    assert len(list(receivers)) == MOST_EPOCHS
+
+
+def test_who_did_not_know_where_to_begin_joins_the_new_epoch_from_its_first_record() -> None:
+    receivers = host()
+    receivers.join(1, 10, 1, 0.0)
+    receivers.receive(data(10, 2, 0), 0.2)
+    assert taken(receivers, 0.2) == [(10, 2, 0)]
+    assert [one.key for one in receivers] == [(1, 10, 2)]
+
+
+def test_a_restarted_origin_with_its_log_loses_nothing() -> None:
+    """The old epoch is served from the log and closed; the new one begins behind it."""
+    receivers = host()
+    before = Sender(1, 10, 1, SETTINGS, 0.0)
+    receivers.join(1, 10, 1, 0.0, progress=START)
+    for number in range(3):
+        before.publish(b"%d" % number, 1, 0.0)  # the origin dies before any of it is sent
+    again = Sender(1, 10, 1, SETTINGS, 5.0, log=before.log)
+    again.close(5.0)
+    new = Sender(1, 10, 2, SETTINGS, 5.0)
+    new.add_receiver(2, 5.0, 0)
+    again.add_receiver(2, 5.0, 0)
+    new.publish(b"new", 1, 5.0, after=(After(10, 1, 3),))
+    got: list[tuple[int, int, int]] = []
+    now = 5.0
+    while now < 8.0:
+        for sender in (new, again):
+            for out in sender.to_send(now):
+                receivers.receive(out.segment, now)
+        got += taken(receivers, now)
+        for out in receivers.to_send(now):
+            for sender in (new, again):
+                if sender.key[2] == out.segment.epoch:
+                    sender.receive(out.segment, now)
+        now += 0.005
+    assert got == [(10, 1, 0), (10, 1, 1), (10, 1, 2), (10, 2, 0)]
+    assert again.finished
+    assert again.row(2).closed
