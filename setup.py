@@ -28,10 +28,18 @@ HOT_MODULES: list[str] = [
     "middleware/storage/segment.py",
     "middleware/storage/durability.py",
     "middleware/storage/log.py",
+    "middleware/broker/long_poll.py",
+    "middleware/broker/partition.py",
     "shims/kafka/codec_produce.py",
     "shims/kafka/codec_fetch.py",
     "shims/kafka/codec.py",
     "shims/kafka/session.py",
+    "shims/kafka/pending.py",
+    "shims/kafka/handlers/produce.py",
+    "shims/kafka/handlers/fetch.py",
+    "shims/kafka/dispatch.py",
+    "shims/kafka/sender.py",
+    "shims/kafka/connection.py",
 ]
 
 # What a build of the hot modules needs to know of the modules that they import: their types where these

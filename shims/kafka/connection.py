@@ -42,8 +42,12 @@ class Owner(Protocol):
     def report(self, connection: Connection, reason: str) -> None: ...
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Serves requests in order; Produce may be pipelined, anything else that waits holds up what follows."""
+class Connection:
+    """Serves requests in order; Produce may be pipelined, anything else that waits holds up what follows.
+
+    It has what asyncio calls of a `BufferedProtocol` without being one: a subclass of an interpreted class
+    would find its attributes as slowly as that. `server` joins the two.
+    """
 
     def __init__(self, face: Owner) -> None:
         self._face = face

@@ -90,7 +90,7 @@ class Dispatcher:
         if api is None:
             raise Refused(f"unknown API key {key}")
         self._requests[api.name] = self._requests.get(api.name, 0) + 1
-        if not api.serves(version):
+        if not api.first <= version <= api.last:
             return self._unsupported(api, header, frame)
         if key == v.PRODUCE:
             return produce(self._broker.cluster, self._loop, header, frame)

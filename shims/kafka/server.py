@@ -59,7 +59,7 @@ class KafkaFace:
     async def _listen(self) -> None:
         settings = self.settings
         server = await self.loop.create_server(
-            lambda: Connection(self), settings.host, settings.port, backlog=settings.backlog
+            lambda: _Protocol(Connection(self)), settings.host, settings.port, backlog=settings.backlog
         )
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
@@ -68,7 +68,7 @@ class KafkaFace:
             _remove_socket(settings.unix_path)
             self._servers.append(
                 await self.loop.create_unix_server(
-                    lambda: Connection(self), str(settings.unix_path), backlog=settings.backlog
+                    lambda: _Protocol(Connection(self)), str(settings.unix_path), backlog=settings.backlog
                 )
             )
 
@@ -138,6 +138,34 @@ class KafkaFace:
         for connection in [c for c in self._connections if c.is_idle(now, max_idle)]:
             connection.abort()
         self._sweep_timer = self.loop.call_later(max_idle / _SWEEPS_PER_IDLE, self._sweep)
+
+
+class _Protocol(asyncio.BufferedProtocol):
+    """Hands on to a connection what asyncio calls."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._connection.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._connection.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool:
+        return self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
 
 
 class _Reports:

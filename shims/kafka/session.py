@@ -12,7 +12,9 @@ A request's frame is a writable memoryview that is valid until `recycle()`; who 
 
 from __future__ import annotations
 
+import struct
 from collections import deque
+from typing import Final
 
 from treecast.middleware.model.buffers import Buffer, Chunk
 
@@ -23,8 +25,9 @@ POOLED_FROM = 64 * 1024  # smaller frame buffers are not kept for the next frame
 POOLED_BYTES = 4 * 1024 * 1024  # nor are larger ones than this
 POOLED_BUFFERS = 8
 
-_PREFIX = 4  # the size before a frame
-_SMALLEST = 8  # API key, version, correlation id
+_PREFIX: Final = 4  # the size before a frame
+_SIZE: Final = struct.Struct(">i")
+_SMALLEST: Final = 8  # API key, version, correlation id
 
 _OTHER_PROTOCOLS = {
     b"GET ": "the client speaks HTTP",
@@ -108,6 +111,8 @@ class Session:
         if frame is None:
             scratch = self._pool.scratch
             head = len(self._head)
+            if head == 0:
+                return scratch
             scratch[:head] = self._head
             return scratch[head:]
         if self._have == len(frame):
@@ -160,8 +165,10 @@ class Session:
         requests: list[Request] = []
         position = 0
         while end - position >= _PREFIX:
-            size = int.from_bytes(data[position : position + _PREFIX], "big", signed=True)
-            if not self._acceptable(size, bytes(data[position : position + _PREFIX])):
+            size: int = _SIZE.unpack_from(data, position)[0]
+            if self._first:
+                self._look_at_first(bytes(data[position : position + _PREFIX]))
+            if not self._acceptable(size):
                 return requests
             position += _PREFIX
             if end - position < size:
@@ -172,18 +179,22 @@ class Session:
         self._head += data[position:end]
         return requests
 
-    def _acceptable(self, size: int, prefix: bytes) -> bool:
-        if self._first and prefix in _OTHER_PROTOCOLS:
+    def _look_at_first(self, prefix: bytes) -> None:
+        self._first = False
+        if prefix in _OTHER_PROTOCOLS:
             self.failure = _OTHER_PROTOCOLS[prefix]
-        elif self._first and prefix[:2] == b"\x16\x03":
+        elif prefix[:2] == b"\x16\x03":
             self.failure = "the client speaks TLS"
-        elif size < 0:
+
+    def _acceptable(self, size: int) -> bool:
+        if self.failure:
+            return False
+        if size < 0:
             self.failure = "a negative request size"
         elif size > self._max_request_bytes:
             self.failure = "a request larger than is allowed"
         elif size < _SMALLEST:
             self.failure = "a request too small for its header"
-        self._first = False
         return not self.failure
 
     def _begin(self, part: memoryview, size: int) -> None:

@@ -42,10 +42,10 @@ def fetch(
         results = [_failed(asked, wrong, header.api_version) for asked in request.partitions]
         return encode_fetch_response(header.correlation_id, header.api_version, results)
     attempt = Attempt(cluster, header, request, max_bytes)
-    reading = start(attempt.read(), loop)
-    if not isinstance(reading, Task) and attempt.satisfied(0.0 if request.max_wait_ms <= 0 else 1.0):
+    reading = attempt.read(loop)
+    if reading is None and attempt.satisfied(0.0 if request.max_wait_ms <= 0 else 1.0):
         return attempt.answer()
-    return PendingFetch(loop, attempt, reading if isinstance(reading, Task) else None)
+    return PendingFetch(loop, attempt, reading)
 
 
 class Attempt:
@@ -62,6 +62,7 @@ class Attempt:
         self.isolation = Isolation(request.isolation)
         self.results: list[FetchResult] = []
         self.leaders: list[PartitionLeader] = []
+        self._leader: PartitionLeader | None = None  # the one that was asked last
         self.size = 0
         self.refused = False
 
@@ -80,8 +81,8 @@ class Attempt:
     def answer(self) -> list[Chunk]:
         return encode_fetch_response(self._header.correlation_id, self._header.api_version, self.results)
 
-    async def read(self) -> None:
-        """Reads every partition, in the request's order.
+    def read(self, loop: AbstractEventLoop) -> Task[None] | None:
+        """Reads every partition, in the request's order; a task goes on where one has to be waited for.
 
         The first that has anything gives at least one batch, whatever its size; the others keep to what
         is left of the bounds (KIP-74).
@@ -90,23 +91,51 @@ class Attempt:
         self.leaders = []
         self.size = 0
         self.refused = False
-        for asked in self._request.partitions:
-            try:
-                self.results.append(await self._read_one(asked))
-            except Exception as error:
-                self.refused = True
-                self.results.append(_failed(asked, error, self._header.api_version))
+        found = self._read_on()
+        if found is None:
+            return None
+        waiting = start(self._wait(found), loop)
+        return waiting if isinstance(waiting, Task) else None
 
-    async def _read_one(self, asked: FetchPartition) -> FetchResult:
+    def _read_on(self) -> Future[PartitionRead] | None:
+        """Up to the first partition that has to be waited for, the one after the last result: its answer."""
+        partitions = self._request.partitions
+        while len(self.results) < len(partitions):
+            asked = partitions[len(self.results)]
+            try:
+                found = self._ask(asked)
+                if isinstance(found, Future):
+                    return found
+                self._take(asked, found)
+            except Exception as error:
+                self._refuse(asked, error)
+        return None
+
+    async def _wait(self, found: Future[PartitionRead] | None) -> None:
+        while found is not None:
+            asked = self._request.partitions[len(self.results)]
+            try:
+                self._take(asked, await found)
+            except Exception as error:
+                self._refuse(asked, error)
+            found = self._read_on()
+
+    def _ask(self, asked: FetchPartition) -> PartitionRead | Future[PartitionRead]:
         leader = self._cluster.partition(asked.topic, asked.partition)
+        self._leader = leader
         leader.check_leader_epoch(asked.current_leader_epoch)
         room = min(asked.max_bytes, self._max_bytes - self.size)
-        found = leader.read(asked.offset, max(room, 0), self.isolation, at_least_one=self.size == 0)
-        if isinstance(found, Future):
-            found = await found
+        return leader.read(asked.offset, max(room, 0), self.isolation, at_least_one=self.size == 0)
+
+    def _take(self, asked: FetchPartition, found: PartitionRead) -> None:
+        self.results.append(_result(asked, found, self.isolation))
         self.size += found.size
-        self.leaders.append(leader)
-        return _result(asked, found, self.isolation)
+        if self._leader is not None:
+            self.leaders.append(self._leader)
+
+    def _refuse(self, asked: FetchPartition, error: Exception) -> None:
+        self.refused = True
+        self.results.append(_failed(asked, error, self._header.api_version))
 
 
 def _result(asked: FetchPartition, found: PartitionRead, isolation: Isolation) -> FetchResult:
@@ -157,12 +186,11 @@ class PendingFetch(Pending):
         self._wait = None
         if self.deliver is None:
             return
-        reading = start(self._attempt.read(), self._loop)
-        if isinstance(reading, Task):
-            self._reading = reading
-            reading.add_done_callback(self._read)
-        else:
+        self._reading = self._attempt.read(self._loop)
+        if self._reading is None:
             self._judge()
+        else:
+            self._reading.add_done_callback(self._read)
 
     def _read(self, reading: Task[None]) -> None:
         self._reading = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import struct
 from asyncio import AbstractEventLoop, Future, TimerHandle
+from typing import Final
 
 from treecast.middleware.broker import Appended, Cluster
 from treecast.middleware.model.buffers import Chunk
@@ -34,9 +36,10 @@ from ..versions import PRODUCE
 _log = logging.getLogger("treecast.kafka")
 
 _ACKS = (-1, 0, 1)
-_ATTRIBUTES_LOW_BYTE = 22  # of a batch: the attributes are its bytes 21 and 22
-_LENGTH = slice(8, 12)  # of a batch: its size after this field
-_FIRST_WITH_ZSTD = 7  # KIP-110
+_ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch: the attributes are its bytes 21 and 22
+_LENGTH_AT: Final = 8  # of a batch: its size after this field
+_LENGTH: Final = struct.Struct(">i")
+_FIRST_WITH_ZSTD: Final = 7  # KIP-110
 
 
 def produce(
@@ -99,7 +102,8 @@ def _check_form(records: memoryview, version: int) -> None:
         raise TreecastError(
             Fault.INVALID_RECORD, f"a batch has magic {records[MAGIC_AT]}, only magic {MAGIC} is allowed"
         )
-    if int.from_bytes(records[_LENGTH], "big", signed=True) + LOG_OVERHEAD < len(records):
+    length: int = _LENGTH.unpack_from(records, _LENGTH_AT)[0]
+    if length + LOG_OVERHEAD < len(records):
         raise TreecastError(Fault.INVALID_RECORD, "only one record batch per partition is allowed")
     if version < _FIRST_WITH_ZSTD and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
         raise TreecastError(Fault.UNSUPPORTED_COMPRESSION, f"zstd needs Produce {_FIRST_WITH_ZSTD} or later")

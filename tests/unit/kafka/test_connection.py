@@ -6,11 +6,11 @@ import asyncio
 import struct
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from treecast.middleware.broker import Broker
+from treecast.middleware.broker import Broker, PartitionRead
 from treecast.shims.kafka import versions as v
 from treecast.shims.kafka.handlers import HANDLERS
 from treecast.shims.kafka.server import KafkaFace
@@ -200,16 +200,43 @@ async def test_fetches_are_short_while_much_waits_for_clients_that_do_not_read(
     assert face.dispatcher.fetch_max_bytes == whole
 
 
-@pytest.mark.parametrize("where", ["decode_fetch_request", "encode_fetch_response"])
-async def test_our_own_errors_close_only_their_connection(
-    where: str, connect: Callable[[], Any], face: KafkaFace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no answer can be made: at once, and after a wait."""
+class Unsendable:
+    """A chunk that breaks whoever answers with it."""
 
-    def broken(*_: Any) -> Any:
+    def __len__(self) -> int:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(f"treecast.shims.kafka.handlers.fetch.{where}", broken)
+
+class SpoilingLeader:
+    """Has nothing at first, as often as `empty` says, and then what cannot be sent."""
+
+    def __init__(self, empty: int) -> None:
+        self._empty = empty
+
+    def read(self, *_: Any, **__: Any) -> PartitionRead:
+        self._empty -= 1
+        if self._empty >= 0:
+            return PartitionRead([], 0, 0, 0, 0)
+        return PartitionRead([cast(bytes, Unsendable())], 1, 1, 1, 0)
+
+    def check_leader_epoch(self, *_: Any) -> None: ...
+
+    def watch(self, *_: Any) -> None: ...
+
+    def unwatch(self, *_: Any) -> None: ...
+
+
+@pytest.mark.parametrize("empty", [0, 1])
+async def test_our_own_errors_close_only_their_connection(
+    empty: int,
+    connect: Callable[[], Any],
+    face: KafkaFace,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where no answer can be made: at once, and after a wait."""
+    leader = SpoilingLeader(empty)
+    monkeypatch.setattr(broker.cluster, "partition", lambda topic, index: leader)
     bad, good = connect(), connect()
     topics = [
         {"topic": "topic", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}]}
