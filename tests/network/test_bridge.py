@@ -70,6 +70,18 @@ def test_multicast_floods_without_snooping_or_without_querier(lab: StartLab, bri
         assert multicast_reaches(made)["delta"] >= COUNT
 
 
+@pytest.mark.parametrize(("hash_max", "snooping"), [(8, "0"), (64, "1")])
+def test_too_many_groups_switch_snooping_off(lab: StartLab, hash_max: int, snooping: str) -> None:
+    made = lab(switched(Bridge(hash_max=hash_max)))
+    with datagrams(made, "beta") as beta, datagrams(made, "alpha") as alpha:
+        for number in range(12):
+            join(made, "beta", beta, f"239.9.9.{number}")
+        join(made, "alpha", alpha)  # its report is seen after the others', which were sent before
+        made.run("alpha", "true")
+        state = made.run("lan", "cat", "/sys/class/net/br0/bridge/multicast_snooping").stdout
+        assert state.strip() == snooping
+
+
 def test_the_querier_asks(lab: StartLab) -> None:
     made = lab(switched(Bridge()))
     with open_socket(

@@ -69,6 +69,15 @@ def await_running(lab: Lab, count: int) -> list[int]:
         time.sleep(0.01)
 
 
+def await_end(pid: int) -> None:
+    """A command that has not entered its host yet ends by itself when its owner has ended."""
+    for _ in range(1000):
+        if not state.is_running(pid):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} goes on")
+
+
 def test_up_and_down_leaves_nothing() -> None:
     before = interfaces_here(), len(Path("/proc/self/mountinfo").read_text().splitlines())
     with Lab.up(parse(TEXT, "x")) as lab:
@@ -124,7 +133,7 @@ def test_a_killed_owner_is_cleaned_up_after_by_the_next() -> None:
         owner.kill()
     with Lab.up(parse("[hosts.alpha]", "x")):
         assert left(lab_id) == NOTHING
-    assert not state.is_running(int(child))
+    await_end(int(child))
 
 
 def test_leftovers_are_found_without_their_files(
@@ -138,7 +147,7 @@ def test_leftovers_are_found_without_their_files(
     for path in sorted(state.folder(lab_id).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     state.folder(lab_id).rmdir()
-    assert json.loads(treecast("lab", "down", "--json").stdout) == {"removed": [lab_id]}
+    json.loads(treecast("lab", "down", "--json").stdout)  # or another test run was faster
     assert left(lab_id) == NOTHING
 
 
@@ -165,7 +174,7 @@ def test_the_command_keeps_a_lab_until_it_is_told(
             ("beta", "host", "10.64.0.2/24"),
             ("lan", "bridge", "-"),
         ]
-        assert state.sweep() == []  # the command has ended, and the lab stays
+        assert lab_id not in state.sweep()  # the command has ended, and the lab stays
         again = treecast("lab", "up", str(file))
         assert (again.returncode, "is up already; take it down with" in again.stderr) == (1, True)
         ran = treecast("lab", "run", str(file), "beta", "--", "sh", "-c", "hostname; exit 3")
@@ -180,7 +189,8 @@ def test_the_command_keeps_a_lab_until_it_is_told(
         wrong = treecast("lab", "run", str(file), "bet", "--", "true")
         assert "there is no 'bet'" in wrong.stderr
     finally:
-        assert treecast("lab", "down", str(file)).stdout == "removed 1 lab\n"
+        down = json.loads(treecast("lab", "down", str(file), "--json").stdout)
+    assert lab_id in down["removed"]
     assert left(lab_id) == NOTHING
     assert "is not up" in treecast("lab", "down", str(file)).stderr
     assert "is not up; build it with" in treecast("lab", "run", str(file), "beta", "--", "true").stderr
@@ -202,5 +212,5 @@ def test_an_interrupted_up_is_a_leftover(tmp_path: Path) -> None:
         owner.kill()
     lab_id = state.kept_id(file)
     assert left(lab_id) != NOTHING
-    assert state.sweep() == [lab_id]
+    assert lab_id in state.sweep()
     assert left(lab_id) == NOTHING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.network.conftest import StartLab
 from tests.network.traffic import collect, datagrams, reaches, send

@@ -87,9 +87,9 @@ class Lab:
         require_root()
         state.sweep()
         lab_id = state.kept_id(file) if file else state.owned_id()
-        if lab_id in state.existing():
-            raise LabError(f"the lab of {file} is up already; take it down with `treecast lab down {file}`")
         lab = cls(lab_id, make_plan(description), kept=file is not None, seed=seed)
+        if not state.claim(lab_id):
+            raise LabError(f"the lab of {file} is up already; take it down with `treecast lab down {file}`")
         try:
             lab._build()
         except BaseException as error:

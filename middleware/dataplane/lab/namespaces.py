@@ -93,12 +93,11 @@ def is_mount(path: Path) -> bool:
 def remove(name: str) -> None:
     """Ends the processes in a namespace and removes it with its interfaces; one that is gone is no error."""
     path = path_of(name)
-    if not path.exists():
-        return
-    _end_processes(path)
-    while is_mount(path):
-        _call(_libc.umount2(str(path).encode(), _MNT_DETACH), f"unmount {path}")
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # also where another process removes it at the same time
+        _end_processes(path)
+        while is_mount(path):
+            if _libc.umount2(str(path).encode(), _MNT_DETACH) != 0 and is_mount(path):
+                _call(-1, f"unmount {path}")
         path.unlink()
 
 

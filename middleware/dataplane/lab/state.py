@@ -104,6 +104,19 @@ def relay_socket(lab_id: str, number: int) -> Path:
 # --- the file
 
 
+def claim(lab_id: str) -> bool:
+    """Makes a lab's directory; says no where it, or a namespace of this id, is there already."""
+    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder(lab_id).mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    if namespaces.listed(namespace(lab_id, "")):
+        folder(lab_id).rmdir()
+        return False
+    return True
+
+
 def write(state: State) -> None:
     """Writes it whole or not at all."""
     path = folder(state.id) / "state.json"
