@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from functools import singledispatch
 from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
 from . import namespaces
 from .plan import (
     BRIDGE,
@@ -56,6 +53,8 @@ def carry_out(steps: Iterable[Step], names: Names) -> None:
 
 
 def _visit(steps: list[Step], names: Names) -> None:
+    from pyroute2.netlink.exceptions import NetlinkError  # an extra of the package
+
     with _route() as route:
         for step in steps:
             try:
@@ -67,6 +66,8 @@ def _visit(steps: list[Step], names: Names) -> None:
 @contextmanager
 def _route() -> Iterator[Any]:
     """rtnetlink of the namespace that the thread is in. pyroute2 has no types."""
+    from pyroute2 import IPRoute  # here: it is an extra of the package, and takes 0.1 s to load
+
     with IPRoute() as route:
         yield route
 
