@@ -172,6 +172,10 @@ class Receiver:
         self._heard = now - self._settings.orphaned_after
         self._origin_silent(now)
 
+    def discard(self) -> None:
+        """Gives back the memory. The receiver is of no use after it."""
+        self._buffer.clear()
+
     def over(self, now: float) -> bool:
         """Whether nothing more is to be expected: the end is reached, or nobody knows of more.
 
@@ -254,6 +258,7 @@ class Receiver:
     def _know(self, end: int, due: float) -> None:
         if self.state not in (ReceiverState.JOINING, ReceiverState.DONE):
             self._buffer.know(end if self.final is None else min(end, self.final), due)
+            self._check_lag()
 
     def _first_delay(self) -> float:
         """A quarter of a round trip for what was only reordered, then spread over the receivers."""
@@ -273,7 +278,6 @@ class Receiver:
                 self._report_at = NEVER
                 self._echoed = True
         self._know(heartbeat.end, now + self._first_delay())
-        self._check_lag()
 
     def _check_lag(self) -> None:
         if self.state is ReceiverState.LIVE and self._lag() > self._settings.catch_up_after:
@@ -281,6 +285,7 @@ class Receiver:
             self._replayed_to = 0
 
     def _lag(self) -> int:
+        """Records that are not taken, missing or not: a burst is taken before the next one arrives."""
         return self._buffer.known - self.next
 
     def _skip(self, skip: Skip, now: float) -> None:
@@ -314,7 +319,6 @@ class Receiver:
             return
         self._know(close.end, now + self._first_delay())
         self.final = close.end
-        self._check_lag()
         self._after_progress(now)
 
     def _step(self, event: ReceiverEvent) -> None:

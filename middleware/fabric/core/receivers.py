@@ -63,11 +63,15 @@ class Receivers:
         judge: Judge = take_all,
     ) -> Receiver:
         """Begins to receive a stream, at its current sequence or at `progress`."""
+        self.leave(origin, stream)
         member = self._members[origin, stream] = _Membership(judge)
         return self._add(member, (origin, stream, epoch), now, progress)
 
     def leave(self, origin: int, stream: int) -> None:
-        self._members.pop((origin, stream), None)
+        """Forgets the stream, and what is here of it beyond its next record."""
+        member = self._members.pop((origin, stream), None)
+        for receiver in member.epochs.values() if member is not None else ():
+            receiver.discard()
 
     def _add(self, member: _Membership, key: StreamKey, now: float, progress: Progress | None) -> Receiver:
         receiver = Receiver(

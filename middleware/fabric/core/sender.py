@@ -230,8 +230,9 @@ class Sender:
         """All that is to be sent now."""
         self.log.expire(now)
         self.peers.silence(now)
-        out: list[Outgoing] = []
         self._announce(now)
+        out = list(self._control)  # before a replay: who is told the end knows that it is behind
+        self._control.clear()
         self._repair(out, now)
         self._live(out, now)
         for peer in self.peers.in_state(PeerState.CATCHING_UP):

@@ -12,7 +12,7 @@ class StreamSettings:
     """One object for both ends; each reads its own part, so that a host has one set of settings."""
 
     mtu: int = 1400  # of a segment with its header; all of a stream's segments are cut by it
-    catch_up_after: int = 10_000  # records behind: from here on a receiver is replayed to
+    catch_up_after: int = 100_000  # records behind: more than one burst; then a receiver is replayed to
 
     # --- sender
     rate: float = NEVER  # live data

@@ -120,7 +120,9 @@ def test_a_host_that_was_cut_off_catches_up_while_others_see_nothing_of_it() -> 
     for _ in range(3000):
         network.publish(b"x" * 100)
         network.run(0.001)
-    assert network.sender.peers.get(3).state is PeerState.SILENT
+    peer = network.sender.peers.get(3)
+    assert peer is not None
+    assert peer.state is PeerState.SILENT
     assert len(network.got[2]) > 2900
     network.cut = set()
     for _ in range(500):
@@ -285,3 +287,37 @@ def test_everything_at_once(seed: int) -> None:
     finish(network)
     for host in range(2, 6):
         network.assert_exactly_once(host)
+
+
+def test_without_loss_everything_is_replayed_exactly_once() -> None:
+    settings = StreamSettings(retain_bytes=1 << 30, catch_up_after=100)
+    network = Network(2, Weather(delay=0.02, jitter=0.0), settings)
+    network.join_all(2)
+    for _ in range(1000):
+        network.publish(b"x")
+        network.run(0.001)
+    network.run(1.0)
+    network.join(3, Progress(0, 0))
+    for _ in range(200):
+        network.publish(b"y")
+        network.run(0.001)
+    finish(network)
+    network.assert_exactly_once(3)
+    row = network.sender.row(3)
+    assert network.sender.counters.sent["REPAIR"] == row.replayed + row.repaired
+    assert row.replayed >= 1000
+
+
+def test_a_window_of_replay_that_is_lost_as_a_whole_is_sent_again() -> None:
+    settings = StreamSettings(retain_bytes=1 << 30, catch_up_after=10, replay_window=1000)
+    network = Network(2, Weather(), settings)
+    network.join_all(2)
+    for _ in range(100):
+        network.publish(bytes(100))
+    network.run(1.0)
+    network.join(3, Progress(0, 0))
+    assert network.run_until(lambda: len(network.sender.peers) == 2, 1)
+    network.weather.loss = 1.0
+    network.run(0.3)
+    network.weather.loss = 0.0
+    assert network.run_until(lambda: network.receivers[3].next == 100, 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,6 +218,6 @@ def test_reports_that_contradict_are_not_taken() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"silent_after": 1.0}, {"orphaned_after": 2.0}])
-def test_settings_by_which_one_lost_segment_looks_like_silence(wrong: dict[str, float]) -> None:
+def test_settings_by_which_one_lost_segment_looks_like_silence(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         StreamSettings(**wrong)

@@ -82,10 +82,11 @@ def test_a_new_epoch_waits_until_the_origin_has_served_the_old_one() -> None:
     old = receivers.join(1, 10, 1, 0.0, progress=START)
     receivers.receive(data(10, 1, 1), 0.1)
     receivers.receive(data(10, 2, 0), 0.2)
-    assert old.state is ReceiverState.ORPHANED
+    states = [old.state]
     assert taken(receivers, 0.2) == []
     receivers.receive(control(Kind.CLOSE, 1, 10, 1, 1, Close(2).encode()), 0.3)
-    assert old.state is ReceiverState.LIVE
+    states.append(old.state)
+    assert states == [ReceiverState.ORPHANED, ReceiverState.LIVE]
     receivers.receive(data(10, 1, 0), 0.4)
     assert taken(receivers, 0.4) == [(10, 1, 0), (10, 1, 1), (10, 2, 0)]
     assert receivers.over == []  # the origin has not heard of it yet
@@ -135,6 +136,21 @@ def test_who_did_not_know_where_to_begin_joins_the_new_epoch_from_its_first_reco
     receivers.receive(data(10, 2, 0), 0.2)
     assert taken(receivers, 0.2) == [(10, 2, 0)]
     assert [one.key for one in receivers] == [(1, 10, 2)]
+
+
+def test_a_stream_that_is_left_gives_its_memory_back() -> None:
+    receivers = host()
+    one = receivers.join(1, 10, 1, 0.0, progress=START)
+    other = receivers.join(1, 11, 1, 0.0, progress=START)
+    part = Segment(Kind.DATA, 1, 10, 1, 5, 1, 0, 2, 1, bytes(100))
+    receivers.receive(part, 0.1)
+    receivers.receive(data(10, 1, 9), 0.1)
+    assert one.memory > 300
+    receivers.leave(1, 10)
+    assert (one.memory, other.memory) == (0, 0)
+    receivers.leave(1, 10)
+    receivers.receive(part, 0.2)
+    assert receivers.refused == {"OTHER_STREAM": 1}
 
 
 def test_a_restarted_origin_with_its_log_loses_nothing() -> None:
