@@ -72,7 +72,8 @@ def test_every_compression_is_stored_as_it_was_sent(
         producer.produce(topic, sample.value, sample.key, 0, headers=list(sample.headers))
     assert producer.flush(30) == 0
     assert [stored.sample for stored in read_all(topic)] == samples
-    assert stored_codecs(topic, 0) == {compression}
+    # librdkafka leaves a batch as it is where compressing it gains nothing.
+    assert stored_codecs(topic, 0) - {"none"} == {compression} - {"none"}
 
 
 def test_idempotent_producer_keeps_order_without_repeats(kafka, new_topic, read_all):
