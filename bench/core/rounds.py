@@ -54,6 +54,7 @@ class Rounds:
                 self._visit(peer, number)
 
     def _visit(self, peer: Peer, number: int) -> None:
+        os.sync()  # a start is not to wait for what the peer before it left in the page cache
         started = peer.start()
         try:
             time.sleep(self._settle)
