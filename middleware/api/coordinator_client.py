@@ -12,6 +12,7 @@ import math
 import random
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -83,31 +84,26 @@ class Update:
     changes: Sequence[pb.EntryChange]
 
 
-class CoordinatorClient:
-    """One channel. `token` None: calls are not signed. `rng` spreads repeats, for tests a seeded one."""
+class CoordinatorCalls(ABC):
+    """What can be asked of a coordinator, whichever way it is reached. `target` says where, for messages."""
 
-    def __init__(
-        self,
-        target: str,
-        token: JoinToken | None,
-        *,
-        cluster_id: str = "",
-        timeout: float = CALL_SECONDS,
-        rng: random.Random | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`cluster_id`: where it is known without a token; else the first attach learns it."""
+    def __init__(self, target: str, cluster_id: str, rng: random.Random) -> None:
+        """`cluster_id`: where it is known; else the first attach learns it. `rng` spreads repeats."""
         self.target = target
-        self.cluster_id = token.cluster_id if token else cluster_id
-        self.rng = rng or random.Random()
-        self._timeout = timeout
-        self._clock = clock
-        self._signer = Signer(token) if token else None
-        self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
-        self._paths = {method.name: method.path for method in methods(SERVICE)}
+        self.cluster_id = cluster_id
+        self.rng = rng
 
+    @abstractmethod
+    async def _call(self, name: str, request: Message, response: type[R]) -> R:
+        """One call. Raises TreecastError as the module says."""
+
+    @abstractmethod
+    def _stream(self, name: str, request: Message) -> AsyncGenerator[bytes, None]:
+        """One call that is answered by many messages."""
+
+    @abstractmethod
     async def close(self) -> None:
-        await self._channel.close()
+        """Lets go of whatever the way there needs."""
 
     # --- hosts
 
@@ -134,18 +130,18 @@ class CoordinatorClient:
 
     # --- topics
 
-    async def create_topic(self, request: pb.CreateTopicEntryRequest) -> pb.TopicEntry:
-        return (await self._call("CreateTopic", request, pb.TopicEntryResponse)).topic
+    async def create_topic(self, request: pb.CreateTopicEntryRequest) -> pb.TopicEntryResponse:
+        return await self._call("CreateTopic", request, pb.TopicEntryResponse)
 
-    async def delete_topic(self, name: str) -> pb.TopicEntry:
+    async def delete_topic(self, name: str) -> pb.TopicEntryResponse:
         request = pb.DeleteTopicEntryRequest(name=name)
-        return (await self._call("DeleteTopic", request, pb.TopicEntryResponse)).topic
+        return await self._call("DeleteTopic", request, pb.TopicEntryResponse)
 
-    async def alter_topic(self, request: pb.AlterTopicEntryRequest) -> pb.TopicEntry:
-        return (await self._call("AlterTopic", request, pb.TopicEntryResponse)).topic
+    async def alter_topic(self, request: pb.AlterTopicEntryRequest) -> pb.TopicEntryResponse:
+        return await self._call("AlterTopic", request, pb.TopicEntryResponse)
 
-    async def create_partitions(self, request: pb.CreatePartitionEntriesRequest) -> pb.TopicEntry:
-        return (await self._call("CreatePartitions", request, pb.TopicEntryResponse)).topic
+    async def create_partitions(self, request: pb.CreatePartitionEntriesRequest) -> pb.TopicEntryResponse:
+        return await self._call("CreatePartitions", request, pb.TopicEntryResponse)
 
     # --- homes
 
@@ -185,8 +181,9 @@ class CoordinatorClient:
 
     # --- ids and interest
 
-    async def producer_ids(self, session: pb.HostSession, count: int = 0) -> range:
-        request = pb.ProducerIdsRequest(session=session, count=count)
+    async def producer_ids(self, session: pb.HostSession, count: int = 0, at_least: int = 0) -> range:
+        """A block; none of its ids is below `at_least`, nor will any other be from now on."""
+        request = pb.ProducerIdsRequest(session=session, count=count, at_least=at_least)
         answer = await self._call("ProducerIds", request, pb.ProducerIdsResponse)
         if not answer.count or answer.first + answer.count > 2**63:
             raise _nonsense(f"a block of {answer.count} producer ids from {answer.first}")
@@ -251,7 +248,29 @@ class CoordinatorClient:
                     position, changes, parts = reached, parts, []
                     yield Update(True, position, changes)
 
-    # --- calling
+
+class CoordinatorClient(CoordinatorCalls):
+    """By gRPC, over one channel. `token` None: calls are not signed. `rng`: for tests a seeded one."""
+
+    def __init__(
+        self,
+        target: str,
+        token: JoinToken | None,
+        *,
+        cluster_id: str = "",
+        timeout: float = CALL_SECONDS,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(target, token.cluster_id if token else cluster_id, rng or random.Random())
+        self._timeout = timeout
+        self._clock = clock
+        self._signer = Signer(token) if token else None
+        self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self._paths = {method.name: method.path for method in methods(SERVICE)}
+
+    async def close(self) -> None:
+        await self._channel.close()
 
     async def _call(self, name: str, request: Message, response: type[R]) -> R:
         body = request.SerializeToString()
@@ -315,18 +334,26 @@ class Attachment:
 
     def __init__(
         self,
-        client: CoordinatorClient,
+        client: CoordinatorCalls,
         request: pb.AttachRequest,
         on_attached: Callable[[pb.AttachResponse], None] = lambda answer: None,
     ) -> None:
-        """`on_attached` is called on the loop after every attach; the session is a new one each time."""
+        """`on_attached` is called on the loop after every attach; the session is a new one each time.
+
+        `on_change` is called after each attempt to attach or renew, with what refused it.
+        """
         self._client = client
         self._request = request
         self._on_attached = on_attached
+        self.on_change: Callable[[TreecastError | None], None] = lambda error: None
         self._session: pb.HostSession | None = None
         self._lease = 0.0
         self._task: asyncio.Task[None] | None = None
         self.last_error: TreecastError | None = None  # None while all is well
+
+    @property
+    def attached(self) -> bool:
+        return self._session is not None
 
     @property
     def session(self) -> pb.HostSession:
@@ -381,9 +408,12 @@ class Attachment:
             if lost:
                 self._session = None
             self.last_error = error
+            if not lost:
+                self.on_change(error)
             return 0.0 if lost else min(back_off.pause(), max(self._lease / 3, 0.1))
         back_off.reset()
         self.last_error = None
+        self.on_change(None)
         return self._lease / 3 * (0.75 + self._client.rng.random() / 4)
 
 

@@ -9,7 +9,9 @@ from .cluster import (
     ReadWaiter,
     TransactionHome,
 )
+from .directory import DataDirectory, DataDirectoryError
 from .long_poll import FetchWait
+from .parts import JoinCluster, JoinedCluster, LocalParts
 from .settings import BrokerSettings
 from .values import (
     EARLIEST_TIMESTAMP,
@@ -49,6 +51,8 @@ __all__ = [
     "CommittedOffset",
     "ConfigChange",
     "ConfigOperation",
+    "DataDirectory",
+    "DataDirectoryError",
     "Definitions",
     "EARLIEST_TIMESTAMP",
     "FetchWait",
@@ -58,10 +62,13 @@ __all__ = [
     "GroupMember",
     "InitProducer",
     "Isolation",
+    "JoinCluster",
     "JoinGroup",
     "Joined",
+    "JoinedCluster",
     "JoinedMember",
     "LATEST_TIMESTAMP",
+    "LocalParts",
     "MAX_TIMESTAMP",
     "MemberIdRequired",
     "MemberIdentity",

@@ -13,6 +13,7 @@ from treecast.middleware.model.identity import Host
 from .cluster import Cluster
 from .composition import Parts
 from .directory import DataDirectory, new_cluster_id
+from .parts import JoinCluster
 from .settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,8 @@ class Broker:
     """One host's broker.
 
     `clock` gives wall-clock seconds since the Unix epoch, `rng` draws identifiers. `cluster` exists
-    from `start` to `close`.
+    from `start` to `close`. A joined host gives the data directory that it has opened, and `join`, which
+    makes the cluster of the local parts; the broker closes both.
     """
 
     def __init__(
@@ -33,12 +35,16 @@ class Broker:
         *,
         clock: Callable[[], float] = time.time,
         rng: random.Random | None = None,
+        directory: DataDirectory | None = None,
+        join: JoinCluster | None = None,
     ) -> None:
         self.settings = settings
         self.host = host
         self.counters = counters
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
+        self._directory = directory
+        self._join = join
         self._parts: Parts | None = None
 
     @property
@@ -51,19 +57,24 @@ class Broker:
         Raises `DataDirectoryError` where another daemon uses it, another version wrote it, or it
         belongs to another host; nothing is touched then. STORAGE where the disk refuses.
         """
-        directory = DataDirectory.open(
-            self.settings.data, self.host.host_id, new_cluster_id(self._rng.getrandbits(128))
-        )
+        directory, self._directory = self._directory, None
+        if directory is None:
+            directory = DataDirectory.open(
+                self.settings.data, self.host.host_id, new_cluster_id(self._rng.getrandbits(128))
+            )
         if not directory.was_clean:
             _log.warning("%s was not closed in order, checking what it holds", directory.path)
         try:
-            parts = Parts(self.settings, self.host, self.counters, directory, self._clock, self._rng)
+            parts = Parts(
+                self.settings, self.host, self.counters, directory, self._clock, self._rng, self._join
+            )
         except BaseException:
             directory.close(clean=False)
             raise
         try:
             await parts.start()
         except BaseException:
+            await parts.leave()
             parts.abandon()
             raise
         self._parts = parts
@@ -73,6 +84,9 @@ class Broker:
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.close()
+        directory, self._directory = self._directory, None
+        if directory is not None:  # given, and never used
+            directory.close(clean=directory.was_clean)
 
     async def housekeeping(self, now: float) -> float:
         """Does what is due by `now` (seconds of `clock`); answers when to call again at the latest.

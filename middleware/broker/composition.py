@@ -23,11 +23,13 @@ from treecast.middleware.storage.segment import SharedFiles
 from treecast.middleware.storage.settings import LogSettings
 from treecast.middleware.storage.tables import Tables
 
+from .cluster import Cluster
 from .directory import DataDirectory, DataDirectoryError
 from .groups import GroupSettings
 from .housekeeping import Chore, Housekeeping
 from .local import LocalCluster, LocalGroups
 from .partitions import LocalPartitions
+from .parts import JoinCluster, LocalParts
 from .settings import BrokerSettings
 from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
@@ -49,7 +51,9 @@ class Parts:
         directory: DataDirectory,
         clock: Callable[[], float],
         rng: random.Random,
+        join: JoinCluster | None = None,
     ) -> None:
+        """`join`: makes the cluster of a joined host; without it the host is alone."""
         self._counters = counters
         self._clock = clock
         self._directory = directory
@@ -68,21 +72,28 @@ class Parts:
             directory.logs, self._open_log, self.flusher, self.transactions, counters.broker, clock
         )
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
-        self.cluster = LocalCluster(
+        local = LocalParts(
+            settings,
             directory.meta.cluster_id,
             host,
-            self.registry,
+            self.tables,
             self.partitions,
             self.groups,
             self.transactions,
             producer_ids,
+            self.registry,
+            counters,
+            clock,
+            rng,
         )
+        self._joined = join(local) if join is not None else None
+        self.cluster: Cluster = self._joined or LocalCluster(local)
         self.housekeeping = Housekeeping(self._chores(settings))
 
     async def start(self) -> None:
         await self.groups.start()
         self.partitions.sweep()
-        await self.registry.load()
+        await (self.registry.load() if self._joined is None else self._joined.start())
         await self.transactions.start(self.cluster)
         if not self._directory.was_clean:
             await abort_hanging(self.partitions, self.transactions.transactions())
@@ -91,6 +102,7 @@ class Parts:
         """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
         clean = True
         try:
+            await self.leave()
             await self.groups.close()
             await asyncio.gather(self.flusher.close(), self.housekeeping.settle())
             await self.partitions.close()
@@ -100,6 +112,11 @@ class Parts:
         finally:
             self.tables.close()
             self._directory.close(clean=clean)
+
+    async def leave(self) -> None:
+        """Lets go of other hosts."""
+        if self._joined is not None:
+            await self._joined.close()
 
     def abandon(self) -> None:
         """Lets go of everything as it is, after a start that failed."""

@@ -11,9 +11,8 @@ from treecast.middleware.storage.tables import Tables
 
 from .cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
 from .groups import GroupCoordinator, GroupSettings
-from .partitions import LocalPartitions
-from .topics import TopicRegistry
-from .transactions import ProducerIds, TransactionCoordinator
+from .parts import LocalParts
+from .transactions import TransactionCoordinator
 from .values import GroupListing, MemberIdentity, OffsetCommits, PartitionErrors
 
 
@@ -49,47 +48,32 @@ class LocalGroups(GroupCoordinator):
 class LocalCluster:
     """Implements `cluster.Cluster` with the local objects themselves."""
 
-    def __init__(
-        self,
-        cluster_id: str,
-        host: Host,
-        registry: TopicRegistry,
-        partitions: LocalPartitions,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
-        producer_ids: ProducerIds,
-    ) -> None:
-        self._cluster_id = cluster_id
-        self._host = host
-        self._registry = registry
-        self._groups = groups
-        self._producer_ids = producer_ids
-        self._partitions = partitions
-        self._transactions = transactions
+    def __init__(self, parts: LocalParts) -> None:
+        self._parts = parts
 
     @property
     def cluster_id(self) -> str:
-        return self._cluster_id
+        return self._parts.cluster_id
 
     @property
     def host(self) -> Host:
-        return self._host
+        return self._parts.host
 
     @property
     def definitions(self) -> Definitions:
-        return self._registry
+        return self._parts.registry
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
-        return self._partitions.get(topic, index)
+        return self._parts.partitions.get(topic, index)
 
     def group_home(self, group_id: str) -> GroupHome:
-        return self._groups
+        return self._parts.groups
 
     def transaction_home(self, transactional_id: str) -> TransactionHome:
-        return self._transactions
+        return self._parts.transactions
 
     async def list_groups(self) -> Sequence[GroupListing]:
-        return self._groups.list_groups()
+        return self._parts.groups.list_groups()
 
     async def new_producer(self) -> ProducerIdentity:
-        return ProducerIdentity(await self._producer_ids.take(), 0)
+        return ProducerIdentity(await self._parts.producer_ids.take(), 0)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from treecast.middleware.model.counters import BrokerCounters
@@ -51,51 +51,76 @@ class LocalPartitions:
         self._guard = guard
         self._counters = counters
         self._clock = clock
-        self._by_topic: dict[str, list[LocalPartition]] = {}
+        self._by_topic: dict[str, dict[int, LocalPartition]] = {}
         self._removals: set[asyncio.Future[None]] = set()
 
     def get(self, topic: str, index: int) -> LocalPartition:
         """UNKNOWN_TOPIC where there is none."""
-        partitions = self._by_topic.get(topic)
-        if partitions is None or not 0 <= index < len(partitions):
+        found = self.find(topic, index)
+        if found is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
-        return partitions[index]
+        return found
+
+    def find(self, topic: str, index: int) -> LocalPartition | None:
+        partitions = self._by_topic.get(topic)
+        return partitions.get(index) if partitions is not None else None
 
     def __iter__(self) -> Iterator[LocalPartition]:
         """All of them, as they are now; topics may come and go while it runs."""
         for partitions in list(self._by_topic.values()):
-            yield from list(partitions)
+            yield from list(partitions.values())
 
     # --- TopicStorage
 
-    def open(self, topic: Topic) -> None:
-        self._by_topic[topic.name] = [self._opened(topic, index) for index in range(topic.partitions)]
+    def open(self, topic: Topic, led: Collection[int] | None = None) -> None:
+        """`led`: the partitions that this host leads, None for all."""
+        indexes = range(topic.partitions) if led is None else sorted(led)
+        self._by_topic[topic.name] = {index: self._opened(topic, index) for index in indexes}
 
     async def create(self, topic: Topic, first: int) -> None:
-        made = self._by_topic.setdefault(topic.name, [])
+        await self._make(topic, range(first, topic.partitions))
+
+    async def apply(self, topic: Topic, led: Collection[int]) -> None:
+        """A topic of several hosts as it is now: makes what this host leads and has not open. STORAGE."""
+        there = self._by_topic.setdefault(topic.name, {})
+        await self._make(topic, [index for index in sorted(led) if index not in there])
+        self.reconfigure(topic)
+
+    async def _make(self, topic: Topic, indexes: Sequence[int]) -> None:
+        """All of them or, where one is refused, none."""
+        made = self._by_topic.setdefault(topic.name, {})
         try:
-            for index in range(first, topic.partitions):
+            for number, index in enumerate(indexes):
                 self._put_aside(topic.name, topic.topic_id, index, "stray")
-                made.append(self._opened(topic, index))
-                if index % _AT_ONCE == _AT_ONCE - 1:
+                made[index] = self._opened(topic, index)
+                if number % _AT_ONCE == _AT_ONCE - 1:
                     await asyncio.sleep(0)
         except BaseException:
-            self.remove(topic, first)
+            self._remove(topic, indexes)
             raise
 
     def reconfigure(self, topic: Topic) -> None:
-        for partition in self._by_topic[topic.name]:
+        for partition in self._by_topic[topic.name].values():
             partition.reconfigure(topic.config)
 
-    def remove(self, topic: Topic, first: int) -> None:
-        partitions = self._by_topic.get(topic.name, [])
-        leaving = partitions[first:]
-        del partitions[first:]
+    def remove(self, topic: Topic, first: int = 0) -> None:
+        self._remove(topic, [index for index in self._by_topic.get(topic.name, ()) if index >= first])
+
+    def _remove(self, topic: Topic, indexes: Iterable[int]) -> None:
+        partitions = self._by_topic.get(topic.name, {})
+        leaving = [partitions.pop(index) for index in indexes if index in partitions]
         if not partitions:
             self._by_topic.pop(topic.name, None)
         for partition in leaving:
             partition.remove()
         self._discard(topic.name, topic.topic_id, [partition.name.partition for partition in leaving])
+
+    def put_aside(self, topic: Topic) -> None:
+        """The topic is not there any more, though nobody deleted it: closes its logs and keeps the files."""
+        now_ms = int(self._clock() * 1000)
+        for index, partition in self._by_topic.pop(topic.name, {}).items():
+            partition.close(now_ms)
+            self._put_aside(topic.name, topic.topic_id, index, "stray")
 
     def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
         self._discard(name, topic_id, range(partitions))

@@ -78,6 +78,11 @@ class TopicRegistry:
 
     async def load(self) -> None:
         """Reads the tables, finishes broken-off deletions, and opens every partition."""
+        for topic in (await self.read()).values():
+            self._storage.open(topic)
+
+    async def read(self) -> Mapping[str, Topic]:
+        """As `load`, and opens nothing: for a host that hands its topics over."""
         TopicConfig.of(self._settings.topic_defaults)  # a bad default is refused, topics or not
         for name, value in self._tables.load(TOPICS).items():
             self._keep(self._decode(name, value))
@@ -87,8 +92,7 @@ class TopicRegistry:
                 self._storage.remove_leftovers(entry["name"], uuid.UUID(key), entry["partitions"])
                 await self._on_removed(entry["name"])
             await self._tables.commit([Change(DELETIONS, key, None)])
-        for topic in self._topics.values():
-            self._storage.open(topic)
+        return self._view
 
     def topics(self) -> Mapping[str, Topic]:
         return self._view
@@ -163,6 +167,10 @@ class TopicRegistry:
         check_kafka_name(new.name)
         if new.name in self._topics:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
+        if new.leaders:
+            raise TreecastError(
+                Fault.INVALID_ASSIGNMENT, "this host is alone and leads everything: name no leaders"
+            )
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
         self._check_partitions(partitions, partitions)
         config = TopicConfig.of(new.config, self._settings.topic_defaults)

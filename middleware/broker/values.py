@@ -27,11 +27,15 @@ MAX_TIMESTAMP = -3  # ListOffsets 7: the offset of the largest timestamp
 
 
 class NewTopic(Struct, frozen=True):
-    """A topic to create. `partitions` -1 takes the daemon's default."""
+    """A topic to create. `partitions` -1 takes the daemon's default.
+
+    `leaders`: names of hosts that shall lead it: none, one for all partitions, or one for each.
+    """
 
     name: str
     partitions: int = -1
     config: Mapping[str, str] = {}
+    leaders: tuple[str, ...] = ()
 
 
 class Topic(Struct, frozen=True):

@@ -68,6 +68,9 @@ class ClusterState:
     def topic(self, name: str) -> TopicEntry | None:
         return self._typed(Kind.TOPIC, name, TopicEntry)
 
+    def topics(self) -> list[TopicEntry]:
+        return [entry for entry in self._entries[Kind.TOPIC].values() if isinstance(entry, TopicEntry)]
+
     def home(self, kind: HomeKind, id: str) -> HomeEntry | None:
         return self._typed(Kind.HOME, home_key(kind, id), HomeEntry)
 
@@ -166,7 +169,7 @@ class ClusterState:
         states = [entry for entry in self._entries[Kind.STATE].values() if isinstance(entry, StateEntry)]
         assert self._states == {entry.levels: str(entry.state_id) for entry in states}
         assert len(self._states) == len(states)
-        topics = [entry for entry in self._entries[Kind.TOPIC].values() if isinstance(entry, TopicEntry)]
+        topics = self.topics()
         assert self.partitions == sum(len(topic.partitions) for topic in topics)
         assert len({topic.topic_id for topic in topics}) == len(topics)
         attached = {host.name for host in hosts if host.presence is Presence.ATTACHED}

@@ -46,13 +46,18 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """`topic_id` is drawn by the caller. `pinned`: host names; none, one for all, or one per partition."""
+    """`topic_id` is drawn by the caller. `pinned`: host names; none, one for all, or one per partition.
+
+    `brought`: the topic is one that a host had while it was alone. Where it is here already, with the same
+    id, that is the answer.
+    """
 
     name: str
     topic_id: TopicId
     partitions: int
     config: Mapping[str, str] = field(default_factory=dict)
     pinned: tuple[str, ...] = ()
+    brought: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +117,11 @@ class PutHomeState:
 
 @dataclass(frozen=True, slots=True)
 class TakeProducerIds:
-    """`count` 0: as many as the settings say."""
+    """`count` 0: as many as the settings say. `at_least`: no id below is given, now or later."""
 
     session: Session
     count: int = 0
+    at_least: int = 0
 
 
 @dataclass(frozen=True, slots=True)

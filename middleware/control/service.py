@@ -90,10 +90,11 @@ class CoordinatorService:
     async def create_topic(self, request: pb.CreateTopicEntryRequest) -> pb.TopicEntryResponse:
         command = commands.CreateTopic(
             request.name,
-            self._new_topic_id(),
+            _topic_id(request.topic_id) if request.topic_id else self._new_topic_id(),
             request.partitions,
             dict(request.config),
             tuple(request.pinned),
+            brought=bool(request.topic_id),
         )
         return await self._topic(command, validate_only=request.validate_only)
 
@@ -112,7 +113,7 @@ class CoordinatorService:
         topic: TopicEntry = (
             self._coordinator.validate(command) if validate_only else await self._coordinator.do(command)
         )
-        return pb.TopicEntryResponse(topic=topic_message(topic))
+        return pb.TopicEntryResponse(topic=topic_message(topic), revision=self._coordinator.revision)
 
     # --- homes
 
@@ -151,7 +152,7 @@ class CoordinatorService:
     # --- ids and interest
 
     async def producer_ids(self, request: pb.ProducerIdsRequest) -> pb.ProducerIdsResponse:
-        command = commands.TakeProducerIds(_session(request.session), request.count)
+        command = commands.TakeProducerIds(_session(request.session), request.count, request.at_least)
         block: ProducerBlock = await self._coordinator.do(command)
         return pb.ProducerIdsResponse(first=block.first, count=block.count)
 
@@ -176,6 +177,12 @@ class CoordinatorService:
 
 def _session(session: pb.HostSession) -> Session:
     return Session(session.host_id, session.incarnation)
+
+
+def _topic_id(raw: bytes) -> uuid.UUID:
+    if len(raw) != 16:
+        raise TreecastError(Fault.INVALID_REQUEST, f"a topic id has 16 bytes, not {len(raw)}")
+    return uuid.UUID(bytes=raw)
 
 
 def _home_kind(kind: int) -> HomeKind:

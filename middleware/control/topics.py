@@ -21,8 +21,15 @@ _LONGEST_VALUE = 1000  # characters of one configuration value
 
 def create(state: ClusterState, command: CreateTopic) -> Decision[TopicEntry]:
     check_kafka_name(command.name)
-    if state.topic(command.name) is not None:
+    known = state.topic(command.name)
+    if known is not None:
+        if command.brought and known.topic_id == command.topic_id:
+            return Decision(known)
         raise TreecastError(Fault.TOPIC_EXISTS, f"topic {command.name} exists already")
+    if command.brought and any(topic.topic_id == command.topic_id for topic in state.topics()):
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"another topic than {command.name} has the id {command.topic_id}"
+        )
     check_room("topics", state.size(Kind.TOPIC), 1, state.settings.limits.topics)
     _check_partitions(state, command.partitions, command.partitions)
     _check_config(command.config)

@@ -30,6 +30,14 @@ class BrokerCounters(Struct):
     refused: dict[str, int] = {}  # by Fault name
 
 
+class RelayCounters(Struct):
+    """What joins this host to the others."""
+
+    coordinator_updates: int = 0
+    coordinator_lost: int = 0  # times that it went away
+    coordinator_found: int = 0  # times that it came back
+
+
 class FaceCounters(Struct):
     """One per face."""
 
@@ -46,6 +54,7 @@ class Counters(Struct):
 
     storage: StorageCounters = field(default_factory=StorageCounters)
     broker: BrokerCounters = field(default_factory=BrokerCounters)
+    relay: RelayCounters = field(default_factory=RelayCounters)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

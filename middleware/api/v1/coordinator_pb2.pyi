@@ -226,7 +226,7 @@ class WatchResponse(_message.Message):
     def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., snapshot: _Optional[bool] = ..., more: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[EntryChange, _Mapping]]] = ...) -> None: ...
 
 class CreateTopicEntryRequest(_message.Message):
-    __slots__ = ("name", "partitions", "config", "pinned", "validate_only")
+    __slots__ = ("name", "partitions", "config", "pinned", "validate_only", "topic_id")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -239,12 +239,14 @@ class CreateTopicEntryRequest(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: int
     config: _containers.ScalarMap[str, str]
     pinned: _containers.RepeatedScalarFieldContainer[str]
     validate_only: bool
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., pinned: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    topic_id: bytes
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., pinned: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class DeleteTopicEntryRequest(_message.Message):
     __slots__ = ("name",)
@@ -284,10 +286,12 @@ class CreatePartitionEntriesRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., pinned: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class TopicEntryResponse(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "revision")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     topic: TopicEntry
-    def __init__(self, topic: _Optional[_Union[TopicEntry, _Mapping]] = ...) -> None: ...
+    revision: int
+    def __init__(self, topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class HomeRequest(_message.Message):
     __slots__ = ("session", "id")
@@ -372,12 +376,14 @@ class GetHomeStateResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[HomeItem, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ProducerIdsRequest(_message.Message):
-    __slots__ = ("session", "count")
+    __slots__ = ("session", "count", "at_least")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
     count: int
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+    at_least: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., count: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
 
 class ProducerIdsResponse(_message.Message):
     __slots__ = ("first", "count")

@@ -50,9 +50,10 @@ class Answered:
             session = attached.session
             assert self.hosts.setdefault(name, session.host_id) == session.host_id
             self.blocks.append(await client.producer_ids(session, 7))
-            topic = await client.create_topic(
+            made = await client.create_topic(
                 pb.CreateTopicEntryRequest(name=f"t{life}.{number}", partitions=1)
             )
+            topic = made.topic
             self.topics[topic.name] = topic.topic_id
             if name == "h0":
                 await self._write(client, session, b"%d.%d" % (life, number))

@@ -99,20 +99,20 @@ async def test_topics(server: CoordinatorServer, client: CoordinatorClient, hell
     assert (await refused(client.create_topic(topic("t")))).fault is Fault.LEADER_UNAVAILABLE
     for name in ("h1", "h2"):
         await client.attach(hello(name))
-    made = await client.create_topic(topic("t", 4, config={"retention.ms": "5"}))
+    made = (await client.create_topic(topic("t", 4, config={"retention.ms": "5"}))).topic
     assert [p.leader for p in made.partitions] == [1, 2, 1, 2]
     assert len(made.topic_id) == 16
     revision = server.coordinator.revision
-    tried = await client.create_topic(topic("u", 3, pinned=["h2"], validate_only=True))
+    tried = (await client.create_topic(topic("u", 3, pinned=["h2"], validate_only=True))).topic
     assert [p.leader for p in tried.partitions] == [2, 2, 2]
     assert server.coordinator.revision == revision
     grown = await client.create_partitions(
         pb.CreatePartitionEntriesRequest(name="t", total=6, pinned=["h1", "h1"])
     )
-    assert [p.leader for p in grown.partitions] == [1, 2, 1, 2, 1, 1]
+    assert [p.leader for p in grown.topic.partitions] == [1, 2, 1, 2, 1, 1]
     change = pb.AlterTopicEntryRequest(name="t", set={"segment.bytes": "99"}, unset=["retention.ms"])
-    assert dict((await client.alter_topic(change)).config) == {"segment.bytes": "99"}
-    assert (await client.delete_topic("t")).topic_id == made.topic_id
+    assert dict((await client.alter_topic(change)).topic.config) == {"segment.bytes": "99"}
+    assert (await client.delete_topic("t")).topic.topic_id == made.topic_id
     assert (await refused(client.delete_topic("t"))).fault is Fault.UNKNOWN_TOPIC
 
 

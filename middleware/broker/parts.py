@@ -1,0 +1,58 @@
+"""`LocalParts`: what a joined host owns itself, and `JoinedCluster`: what is put in front of it.
+
+A host alone answers every look-up of `cluster.Cluster` with its own parts (`local.LocalCluster`). Where
+hosts are joined, `Broker` is given a `JoinCluster`: it takes the parts, and answers with the cluster that
+faces, control service and transactions look at from then on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.identity import Host
+from treecast.middleware.storage.tables import Tables
+
+from .cluster import Cluster
+from .groups import GroupCoordinator
+from .partitions import LocalPartitions
+from .settings import BrokerSettings
+from .topics import TopicRegistry
+from .transactions import ProducerIds, TransactionCoordinator
+
+
+class LocalParts(Struct, frozen=True):
+    """One host's own share of a cluster. `clock` gives seconds since the Unix epoch.
+
+    `registry` holds the topics of the time when the host was alone, until they are handed over.
+    """
+
+    settings: BrokerSettings
+    cluster_id: str
+    host: Host
+    tables: Tables
+    partitions: LocalPartitions
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    registry: TopicRegistry
+    counters: Counters
+    clock: Callable[[], float]
+    rng: random.Random
+
+
+class JoinedCluster(Cluster, Protocol):
+    """The cluster as a joined host sees it, from `start` to `close`."""
+
+    async def start(self) -> None:
+        """Opens the partitions that this host leads. Groups are loaded; transactions start afterwards."""
+
+    async def close(self) -> None:
+        """Lets go of other hosts; the local parts are still open, and close afterwards."""
+
+
+JoinCluster = Callable[[LocalParts], JoinedCluster]

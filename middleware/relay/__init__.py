@@ -1,0 +1,1 @@
+"""Joins broker and fabric: what makes the brokers of several hosts one cluster."""

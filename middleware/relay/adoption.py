@@ -1,0 +1,71 @@
+"""A host that had been alone brings what it has: topics with their ids and settings go to the coordinator.
+
+They are led by this host, whose logs stay where they are. It may be repeated after a crash at any point:
+the coordinator knows a topic that comes again by its id. What has been handed over is struck off in the
+host's own tables, and from then on is known from the coordinator alone.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.broker.parts import LocalParts
+from treecast.middleware.broker.topics import TOPICS
+from treecast.middleware.broker.transactions.producer_ids import PRODUCER_IDS
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.tables import Change
+
+from .link import Link
+
+_log = logging.getLogger(__name__)
+
+
+class Adoption:
+    """Of one host, at its start. Raises TOPIC_EXISTS where the cluster has another topic of a name."""
+
+    def __init__(self, parts: LocalParts, link: Link) -> None:
+        self._parts = parts
+        self._link = link
+
+    async def hand_over(self) -> None:
+        """Until this is done once the coordinator is needed; COORDINATOR_UNAVAILABLE where it is away."""
+        tables = self._parts.tables
+        topics = await self._parts.registry.read()
+        given_out = tables.load(PRODUCER_IDS)
+        if not topics and not given_out:
+            return
+        await self._link.fetch()
+        for topic in topics.values():
+            self._check(topic)
+        for topic in topics.values():
+            await self._link.client.create_topic(self._request(topic))
+        for end in given_out.values():
+            await self._link.client.producer_ids(self._link.session, 1, at_least=int(end))
+        await self._link.fetch()
+        await tables.commit(
+            [
+                *(Change(TOPICS, name, None) for name in topics),
+                *(Change(PRODUCER_IDS, key, None) for key in given_out),
+            ]
+        )
+        _log.info("%d topics that this host had are the cluster's now, and led here", len(topics))
+
+    def _check(self, topic: Topic) -> None:
+        known = self._link.view.topic(topic.name)
+        if known is not None and known.topic_id != topic.topic_id:
+            raise TreecastError(
+                Fault.TOPIC_EXISTS,
+                f"this host and the cluster both have a topic {topic.name!r}, and they are not the same:"
+                " delete one of them, or join with an empty data directory",
+            )
+
+    def _request(self, topic: Topic) -> pb.CreateTopicEntryRequest:
+        return pb.CreateTopicEntryRequest(
+            name=topic.name,
+            topic_id=topic.topic_id.bytes,
+            partitions=topic.partitions,
+            config=dict(topic.config.overrides),
+            pinned=[self._parts.host.name],
+        )

@@ -1,0 +1,108 @@
+"""`RelayCluster`: the cluster as a joined host's faces, control service and transactions see it.
+
+It only passes look-ups on to its collaborators, one for each kind of thing that is owned. What each needs
+is a Protocol here, so that each can be built and tested by itself; `composition` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from treecast.middleware.broker.cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
+from treecast.middleware.broker.values import GroupListing
+from treecast.middleware.model.identity import Host, ProducerIdentity
+
+
+class Life(Protocol):
+    """What is opened with the cluster, and closed in reverse."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Partitions(Protocol):
+    """Who leads, and how to reach it."""
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        """UNKNOWN_TOPIC where there is none. Never waits: what cannot be reached says so when it is used."""
+
+
+class GroupHomes(Protocol):
+    """Homes of consumer groups."""
+
+    def group_home(self, group_id: str) -> GroupHome: ...
+
+    def list_groups(self) -> Awaitable[Sequence[GroupListing]]:
+        """Of all hosts that can be reached."""
+
+
+class TransactionHomes(Protocol):
+    """Homes of transactional ids, and the ids of producers that have none."""
+
+    def transaction_home(self, transactional_id: str) -> TransactionHome: ...
+
+    def new_producer(self) -> Awaitable[ProducerIdentity]: ...
+
+
+class RelayCluster:
+    """Implements `broker.parts.JoinedCluster`."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        host: Host,
+        definitions: Definitions,
+        partitions: Partitions,
+        groups: GroupHomes,
+        transactions: TransactionHomes,
+        lives: Sequence[Life],
+    ) -> None:
+        """`lives`: what is started in this order, and closed in reverse."""
+        self._cluster_id = cluster_id
+        self._host = host
+        self._definitions = definitions
+        self._partitions = partitions
+        self._groups = groups
+        self._transactions = transactions
+        self._lives = lives
+        self._started: list[Life] = []
+
+    async def start(self) -> None:
+        """Opens what this host leads; what failed to start is closed by `close` all the same."""
+        for life in self._lives:
+            self._started.append(life)
+            await life.start()
+
+    async def close(self) -> None:
+        """Safe to call twice."""
+        while self._started:
+            await self._started.pop().close()
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def host(self) -> Host:
+        return self._host
+
+    @property
+    def definitions(self) -> Definitions:
+        return self._definitions
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        return self._partitions.partition(topic, index)
+
+    def group_home(self, group_id: str) -> GroupHome:
+        return self._groups.group_home(group_id)
+
+    def transaction_home(self, transactional_id: str) -> TransactionHome:
+        return self._transactions.transaction_home(transactional_id)
+
+    async def list_groups(self) -> Sequence[GroupListing]:
+        return await self._groups.list_groups()
+
+    async def new_producer(self) -> ProducerIdentity:
+        return await self._transactions.new_producer()

@@ -1,0 +1,54 @@
+"""The relay of one host, put together from its parts: the cluster that a joined broker faces."""
+
+from __future__ import annotations
+
+from treecast.middleware.broker.parts import LocalParts
+
+from .adoption import Adoption
+from .cluster import RelayCluster
+from .definitions import RelayDefinitions
+from .link import Link
+from .own import OwnHomes, OwnPartitions
+from .view_store import ViewStore
+
+FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
+
+
+class Opening:
+    """First of the lives: what is known is read, what was the host's own is handed over, topics open."""
+
+    def __init__(self, parts: LocalParts, link: Link, definitions: RelayDefinitions) -> None:
+        self._parts = parts
+        self._link = link
+        self._definitions = definitions
+        self._adoption = Adoption(parts, link)
+
+    async def start(self) -> None:
+        self._link.load(ViewStore(self._parts.tables))
+        await self._adoption.hand_over()
+        self._definitions.start()
+        self._link.start()
+        if self._link.attached:
+            await self._link.first_seen(FIRST_SECONDS)
+            await self._definitions.settled()
+
+    async def close(self) -> None:
+        await self._definitions.close()
+        await self._link.close(detach=True)
+
+
+def join(parts: LocalParts, link: Link) -> RelayCluster:
+    """The cluster over the local parts of a joined host."""
+    definitions = RelayDefinitions(
+        parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
+    )
+    homes = OwnHomes(parts)
+    return RelayCluster(
+        parts.cluster_id,
+        parts.host,
+        definitions,
+        OwnPartitions(parts, link.view),
+        homes,
+        homes,
+        [Opening(parts, link, definitions)],
+    )

@@ -1,0 +1,257 @@
+"""`RelayDefinitions`: the topics of the cluster as this host knows them, and changes by the coordinator.
+
+Looking is local. A change is a call to the coordinator, and is answered when this host has seen it and the
+partitions that it leads are there. What the view tells is carried out here in its order, one at a time:
+a topic can be looked up from the moment when what this host leads of it is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
+
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.broker.settings import BrokerSettings
+from treecast.middleware.broker.topics import altered
+from treecast.middleware.broker.values import ConfigChange, NewTopic, Topic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.model.topics import check_kafka_name
+
+from .entries import TopicEntry, topic_entry
+from .link import SEEN_SECONDS, Link
+
+_log = logging.getLogger(__name__)
+
+
+class LedPartitions(Protocol):
+    """The partitions that this host leads; `broker.partitions.LocalPartitions` is it."""
+
+    def open(self, topic: Topic, led: frozenset[int]) -> None:
+        """At the start: opens what is led here, making what is missing. Raises STORAGE."""
+
+    async def apply(self, topic: Topic, led: frozenset[int]) -> None:
+        """While running: the topic as it is now. Opens what is led here and not open yet; STORAGE."""
+
+    def remove(self, topic: Topic) -> None:
+        """The topic is deleted."""
+
+    def put_aside(self, topic: Topic) -> None:
+        """The topic is not there any more, and nobody said that it was deleted: keeps its files."""
+
+
+class RelayDefinitions:
+    """Implements `broker.cluster.Definitions`. From `start` to `close`."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        host_id: int,
+        link: Link,
+        led: LedPartitions,
+        forget_topic: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`forget_topic`: called for each topic that is deleted, by its name."""
+        self._settings = settings
+        self._host_id = host_id
+        self._link = link
+        self._led = led
+        self._forget_topic = forget_topic
+        self._topics: dict[str, Topic] = {}
+        self._view = MappingProxyType(self._topics)
+        self._names: dict[TopicId, str] = {}
+        self._todo: deque[tuple[TopicEntry | None, TopicEntry | None, bool]] = deque()
+        self._more = asyncio.Event()
+        self._done = 0  # changes that were carried out
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    # --- life
+
+    def start(self) -> None:
+        """Opens what this host leads, of what the view knows; then follows the view."""
+        TopicConfig.of(self._settings.topic_defaults)  # a bad default is refused, topics or not
+        for entry in self._link.view.topics:
+            topic = self._topic(entry)
+            self._led.open(topic, self._leads(entry))
+            self._keep(topic)
+        self._link.view.topics.subscribe(self._heard)
+        self._task = asyncio.create_task(self._follow(), name="topics of the cluster")
+
+    async def settled(self) -> None:
+        """Returns when what the view has told so far is carried out. TIMED_OUT after a while."""
+        wanted = self._done + len(self._todo)
+        if not self._todo:
+            return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((wanted, waiting))
+        try:
+            async with asyncio.timeout(SEEN_SECONDS):
+                await waiting
+        except TimeoutError:
+            raise TreecastError(
+                Fault.TIMED_OUT, "the topic is changed, but this host is not done with it yet"
+            ) from None
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        for _, waiting in self._waiting:
+            waiting.cancel()
+
+    # --- looking
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self._view
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        name = self._names.get(topic_id)
+        if name is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+        return self._topics[name]
+
+    # --- changing
+
+    async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
+        check_kafka_name(new.name)
+        if new.name in self._topics:
+            raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
+        partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
+        _check_partitions(partitions)
+        TopicConfig.of(new.config, self._settings.topic_defaults)
+        request = pb.CreateTopicEntryRequest(
+            name=new.name,
+            partitions=partitions,
+            config=dict(new.config),
+            pinned=list(new.leaders),
+            validate_only=validate_only,
+        )
+        return await self._changed(await self._link.client.create_topic(request), validate_only)
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
+        topic = self._existing(name)
+        if total <= topic.partitions:
+            raise TreecastError(
+                Fault.INVALID_PARTITIONS,
+                f"topic {name} has {topic.partitions} partitions already; their number can only grow",
+            )
+        request = pb.CreatePartitionEntriesRequest(name=name, total=total, validate_only=validate_only)
+        return await self._changed(await self._link.client.create_partitions(request), validate_only)
+
+    async def alter_topic(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Topic:
+        topic = self._existing(name)
+        before = topic.config.overrides
+        after = altered(before, self._settings.topic_defaults, changes)
+        TopicConfig.of(after, self._settings.topic_defaults)
+        request = pb.AlterTopicEntryRequest(
+            name=name,
+            set={key: value for key, value in after.items() if before.get(key) != value},
+            unset=sorted(before.keys() - after.keys()),
+            validate_only=validate_only,
+        )
+        return await self._changed(await self._link.client.alter_topic(request), validate_only)
+
+    async def delete_topic(self, name: str) -> Topic:
+        topic = self._existing(name)
+        answer = await self._link.client.delete_topic(name)
+        await self._carried_out(answer.revision)
+        return topic
+
+    async def _changed(self, answer: pb.TopicEntryResponse, validate_only: bool) -> Topic:
+        try:
+            topic = self._topic(topic_entry(answer.topic))
+        except ValueError as error:
+            raise TreecastError(Fault.INTERNAL, f"the coordinator's topic makes no sense: {error}") from error
+        if not validate_only:
+            await self._carried_out(answer.revision)
+        return topic
+
+    async def _carried_out(self, revision: int) -> None:
+        """Waits until this host has seen the revision, and done what follows from it."""
+        await self._link.seen(revision)
+        await self.settled()
+
+    def _existing(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name}")
+        return topic
+
+    # --- following the view
+
+    def _heard(self, before: TopicEntry | None, after: TopicEntry | None) -> None:
+        self._todo.append((before, after, self._link.view.doubtful))
+        self._more.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._more.wait()
+            while self._todo:
+                before, after, doubtful = self._todo[0]
+                try:
+                    await self._carry_out(before, after, doubtful)
+                except TreecastError as error:
+                    name = after.name if after is not None else before.name if before is not None else ""
+                    _log.error("topic %s cannot be followed on this host: %s", name, error)
+                except Exception:
+                    _log.exception("a change of a topic failed")
+                self._todo.popleft()
+                self._done += 1
+                self._tell_waiting()
+            self._more.clear()
+
+    def _tell_waiting(self) -> None:
+        for wanted, waiting in self._waiting:
+            if self._done >= wanted and not waiting.done():
+                waiting.set_result(None)
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+
+    async def _carry_out(self, before: TopicEntry | None, after: TopicEntry | None, doubtful: bool) -> None:
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            await self._remove(before, doubtful)
+        if after is not None:
+            topic = self._topic(after)
+            await self._led.apply(topic, self._leads(after))
+            self._keep(topic)
+
+    async def _remove(self, entry: TopicEntry, doubtful: bool) -> None:
+        """Files go only where the coordinator said that the topic was deleted."""
+        topic = self._topics.pop(entry.name, None)
+        if topic is None:
+            return
+        del self._names[topic.topic_id]
+        if doubtful:
+            _log.error(
+                "the coordinator, in another history than before, does not know topic %s: its files are"
+                " put aside, not removed",
+                topic.name,
+            )
+            self._led.put_aside(topic)
+            return
+        self._led.remove(topic)
+        await self._forget_topic(topic.name)
+
+    def _keep(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._names[topic.topic_id] = topic.name
+
+    def _leads(self, entry: TopicEntry) -> frozenset[int]:
+        return frozenset(n for n, leader in enumerate(entry.leaders) if leader.host_id == self._host_id)
+
+    def _topic(self, entry: TopicEntry) -> Topic:
+        config = TopicConfig.of(entry.config, self._settings.topic_defaults)
+        return Topic(entry.name, entry.topic_id, len(entry.leaders), config)
+
+
+def _check_partitions(total: int) -> None:
+    if total < 1:
+        raise TreecastError(Fault.INVALID_PARTITIONS, f"a topic has at least one partition, not {total}")

@@ -1,0 +1,154 @@
+"""`Link`: this host's tie to the coordinator: the attachment, the watch that feeds the view, and calls.
+
+While the coordinator is away everything goes on with what the view knows; calls are refused with
+COORDINATOR_UNAVAILABLE. Its loss is logged once and counted, and so is its coming back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+from treecast.middleware.api import coordinator_client as api
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .entries import read_change
+from .view import ClusterView, Position, Update
+from .view_store import ViewStore
+
+SEEN_SECONDS = 10.0  # how long a change may take from the coordinator's answer to this host's view
+
+_log = logging.getLogger(__name__)
+
+
+class Link:
+    """From `load` and `start` to `close`. `client` makes the calls, with `session` where one is asked for."""
+
+    def __init__(
+        self,
+        client: api.CoordinatorCalls,
+        attachment: api.Attachment,
+        view: ClusterView,
+        counters: RelayCounters,
+    ) -> None:
+        self.client = client
+        self.view = view
+        self._attachment = attachment
+        self._counters = counters
+        self._store: ViewStore | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._waiting: dict[asyncio.Future[None], int] = {}  # until a revision is seen
+        self._away = False
+        self.refused: TreecastError | None = None  # why the coordinator will not have this host any more
+        view.on_reached(self._reached)
+
+    @property
+    def session(self) -> pb.HostSession:
+        """COORDINATOR_UNAVAILABLE while the host is not attached."""
+        return self._attachment.session
+
+    @property
+    def attached(self) -> bool:
+        """Whether the coordinator answered the last time."""
+        return self._attachment.attached and self._attachment.last_error is None
+
+    def load(self, store: ViewStore) -> None:
+        """Takes over what was known when this host ran last."""
+        self._store = store
+        known = store.load()
+        if known is not None:
+            self.view.apply(known)
+
+    async def fetch(self) -> None:
+        """Everything from the coordinator, now. COORDINATOR_UNAVAILABLE after a while without an answer."""
+        try:
+            async with asyncio.timeout(SEEN_SECONDS), aclosing(self.client.watch()) as updates:
+                await self._take(await anext(updates))
+        except TimeoutError:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, f"the coordinator at {self.client.target} tells nothing"
+            ) from None
+
+    def start(self) -> None:
+        self._attachment.on_change = self._note_attachment
+        self._attachment.start()
+        self._tasks = [asyncio.create_task(self._watch(), name="watch of the coordinator")]
+
+    async def close(self, *, detach: bool) -> None:
+        """Stops watching; with `detach` tells the coordinator that the host leaves in order."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for waiting in list(self._waiting):
+            waiting.cancel()
+        await self._attachment.close(detach=detach)
+
+    # --- seeing
+
+    async def seen(self, revision: int, seconds: float = SEEN_SECONDS) -> None:
+        """Returns when the view has `revision`. TIMED_OUT where that takes too long."""
+        if self.view.position.revision >= revision:
+            return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = revision
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting
+        except TimeoutError:
+            raise TreecastError(
+                Fault.TIMED_OUT,
+                f"the coordinator has done it, but this host has not heard of it within {seconds:g} s",
+            ) from None
+        finally:
+            self._waiting.pop(waiting, None)
+
+    async def first_seen(self, seconds: float) -> bool:
+        """Whether the view has anything from the coordinator, after a while at the latest."""
+        if self.view.position.history:
+            return True
+        try:
+            await self.seen(1, seconds)
+        except TreecastError:
+            return False
+        return True
+
+    def _reached(self, position: Position) -> None:
+        for waiting, revision in list(self._waiting.items()):
+            if position.revision >= revision and not waiting.done():
+                waiting.set_result(None)
+
+    async def _watch(self) -> None:
+        known = self.view.position
+        position = api.Position(known.history, known.revision)
+        try:
+            async with aclosing(self.client.watch(position)) as updates:
+                async for update in updates:
+                    await self._take(update)
+        except TreecastError as error:
+            self.refused = error
+            _log.critical("the coordinator refuses this host, which goes on with what it knows: %s", error)
+
+    async def _take(self, update: api.Update) -> None:
+        position = Position(update.position.history, update.position.revision)
+        changes = tuple(read_change(change) for change in update.changes)
+        if self._store is not None:
+            await self._store.save(update.snapshot, position, update.changes)
+        self.view.apply(Update(update.snapshot, position, changes))
+        self._counters.coordinator_updates += 1
+
+    # --- being attached
+
+    def _note_attachment(self, error: TreecastError | None) -> None:
+        """Called after each attempt to attach or renew."""
+        if error is not None and not self._away:
+            self._away = True
+            self._counters.coordinator_lost += 1
+            _log.warning("the coordinator is away, going on with what is known: %s", error)
+        elif error is None and self._away:
+            self._away = False
+            self._counters.coordinator_found += 1
+            _log.info("the coordinator is back")

@@ -1,0 +1,225 @@
+"""`ClusterView`: what the coordinator has told of the cluster, with look-ups, and who is told of changes.
+
+Pure: it takes updates and calls listeners. All of an update is in place before the first listener is
+called, so each sees the cluster as it is after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from treecast.middleware.model.identity import TopicId
+
+from .entries import (
+    Change,
+    Entry,
+    HomeEntry,
+    HomeKind,
+    HostEntry,
+    InterestEntry,
+    Kind,
+    Leader,
+    StateEntry,
+    TopicEntry,
+    home_key,
+)
+
+E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry)
+
+
+class Position(Struct, frozen=True):
+    """How far the coordinator's history is known. The empty one: nothing is."""
+
+    history: str = ""
+    revision: int = 0
+
+
+class Update(Struct, frozen=True):
+    """With `snapshot`, `changes` are everything, in place of what was known."""
+
+    snapshot: bool
+    position: Position
+    changes: tuple[Change, ...]
+
+
+class Shelf(Generic[E]):
+    """All entries of one kind by their key, and who wants to hear of changes."""
+
+    def __init__(self, of: type[E]) -> None:
+        self._of: type[E] = of
+        self._entries: dict[str, E] = {}
+        self._listeners: list[Callable[[E | None, E | None], None]] = []
+
+    def get(self, key: str) -> E | None:
+        return self._entries.get(key)
+
+    def keys(self) -> set[str]:
+        return set(self._entries)
+
+    def __iter__(self) -> Iterator[E]:
+        """As they are now; they may change while it runs."""
+        return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def subscribe(self, listener: Callable[[E | None, E | None], None]) -> None:
+        """`listener(before, after)` is called for every change; None is an entry that is not there."""
+        self._listeners.append(listener)
+
+    def put(self, key: str, entry: Entry | None) -> Callable[[], None] | None:
+        """Sets or removes; answers what tells the listeners, None where nothing changed."""
+        before = self._entries.get(key)
+        if entry is None:
+            self._entries.pop(key, None)
+        elif isinstance(entry, self._of):
+            self._entries[key] = entry
+        after = self._entries.get(key)
+        if before == after:
+            return None
+        return lambda: self._tell(before, after)
+
+    def _tell(self, before: E | None, after: E | None) -> None:
+        for listener in self._listeners:
+            listener(before, after)
+
+
+class ClusterView:
+    """The cluster as far as it is known here. Reading is free; `apply` alone changes it."""
+
+    def __init__(self) -> None:
+        self.position = Position()
+        # While listeners hear of a snapshot from another history than the one known before: what is
+        # missing in it was perhaps not removed, but forgotten with the coordinator's store.
+        self.doubtful = False
+        self.hosts: Shelf[HostEntry] = Shelf(HostEntry)
+        self.topics: Shelf[TopicEntry] = Shelf(TopicEntry)
+        self.homes: Shelf[HomeEntry] = Shelf(HomeEntry)
+        self.states: Shelf[StateEntry] = Shelf(StateEntry)
+        self.interest: Shelf[InterestEntry] = Shelf(InterestEntry)
+        self._hosts_by_id: dict[int, HostEntry] = {}
+        self._names_by_topic_id: dict[TopicId, str] = {}
+        self._states_by_topic: dict[tuple[str, ...], StateEntry] = {}
+        self._reached: list[Callable[[Position], None]] = []
+
+    # --- looking
+
+    def host(self, host_id: int) -> HostEntry | None:
+        return self._hosts_by_id.get(host_id)
+
+    def host_named(self, name: str) -> HostEntry | None:
+        return self.hosts.get(name)
+
+    def topic(self, name: str) -> TopicEntry | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicEntry | None:
+        name = self._names_by_topic_id.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def leader(self, topic: str, index: int) -> Leader | None:
+        """None where there is no such partition."""
+        found = self.topics.get(topic)
+        return found.leaders[index] if found is not None and 0 <= index < len(found.leaders) else None
+
+    def group_home(self, group_id: str) -> HomeEntry | None:
+        return self.homes.get(home_key(HomeKind.GROUP, group_id))
+
+    def transaction_home(self, transactional_id: str) -> HomeEntry | None:
+        return self.homes.get(home_key(HomeKind.TRANSACTION, transactional_id))
+
+    def state_of(self, levels: tuple[str, ...]) -> StateEntry | None:
+        return self._states_by_topic.get(levels)
+
+    def interest_of(self, host_id: int) -> InterestEntry | None:
+        return self.interest.get(str(host_id))
+
+    def on_reached(self, listener: Callable[[Position], None]) -> None:
+        """Called after each update, when all other listeners were."""
+        self._reached.append(listener)
+
+    # --- changing
+
+    def apply(self, update: Update) -> None:
+        """Takes an update over, then tells the listeners."""
+        changes: Iterable[Change] = update.changes
+        if update.snapshot:
+            changes = (*self._missing_from(update.changes), *update.changes)
+        self.doubtful = update.snapshot and update.position.history != self.position.history
+        self.position = update.position
+        told = [tell for change in changes if (tell := self._put(change)) is not None]
+        for tell in told:
+            tell()
+        for reached in self._reached:
+            reached(self.position)
+
+    def _missing_from(self, changes: Iterable[Change]) -> list[Change]:
+        there: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        for change in changes:
+            there[change.kind].add(change.key)
+        return [
+            Change(kind, key, None)
+            for kind in Kind
+            if kind is not Kind.COUNTER
+            for key in sorted(self._shelf(kind).keys() - there[kind])
+        ]
+
+    def _put(self, change: Change) -> Callable[[], None] | None:
+        match change.kind:
+            case Kind.HOST:
+                self._index_host(self.hosts.get(change.key), change.entry)
+                return self.hosts.put(change.key, change.entry)
+            case Kind.TOPIC:
+                self._index_topic(self.topics.get(change.key), change.entry)
+                return self.topics.put(change.key, change.entry)
+            case Kind.STATE:
+                self._index_state(self.states.get(change.key), change.entry)
+                return self.states.put(change.key, change.entry)
+            case Kind.HOME:
+                return self.homes.put(change.key, change.entry)
+            case Kind.INTEREST:
+                return self.interest.put(change.key, change.entry)
+            case Kind.COUNTER:
+                return None
+
+    def _index_host(self, before: HostEntry | None, after: Entry | None) -> None:
+        if before is not None:
+            self._hosts_by_id.pop(before.host_id, None)
+        if isinstance(after, HostEntry):
+            self._hosts_by_id[after.host_id] = after
+
+    def _index_topic(self, before: TopicEntry | None, after: Entry | None) -> None:
+        if before is not None:
+            self._names_by_topic_id.pop(before.topic_id, None)
+        if isinstance(after, TopicEntry):
+            self._names_by_topic_id[after.topic_id] = after.name
+
+    def _index_state(self, before: StateEntry | None, after: Entry | None) -> None:
+        if before is not None:
+            self._states_by_topic.pop(before.levels, None)
+        if isinstance(after, StateEntry):
+            self._states_by_topic[after.levels] = after
+
+    def _shelf(
+        self, kind: Kind
+    ) -> Shelf[HostEntry] | Shelf[TopicEntry] | Shelf[HomeEntry] | Shelf[StateEntry] | Shelf[InterestEntry]:
+        match kind:
+            case Kind.HOST:
+                return self.hosts
+            case Kind.TOPIC:
+                return self.topics
+            case Kind.HOME:
+                return self.homes
+            case Kind.STATE:
+                return self.states
+            case _:
+                return self.interest
+
+    def check_invariants(self) -> None:
+        """For tests: the indexes are those of the entries."""
+        assert self._hosts_by_id == {host.host_id: host for host in self.hosts}
+        assert self._names_by_topic_id == {topic.topic_id: topic.name for topic in self.topics}
+        assert self._states_by_topic == {state.levels: state for state in self.states}

@@ -1,0 +1,73 @@
+"""What the view knows, kept in the broker's tables: a host starts with it while the coordinator is away.
+
+Table `view`: `<kind>:<key>` -> an `EntryChange` message; `position` -> {"history": text, "revision": n}.
+Entries and position of an update are written together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.tables import Change as Row
+from treecast.middleware.storage.tables import Tables
+
+from .entries import Kind, read_change
+from .view import Position, Update
+
+VIEW = "view"
+_POSITION = "position"
+
+_log = logging.getLogger(__name__)
+
+
+class ViewStore:
+    """Writes updates as they come, and reads all at the start."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._keys: set[str] = set()
+        self._unwritten: dict[str, bytes | None] = {}  # what the disk refused, until it takes it
+
+    def load(self) -> Update | None:
+        """Everything as a snapshot; None where nothing was ever kept."""
+        rows = self._tables.load(VIEW)
+        position = rows.pop(_POSITION, None)
+        self._keys = set(rows)
+        if position is None:
+            return None
+        known = json.loads(position)
+        changes = tuple(read_change(pb.EntryChange.FromString(value)) for value in rows.values())
+        return Update(True, Position(known["history"], known["revision"]), changes)
+
+    async def save(self, snapshot: bool, position: Position, changes: Sequence[pb.EntryChange]) -> None:
+        """Keeps an update. What the disk refuses now is written with the next."""
+        rows: dict[str, bytes | None] = dict.fromkeys(self._keys) if snapshot else {}
+        for change in changes:
+            if int(change.kind) != Kind.COUNTER:
+                gone = change.WhichOneof("value") is None
+                rows[f"{change.kind}:{change.key}"] = None if gone else change.SerializeToString()
+        self._unwritten |= rows
+        self._note(rows)
+        at = json.dumps({"history": position.history, "revision": position.revision})
+        try:
+            await self._tables.commit(
+                [
+                    *(Row(VIEW, key, value) for key, value in self._unwritten.items()),
+                    Row(VIEW, _POSITION, at.encode()),
+                ]
+            )
+        except TreecastError as error:
+            _log.error("what the coordinator told cannot be kept, and is kept with the next: %s", error)
+        else:
+            self._unwritten.clear()
+
+    def _note(self, rows: Mapping[str, bytes | None]) -> None:
+        for key, value in rows.items():
+            if value is None:
+                self._keys.discard(key)
+            else:
+                self._keys.add(key)
