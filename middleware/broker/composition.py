@@ -69,7 +69,13 @@ class Parts:
             _group_settings(settings), self.tables, counters.broker, self.transactions, clock=clock, rng=rng
         )
         self.partitions = LocalPartitions(
-            directory.logs, self._open_log, self.flusher, self.transactions, counters.broker, clock
+            directory.logs,
+            self._open_log,
+            self.flusher,
+            self.transactions,
+            counters.broker,
+            clock,
+            None if directory.was_clean else directory.run,
         )
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
@@ -96,7 +102,7 @@ class Parts:
         await (self.registry.load() if self._joined is None else self._joined.start())
         await self.transactions.start(self.cluster)
         if not self._directory.was_clean:
-            await abort_hanging(self.partitions, self.transactions.transactions())
+            await abort_hanging(self.partitions.led(), self.transactions.transactions())
 
     async def close(self) -> None:
         """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
@@ -156,7 +162,7 @@ class Parts:
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
             try:
-                partition.log.clean(int(now * 1000))
+                partition.clean(int(now * 1000))
             except TreecastError as error:
                 _log.warning("%s: %s", partition.name, error)
             self.flusher.remove_doomed(partition.log)

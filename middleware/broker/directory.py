@@ -2,6 +2,7 @@
 
 meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}
 lock             locked (flock) while a daemon runs; holds its process id
+run              how often it was opened, a number
 clean-shutdown   there after an orderly close, gone while a daemon runs
 tables.sqlite    `storage.tables`
 logs/            one directory per partition
@@ -21,7 +22,7 @@ from msgspec import Struct
 from treecast.middleware.model.errors import Fault, TreecastError
 
 FORMAT = 1
-_META, _LOCK, _CLEAN = "meta.json", "lock", "clean-shutdown"
+_META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
 _HARMLESS = {_LOCK, _META + ".new", "lost+found"}  # what a directory may hold before its first use
 
 
@@ -47,12 +48,16 @@ def new_cluster_id(random_bits: int) -> str:
 
 
 class DataDirectory:
-    """An open, locked data directory. `was_clean`: the last daemon closed it in order, or it is new."""
+    """An open, locked data directory. `was_clean`: the last daemon closed it in order, or it is new.
 
-    def __init__(self, path: Path, meta: Meta, lock: int, *, was_clean: bool) -> None:
+    `run` counts its openings from 1, also through power failures: no two runs have the same number.
+    """
+
+    def __init__(self, path: Path, meta: Meta, lock: int, *, was_clean: bool, run: int = 1) -> None:
         self.path = path
         self.meta = meta
         self.was_clean = was_clean
+        self.run = run
         self._lock = lock
 
     @classmethod
@@ -69,6 +74,7 @@ class DataDirectory:
             clean = known is None or (path / _CLEAN).exists()
             (path / _CLEAN).unlink(missing_ok=True)
             (path / "logs").mkdir(exist_ok=True)
+            run = _next_run(path)
             _sync(path)
         except OSError as error:
             os.close(lock)
@@ -76,7 +82,7 @@ class DataDirectory:
         except BaseException:
             os.close(lock)
             raise
-        return cls(path, meta, lock, was_clean=clean)
+        return cls(path, meta, lock, was_clean=clean, run=run)
 
     @property
     def logs(self) -> Path:
@@ -152,6 +158,21 @@ def _write_meta(path: Path, meta: Meta) -> Meta:
         os.fsync(file.fileno())
     new.rename(path / _META)
     return meta
+
+
+def _next_run(path: Path) -> int:
+    """The number of this run, written down before it is used. The caller makes the directory durable."""
+    try:
+        run = int((path / _RUN).read_bytes()) + 1
+    except (FileNotFoundError, ValueError):
+        run = 1
+    new = path / (_RUN + ".new")
+    with new.open("wb") as file:
+        file.write(b"%d\n" % run)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path / _RUN)
+    return run
 
 
 def _take_lock(path: Path) -> int:

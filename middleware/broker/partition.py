@@ -1,8 +1,8 @@
-"""`LocalPartition`: a partition that this host leads, on top of its log."""
+"""`LogPartition`: a partition whose log is here. `LocalPartition`: one that this host leads."""
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import CancelledError, Future
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -54,141 +54,46 @@ class TransactionGuard(Protocol):
 
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
-    ) -> None: ...
+    ) -> Future[None] | None:
+        """None where it is; a future where another host has to be asked. INVALID_TRANSACTION_STATE."""
 
 
-class LocalPartition:
-    """Implements `cluster.PartitionLeader`. All calls come from the loop."""
+class AppendTap(Protocol):
+    """Something that is told of every append at once, on the loop: a stream to other hosts."""
 
-    def __init__(
-        self,
-        name: TopicPartition,
-        log: PartitionLog,
-        flusher: Flusher,
-        guard: TransactionGuard,
-        counters: BrokerCounters,
-        clock: Callable[[], float],
-    ) -> None:
+    def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """`batches` as they are in the log; not to be kept."""
+
+    def moved(self) -> None:
+        """The log begins later than before."""
+
+    def gone(self) -> None:
+        """The partition was deleted, or is closed."""
+
+
+class LogPartition:
+    """A partition whose log is here, as its readers see it. All calls come from the loop."""
+
+    def __init__(self, name: TopicPartition, log: PartitionLog) -> None:
         self.name = name
         self.log = log
-        self._flusher = flusher
-        self._guard = guard
-        self._counters = counters
-        self._clock = clock
         self._waiters: dict[ReadWaiter, None] = {}
         self._committed_waiters: dict[ReadWaiter, None] = {}
         self._gone: Fault | None = None  # what later calls are told
-        self.reconfigure(log.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Takes a changed topic configuration over."""
         self.log.config = config
-        self._max_bytes = config.max_message_bytes
-        self._compacted = config.cleanup_compact
-        self._stamps = config.log_append_time
-        self._before_ms = config.timestamp_before_max_ms
-        self._after_ms = config.timestamp_after_max_ms
-        self._compression = _COMPRESSIONS.get(config.compression_type)  # None: as the producer sent it
 
-    # --- writing
+    # --- reading
 
-    def append(
-        self, batches: memoryview, acks: int, transactional_id: str | None
-    ) -> Appended | Future[Appended]:
-        """As `cluster.PartitionLeader`. A repeat of an idempotent batch is answered as the first time."""
-        headers = check_batches(batches, self._max_bytes)
-        if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
-        now_ms = int(self._clock() * 1000)
-        for header in headers:
-            if header.producer_id >= 0:
-                repeated = self._check_producer(header, len(headers), transactional_id)
-                if repeated is not None:
-                    self._counters.duplicate_batches += 1
-                    return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
-            self._check_rules(header, now_ms)
-        if self._compression is not None:
-            batches, headers = recompressed(batches, headers, self._compression)
-        return self._answer(self._store(batches, headers, now_ms), acks, now_ms)
-
-    def append_marker(
-        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
-    ) -> Future[None] | None:
-        if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
-        now_ms = int(self._clock() * 1000)
-        state = self.log.producers.get(producer.producer_id)
-        if state is not None and state.transaction_start >= 0:
-            self.log.producers.check_marker(producer.producer_id, producer.epoch, coordinator_epoch)
-            marker = bytearray(
-                control_marker(
-                    COMMIT if committed else ABORT,
-                    producer,
-                    coordinator_epoch=coordinator_epoch,
-                    timestamp=now_ms,
-                )
-            )
-            self._store(memoryview(marker), [read_header(marker, 0)], now_ms)
-        return self._flusher.acknowledged(self.log, now_ms)
-
-    def _check_producer(self, header: BatchHeader, batches: int, transactional_id: str | None) -> int | None:
-        """The base offset of the batch that `header` repeats, None where it is to be appended."""
-        if batches > 1:
-            raise TreecastError(
-                Fault.INVALID_RECORD, "an idempotent producer's batch comes alone, not with others"
-            )
-        repeated = self.log.producers.check(header)
-        if repeated is None and header.transactional:
-            if transactional_id is None:
-                raise TreecastError(
-                    Fault.INVALID_TRANSACTION_STATE, "a transactional batch without a transactional id"
-                )
-            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-            self._guard.verify(transactional_id, producer, self.name)
-        return repeated
-
-    def _check_rules(self, header: BatchHeader, now_ms: int) -> None:
-        """What the topic's configuration says of a single batch."""
-        if self._compacted and header.first_keyless >= 0:
-            raise TreecastError(
-                Fault.INVALID_RECORD,
-                f"topic {self.name.topic} is compacted, record {header.first_keyless} has no key",
-            )
-        if self._stamps:
-            return
-        if header.max_timestamp - now_ms > self._after_ms:
-            raise self._wrong_time(header.max_timestamp, now_ms)
-        if self._before_ms != INT64_MAX and now_ms - header.min_timestamp > self._before_ms:
-            raise self._wrong_time(header.min_timestamp, now_ms)
-
-    def _wrong_time(self, timestamp: int, now_ms: int) -> TreecastError:
-        return TreecastError(
-            Fault.INVALID_TIMESTAMP,
-            f"timestamp {timestamp} is not between {self._before_ms} ms before and {self._after_ms} ms"
-            f" after the broker's time {now_ms}",
-        )
-
-    def _store(self, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> Appended:
-        log = self.log
-        end, stable = log.end_offset, log.stable_offset
-        stored = log.append(batches, headers, now_ms)
+    def _wake(self, size: int, end: int, stable: int) -> None:
+        """`end` and `stable` as they were before the append of `size` bytes."""
         if self._waiters:
             for waiter in tuple(self._waiters):
-                waiter.grown(len(batches))
+                waiter.grown(size)
         if self._committed_waiters:
-            self._wake_committed(len(batches), end, stable)
-        return Appended(stored.base_offset, stored.log_append_time, log.start_offset)
-
-    def _answer(self, appended: Appended, acks: int, now_ms: int) -> Appended | Future[Appended]:
-        """At once where that may be promised already, else when the flush is done."""
-        if acks == 0 or not self.log.flush_needed:
-            return appended
-        flushed = self._flusher.acknowledged(self.log, now_ms)
-        if flushed is None:
-            return appended
-        answer: Future[Appended] = flushed.get_loop().create_future()
-        flushed.add_done_callback(partial(_pass_on, answer, appended))
-        return answer
+            self._wake_committed(size, end, stable)
 
     def _wake_committed(self, size: int, end: int, stable: int) -> None:
         """`end` and `stable` as they were before the append of `size` bytes."""
@@ -199,8 +104,6 @@ class LocalPartition:
             size = 0  # some of the bytes that became readable, or are not yet, are others
         for waiter in tuple(self._committed_waiters):
             waiter.grown(size)
-
-    # --- reading
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
         if self._gone is not None:
@@ -268,12 +171,16 @@ class LocalPartition:
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
         return self.log.end_of_epoch(leader_epoch)
 
-    def delete_before(self, offset: int) -> int:
-        if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
-        return self.log.delete_before(offset)
-
     # --- life
+
+    @property
+    def here(self) -> bool:
+        """Not deleted and not closed."""
+        return self._gone is None
+
+    def clean(self, now_ms: int) -> None:
+        """Retention, rolling by time, idle producers. STORAGE where the disk refuses."""
+        self.log.clean(now_ms)
 
     def remove(self) -> None:
         """The topic is deleted: wakes who waits; every later call says UNKNOWN_TOPIC."""
@@ -285,6 +192,11 @@ class LocalPartition:
         self._leave(Fault.LEADER_UNAVAILABLE)
         self.log.close(now_ms)
 
+    def release(self) -> PartitionLog:
+        """Another object takes the log over: wakes who waits; every later call says NOT_LEADER."""
+        self._leave(Fault.NOT_LEADER)
+        return self.log
+
     def _leave(self, fault: Fault) -> None:
         self._gone = fault
         waiters = (*self._waiters, *self._committed_waiters)
@@ -292,6 +204,235 @@ class LocalPartition:
         self._committed_waiters.clear()
         for waiter in waiters:
             waiter.gone()
+
+
+class LocalPartition(LogPartition):
+    """A partition that this host leads: implements `cluster.PartitionLeader`."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        log: PartitionLog,
+        flusher: Flusher,
+        guard: TransactionGuard,
+        counters: BrokerCounters,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(name, log)
+        self._flusher = flusher
+        self._guard = guard
+        self._counters = counters
+        self._clock = clock
+        self._tap: AppendTap | None = None
+        self._verifying: dict[int, Future[None]] = {}  # by producer id: its later batches wait as well
+        self.reconfigure(log.config)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        super().reconfigure(config)
+        self._max_bytes = config.max_message_bytes
+        self._compacted = config.cleanup_compact
+        self._stamps = config.log_append_time
+        self._before_ms = config.timestamp_before_max_ms
+        self._after_ms = config.timestamp_after_max_ms
+        self._compression = _COMPRESSIONS.get(config.compression_type)  # None: as the producer sent it
+
+    def tap(self, tap: AppendTap | None) -> None:
+        """Tells `tap`, and nobody else, of appends from now on."""
+        self._tap = tap
+
+    # --- writing
+
+    def append(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]:
+        """As `cluster.PartitionLeader`. A repeat of an idempotent batch is answered as the first time."""
+        headers = check_batches(batches, self._max_bytes)
+        first = headers[0]
+        if first.producer_id >= 0 and (self._verifying or first.transactional):
+            verified = self._unverified(first, transactional_id)
+            if verified is not None:
+                return self._append_later(verified, bytearray(batches), headers, acks)
+        return self._append(batches, headers, acks)
+
+    def _append(
+        self, batches: memoryview, headers: list[BatchHeader], acks: int
+    ) -> Appended | Future[Appended]:
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+        now_ms = int(self._clock() * 1000)
+        for header in headers:
+            if header.producer_id >= 0:
+                repeated = self._check_producer(header, len(headers))
+                if repeated is not None:
+                    self._counters.duplicate_batches += 1
+                    return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
+            self._check_rules(header, now_ms)
+        if self._compression is not None:
+            batches, headers = recompressed(batches, headers, self._compression)
+        return self._answer(self._store(batches, headers, now_ms), acks, now_ms)
+
+    def append_marker(
+        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
+    ) -> Future[None] | None:
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+        now_ms = int(self._clock() * 1000)
+        state = self.log.producers.get(producer.producer_id)
+        if state is not None and state.transaction_start >= 0:
+            self.log.producers.check_marker(producer.producer_id, producer.epoch, coordinator_epoch)
+            marker = bytearray(
+                control_marker(
+                    COMMIT if committed else ABORT,
+                    producer,
+                    coordinator_epoch=coordinator_epoch,
+                    timestamp=now_ms,
+                )
+            )
+            self._store(memoryview(marker), [read_header(marker, 0)], now_ms)
+        return self._flusher.acknowledged(self.log, now_ms)
+
+    def _unverified(self, header: BatchHeader, transactional_id: str | None) -> Future[None] | None:
+        """What a batch waits for before it is looked at: its transaction's home, or an earlier batch of its
+        producer that does. Asked once for each transaction, when its first batch comes."""
+        waiting = self._verifying.get(header.producer_id)
+        if waiting is not None:
+            return waiting
+        known = self.log.producers.get(header.producer_id)
+        if not header.transactional or (
+            known is not None and known.epoch == header.producer_epoch and known.transaction_start >= 0
+        ):
+            return None
+        if self._gone is not None or self.log.producers.check(header) is not None:
+            return None  # refused, or a repeat, whatever the home says
+        if transactional_id is None:
+            raise TreecastError(
+                Fault.INVALID_TRANSACTION_STATE, "a transactional batch without a transactional id"
+            )
+        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        verified = self._guard.verify(transactional_id, producer, self.name)
+        if verified is not None:
+            self._verifying[header.producer_id] = verified
+        return verified
+
+    def _append_later(
+        self, verified: Future[None], batches: bytearray, headers: list[BatchHeader], acks: int
+    ) -> Future[Appended]:
+        """In the order of the calls: callbacks of one future run in the order in which they were added."""
+        answer: Future[Appended] = verified.get_loop().create_future()
+        verified.add_done_callback(partial(self._verified, answer, batches, headers, acks))
+        return answer
+
+    def _verified(
+        self,
+        answer: Future[Appended],
+        batches: bytearray,
+        headers: list[BatchHeader],
+        acks: int,
+        verified: Future[None],
+    ) -> None:
+        producer_id = headers[0].producer_id
+        if self._verifying.get(producer_id) is verified:
+            del self._verifying[producer_id]
+        try:
+            verified.result()
+            appended = self._append(memoryview(batches), headers, acks)
+        except CancelledError:
+            answer.cancel()
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if isinstance(appended, Appended):
+                if not answer.done():
+                    answer.set_result(appended)
+            else:
+                appended.add_done_callback(partial(_hand_on, answer))
+
+    def _check_producer(self, header: BatchHeader, batches: int) -> int | None:
+        """The base offset of the batch that `header` repeats, None where it is to be appended."""
+        if batches > 1:
+            raise TreecastError(
+                Fault.INVALID_RECORD, "an idempotent producer's batch comes alone, not with others"
+            )
+        return self.log.producers.check(header)
+
+    def _check_rules(self, header: BatchHeader, now_ms: int) -> None:
+        """What the topic's configuration says of a single batch."""
+        if self._compacted and header.first_keyless >= 0:
+            raise TreecastError(
+                Fault.INVALID_RECORD,
+                f"topic {self.name.topic} is compacted, record {header.first_keyless} has no key",
+            )
+        if self._stamps:
+            return
+        if header.max_timestamp - now_ms > self._after_ms:
+            raise self._wrong_time(header.max_timestamp, now_ms)
+        if self._before_ms != INT64_MAX and now_ms - header.min_timestamp > self._before_ms:
+            raise self._wrong_time(header.min_timestamp, now_ms)
+
+    def _wrong_time(self, timestamp: int, now_ms: int) -> TreecastError:
+        return TreecastError(
+            Fault.INVALID_TIMESTAMP,
+            f"timestamp {timestamp} is not between {self._before_ms} ms before and {self._after_ms} ms"
+            f" after the broker's time {now_ms}",
+        )
+
+    def _store(self, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> Appended:
+        log = self.log
+        end, stable = log.end_offset, log.stable_offset
+        stored = log.append(batches, headers, now_ms)
+        if self._tap is not None:
+            self._tap.appended(batches, headers)
+        self._wake(len(batches), end, stable)
+        return Appended(stored.base_offset, stored.log_append_time, log.start_offset)
+
+    def _answer(self, appended: Appended, acks: int, now_ms: int) -> Appended | Future[Appended]:
+        """At once where that may be promised already, else when the flush is done."""
+        if acks == 0 or not self.log.flush_needed:
+            return appended
+        flushed = self._flusher.acknowledged(self.log, now_ms)
+        if flushed is None:
+            return appended
+        answer: Future[Appended] = flushed.get_loop().create_future()
+        flushed.add_done_callback(partial(_pass_on, answer, appended))
+        return answer
+
+    # --- life
+
+    def delete_before(self, offset: int) -> int:
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+        before = self.log.start_offset
+        start = self.log.delete_before(offset)
+        if self._tap is not None and start != before:
+            self._tap.moved()
+        return start
+
+    def clean(self, now_ms: int) -> None:
+        """Retention, rolling by time, idle producers. STORAGE where the disk refuses."""
+        before = self.log.start_offset
+        try:
+            self.log.clean(now_ms)
+        finally:
+            if self._tap is not None and self.log.start_offset != before:
+                self._tap.moved()
+
+    def _leave(self, fault: Fault) -> None:
+        super()._leave(fault)
+        tap, self._tap = self._tap, None
+        if tap is not None:
+            tap.gone()
+
+
+def _hand_on(answer: Future[Appended], appended: Future[Appended]) -> None:
+    if answer.done():
+        appended.cancelled() or appended.exception()
+    elif appended.cancelled():
+        answer.cancel()
+    elif (error := appended.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(appended.result())
 
 
 def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]) -> None:

@@ -1,17 +1,17 @@
-"""The partitions of this host: their directories under `logs/`, and the open `LocalPartition`s.
+"""The partitions of this host: their directories under `logs/`, and the open partitions.
 
-logs/<topic>-<n>          a partition
+logs/<topic>-<n>          a partition that is led or followed here; `partition.metadata` says whose it is
 logs/<id>.<n>-delete      on its way out; whatever a crash left of it goes at the next start
 logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, never removed
+
+A host alone leads all partitions of its topics. A joined host leads some, follows some, and has nothing of
+the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from treecast.middleware.model.counters import BrokerCounters
@@ -22,10 +22,10 @@ from treecast.middleware.storage.durability import FlushTicket
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 
-from .partition import LocalPartition, TransactionGuard
+from .followed import FollowedPartition
+from .partition import LocalPartition, LogPartition, TransactionGuard
+from .partition_directories import PartitionDirectories
 from .values import Topic
-
-_log = logging.getLogger(__name__)
 
 _AT_ONCE = 16  # partitions that are made before the loop gets its turn
 _FLUSHED_TOGETHER = 64
@@ -34,7 +34,12 @@ LogOpener = Callable[[Path, TopicConfig], PartitionLog]
 
 
 class LocalPartitions:
-    """Implements `topics.TopicStorage`, and answers who looks for a partition."""
+    """Implements `topics.TopicStorage`, and answers who looks for a partition.
+
+    `guard` is asked for the transactions of producers. `unclean_epoch`: the leader epoch with which logs
+    go on that this host leads and an earlier run did not close in order; above all that such a run can
+    have used, so that replicas can tell what was lost from what came after it. None after a clean stop.
+    """
 
     def __init__(
         self,
@@ -44,96 +49,141 @@ class LocalPartitions:
         guard: TransactionGuard,
         counters: BrokerCounters,
         clock: Callable[[], float],
+        unclean_epoch: int | None = None,
     ) -> None:
-        self._directory = directory
+        self.guard = guard
+        self._directories = PartitionDirectories(directory)
         self._open_log = open_log
         self._flusher = flusher
-        self._guard = guard
         self._counters = counters
         self._clock = clock
+        self._unclean_epoch = unclean_epoch
         self._by_topic: dict[str, dict[int, LocalPartition]] = {}
-        self._removals: set[asyncio.Future[None]] = set()
+        self._followed: dict[str, dict[int, FollowedPartition]] = {}
 
     def get(self, topic: str, index: int) -> LocalPartition:
-        """UNKNOWN_TOPIC where there is none."""
-        found = self.find(topic, index)
-        if found is None:
+        """A partition that this host leads; UNKNOWN_TOPIC where there is none."""
+        partitions = self._by_topic.get(topic)
+        partition = partitions.get(index) if partitions is not None else None
+        if partition is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
-        return found
+        return partition
 
     def find(self, topic: str, index: int) -> LocalPartition | None:
-        partitions = self._by_topic.get(topic)
-        return partitions.get(index) if partitions is not None else None
+        """A partition, if this host leads it."""
+        return self._by_topic.get(topic, {}).get(index)
 
-    def __iter__(self) -> Iterator[LocalPartition]:
-        """All of them, as they are now; topics may come and go while it runs."""
+    def replica(self, topic: str, index: int) -> FollowedPartition | None:
+        """A partition that another host leads, if this host has a replica that is open."""
+        return self._followed.get(topic, {}).get(index)
+
+    def led(self) -> Iterator[LocalPartition]:
+        """All that this host leads, as they are now; topics may come and go while it runs."""
         for partitions in list(self._by_topic.values()):
             yield from list(partitions.values())
 
-    # --- TopicStorage
+    def followed(self) -> Iterator[FollowedPartition]:
+        """All replicas, as they are now."""
+        for replicas in list(self._followed.values()):
+            yield from list(replicas.values())
+
+    def __iter__(self) -> Iterator[LogPartition]:
+        """All whose logs are open here."""
+        yield from self.led()
+        yield from self.followed()
+
+    # --- TopicStorage, and what `relay` asks for
 
     def open(self, topic: Topic, led: Collection[int] | None = None) -> None:
-        """`led`: the partitions that this host leads, None for all."""
-        indexes = range(topic.partitions) if led is None else sorted(led)
-        self._by_topic[topic.name] = {index: self._opened(topic, index) for index in indexes}
+        """At the start: opens what is led here (None: all of it), making what is missing. STORAGE."""
+        indexes = range(topic.partitions) if led is None else led
+        self._by_topic[topic.name] = {index: self._opened(topic, index, at_start=True) for index in indexes}
 
     async def create(self, topic: Topic, first: int) -> None:
-        await self._make(topic, range(first, topic.partitions))
-
-    async def apply(self, topic: Topic, led: Collection[int]) -> None:
-        """A topic of several hosts as it is now: makes what this host leads and has not open. STORAGE."""
-        there = self._by_topic.setdefault(topic.name, {})
-        await self._make(topic, [index for index in sorted(led) if index not in there])
-        self.reconfigure(topic)
-
-    async def _make(self, topic: Topic, indexes: Sequence[int]) -> None:
-        """All of them or, where one is refused, none."""
         made = self._by_topic.setdefault(topic.name, {})
         try:
-            for number, index in enumerate(indexes):
-                self._put_aside(topic.name, topic.topic_id, index, "stray")
+            for index in range(first, topic.partitions):
+                self._directories.put_aside(topic.name, topic.topic_id, index, "stray")
                 made[index] = self._opened(topic, index)
-                if number % _AT_ONCE == _AT_ONCE - 1:
+                if index % _AT_ONCE == _AT_ONCE - 1:
                     await asyncio.sleep(0)
         except BaseException:
-            self._remove(topic, indexes)
+            self.remove(topic, first)
             raise
 
+    async def apply(self, topic: Topic, led: Collection[int]) -> None:
+        """The topic as it is now: opens what is led here and is not open yet. A replica that is led now
+        becomes that; what is not led any more becomes a replica. STORAGE."""
+        partitions = self._by_topic.setdefault(topic.name, {})
+        for number, index in enumerate(sorted(led)):
+            if index not in partitions:
+                partitions[index] = self._taken_over(topic, index)
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+        for index in [index for index in partitions if index not in led]:
+            log = partitions.pop(index).release()
+            self._keep_replica(topic.name, index, log)
+        self.reconfigure(topic)
+
+    def follow(self, topic: Topic, index: int) -> FollowedPartition:
+        """The replica of a partition that another host leads: opened, or made. STORAGE."""
+        replica = self.replica(topic.name, index)
+        if replica is not None:
+            return replica
+        self._directories.put_strangers_aside(topic.name, topic.topic_id, index)
+        return self._keep_replica(topic.name, index, self._log(topic, index))
+
+    def drop(self, topic: Topic, index: int) -> None:
+        """Lets go of a replica and its files; readers are told UNKNOWN_TOPIC, as of a deleted one."""
+        replica = self._followed.get(topic.name, {}).pop(index, None)
+        if replica is not None:
+            replica.remove()
+        self._directories.discard(topic.name, topic.topic_id, [index])
+
     def reconfigure(self, topic: Topic) -> None:
-        for partition in self._by_topic[topic.name].values():
+        for partition in self._by_topic.get(topic.name, {}).values():
             partition.reconfigure(topic.config)
+        for replica in self._followed.get(topic.name, {}).values():
+            replica.reconfigure(topic.config)
 
     def remove(self, topic: Topic, first: int = 0) -> None:
-        self._remove(topic, [index for index in self._by_topic.get(topic.name, ()) if index >= first])
-
-    def _remove(self, topic: Topic, indexes: Iterable[int]) -> None:
-        partitions = self._by_topic.get(topic.name, {})
-        leaving = [partitions.pop(index) for index in indexes if index in partitions]
-        if not partitions:
-            self._by_topic.pop(topic.name, None)
-        for partition in leaving:
+        """Wakes readers with UNKNOWN_TOPIC, and removes the partitions from `first` on with their files."""
+        for partition in self._taken_out(topic.name, first):
             partition.remove()
-        self._discard(topic.name, topic.topic_id, [partition.name.partition for partition in leaving])
+        self._directories.discard(topic.name, topic.topic_id, range(first, topic.partitions))
 
     def put_aside(self, topic: Topic) -> None:
-        """The topic is not there any more, though nobody deleted it: closes its logs and keeps the files."""
+        """The topic is not there any more, and nobody said that it was deleted: keeps its files."""
         now_ms = int(self._clock() * 1000)
-        for index, partition in self._by_topic.pop(topic.name, {}).items():
+        for partition in self._taken_out(topic.name, 0):
             partition.close(now_ms)
-            self._put_aside(topic.name, topic.topic_id, index, "stray")
+        for index in range(topic.partitions):
+            self._directories.put_aside(topic.name, topic.topic_id, index, "stray")
 
     def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
-        self._discard(name, topic_id, range(partitions))
+        self._directories.discard(name, topic_id, range(partitions))
+
+    def _taken_out(self, topic: str, first: int) -> list[LogPartition]:
+        leaving: list[LogPartition] = []
+        led = self._by_topic.get(topic, {})
+        leaving += [led.pop(index) for index in sorted(led) if index >= first]
+        if not led:
+            self._by_topic.pop(topic, None)
+        followed = self._followed.get(topic, {})
+        leaving += [followed.pop(index) for index in sorted(followed) if index >= first]
+        if not followed:
+            self._followed.pop(topic, None)
+        return leaving
 
     # --- life
 
     def sweep(self) -> None:
         """At start: removes what is on its way out."""
-        self._remove_trees(list(self._directory.glob("*-delete")))
+        self._directories.sweep()
 
     async def close(self) -> None:
         """Closes every partition; the first refusal is raised when all were tried."""
-        await asyncio.gather(*self._removals)
+        await self._directories.settle()
         now_ms = int(self._clock() * 1000)
         refusals = await _flush_together([partition.log for partition in self], now_ms)
         for partition in self:
@@ -142,6 +192,7 @@ class LocalPartitions:
             except TreecastError as error:
                 refusals.append(error)
         self._by_topic.clear()
+        self._followed.clear()
         if refusals:
             raise refusals[0]
 
@@ -150,57 +201,38 @@ class LocalPartitions:
         for partition in self:
             partition.log.delete()
         self._by_topic.clear()
+        self._followed.clear()
 
-    def _opened(self, topic: Topic, index: int) -> LocalPartition:
+    def _taken_over(self, topic: Topic, index: int) -> LocalPartition:
+        """What was followed so far, or what is on the disk or made."""
+        replica = self._followed.get(topic.name, {}).pop(index, None)
+        if replica is not None:
+            return self._local(topic.name, index, replica.release())
+        self._directories.put_strangers_aside(topic.name, topic.topic_id, index)
+        return self._opened(topic, index)
+
+    def _opened(self, topic: Topic, index: int, *, at_start: bool = False) -> LocalPartition:
+        """Of a log that is missing at the start, replicas may have what was lost."""
+        log = self._log(topic, index)
+        if self._unclean_epoch is not None and (at_start or not log.made):
+            log.begin_epoch(max(self._unclean_epoch, log.leader_epoch + 1))
+        return self._local(topic.name, index, log)
+
+    def _log(self, topic: Topic, index: int) -> PartitionLog:
+        log = self._open_log(self._directories.path(topic.name, index), topic.config)
+        if log.made:
+            self._directories.claim(topic.name, topic.topic_id, index)
+        return log
+
+    def _local(self, topic: str, index: int, log: PartitionLog) -> LocalPartition:
         return LocalPartition(
-            TopicPartition(topic.name, index),
-            self._open_log(self._path(topic.name, index), topic.config),
-            self._flusher,
-            self._guard,
-            self._counters,
-            self._clock,
+            TopicPartition(topic, index), log, self._flusher, self.guard, self._counters, self._clock
         )
 
-    def _path(self, topic: str, index: int) -> Path:
-        return self._directory / f"{topic}-{index}"
-
-    def _discard(self, topic: str, topic_id: TopicId, indexes: Iterable[int]) -> None:
-        """Renames, so that the name is free at once; the removal takes its time on a thread.
-
-        The first refusal is raised when all were tried.
-        """
-        moved: list[Path] = []
-        first: TreecastError | None = None
-        for index in indexes:
-            try:
-                aside = self._put_aside(topic, topic_id, index, "delete")
-            except TreecastError as error:
-                first = first or error
-            else:
-                moved += [aside] if aside is not None else []
-        self._remove_trees(moved)
-        if first is not None:
-            raise first
-
-    def _remove_trees(self, paths: list[Path]) -> None:
-        if paths:
-            removal = asyncio.get_running_loop().run_in_executor(None, _remove_all, paths)
-            self._removals.add(removal)
-            removal.add_done_callback(self._removals.discard)
-
-    def _put_aside(self, topic: str, topic_id: TopicId, index: int, why: str) -> Path | None:
-        """Where the directory is now; None where there was none."""
-        path = self._path(topic, index)
-        aside = self._directory / f"{topic_id.hex}.{index}-{why}"
-        try:
-            os.rename(path, aside)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _refused(f"rename {path}", error) from error
-        if why == "stray":
-            _log.warning("%s belonged to no topic and was renamed to %s", path, aside.name)
-        return aside
+    def _keep_replica(self, topic: str, index: int, log: PartitionLog) -> FollowedPartition:
+        replica = FollowedPartition(TopicPartition(topic, index), log)
+        self._followed.setdefault(topic, {})[index] = replica
+        return replica
 
 
 async def _flush_together(logs: list[PartitionLog], now_ms: int) -> list[TreecastError]:
@@ -226,12 +258,3 @@ def _run(ticket: FlushTicket) -> OSError | None:
     except OSError as error:
         return error
     return None
-
-
-def _remove_all(paths: list[Path]) -> None:
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)  # what stays goes at the next start
-
-
-def _refused(what: str, error: OSError) -> TreecastError:
-    return TreecastError(Fault.STORAGE, f"cannot {what}: {error.strerror or error}")

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 class FlushTicket:
     """What has to be forced to the disk so that all before `offset` is safe."""
 
-    def __init__(self, disk: Disk, offset: int, size: int) -> None:
+    def __init__(self, disk: Disk, offset: int, size: int, generation: int) -> None:
         self.disk = disk
         self.offset = offset
         self.size = size  # bytes since the last checkpoint
+        self.generation = generation  # of the log: it rises when what was written is taken back
         self.files: list[tuple[LogFile, int]] = []  # pinned, with their descriptors
         self.segments: list[tuple[Segment, int]] = []  # with their sizes
         self.indexes: list[str] = []
@@ -69,6 +70,7 @@ class Durability:
         self.flushed_offset = recovered.checkpoint.recovery if self.unflushed else recovered.end_offset
         self.directory_dirty = recovered.created
         self.failed = ""
+        self._generation = 0
         self._on_disk = recovered.checkpointed
         self._since_checkpoint = recovered.report.checked_bytes
         self._dirty_since_ms = 0
@@ -130,7 +132,7 @@ class Durability:
         if not self.unflushed and not self.directory_dirty and not checkpoint:
             return None
         self._dirty_since_ms = now_ms
-        ticket = FlushTicket(log.shared.disk, log.end_offset, self._since_checkpoint)
+        ticket = FlushTicket(log.shared.disk, log.end_offset, self._since_checkpoint, self._generation)
         self._pin(ticket)
         if checkpoint:
             self._add_checkpoint(ticket)
@@ -190,11 +192,27 @@ class Durability:
             self.failed = f"cannot flush {log.directory}: {error.strerror or error}"
             raise refused(error, f"flush {log.directory}") from error
         log.counters.fsyncs += len(ticket.files)
+        if ticket.generation != self._generation:
+            self._discard(ticket)
+            return
         self.flushed_offset = max(self.flushed_offset, ticket.offset)
         done = {segment.file.serial for segment, size in ticket.segments if segment.size == size}
         self.unflushed = [segment for segment in self.unflushed if segment.file.serial not in done]
         if ticket.checkpoint is not None:
             self._take(ticket, ticket.checkpoint)
+
+    def _discard(self, ticket: FlushTicket) -> None:
+        """The log was cut meanwhile: what was forced to the disk may be no part of it any more."""
+        with suppress(OSError):
+            for temporary, _, _ in ticket.parts:
+                self.log.shared.disk.unlink(temporary)
+
+    def distrust(self, kept: Checkpoint, end_offset: int) -> None:
+        """The log is about to be cut at `end_offset`: recovery may trust no more than `kept` says."""
+        self._generation += 1
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.checkpoint = kept
+        self.write_checkpoint()
 
     def _take(self, ticket: FlushTicket, checkpoint: Checkpoint) -> None:
         """The parts get their names, but for the indexes of a segment that was sealed meanwhile."""

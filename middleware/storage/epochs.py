@@ -55,6 +55,12 @@ class LeaderEpochs:
         while self.entries and self.entries[-1][1] >= offset:
             self.entries.pop()
 
+    def drop_beyond(self, end_offset: int) -> None:
+        """Forgets epochs that would begin behind the log's end. One that begins there stays: its leader may
+        have begun it and written nothing."""
+        while self.entries and self.entries[-1][1] > end_offset:
+            self.entries.pop()
+
     def encode(self) -> bytes:
         lines = ["0", str(len(self.entries)), *(f"{epoch} {start}" for epoch, start in self.entries)]
         return ("\n".join(lines) + "\n").encode()
@@ -71,3 +77,23 @@ class LeaderEpochs:
         if version != 0 or count != len(entries) or entries != sorted(set(entries)):
             return cls()
         return cls(entries)
+
+
+def divergence(
+    follower: list[tuple[int, int]], follower_end: int, leader: list[tuple[int, int]], leader_end: int
+) -> int:
+    """Up to which offset a follower's log is surely its leader's; `follower_end` where it all is.
+
+    Both logs are told by (epoch, start offset), oldest first, and their ends. One leader alone writes in an
+    epoch, so two logs agree in it as far as both reach. This is what Kafka's followers ask again and again
+    with OffsetForLeaderEpoch (KIP-101, KIP-279), answered at once. -1: they have no epoch in common.
+    """
+    known = {epoch: number for number, (epoch, _) in enumerate(leader)}
+    end = follower_end
+    for epoch, start in reversed(follower):
+        number = known.get(epoch)
+        if number is not None:
+            last = number + 1 == len(leader)
+            return min(end, leader_end if last else leader[number + 1][1])
+        end = start
+    return -1

@@ -23,7 +23,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stamp_append_time
 
-from . import epochs, recovery, swap
+from . import epochs, recovery, replicate, swap
 from .aborted import AbortedEntry, encode_entry
 from .control import read_marker
 from .disk import refused, write_all
@@ -73,6 +73,7 @@ class PartitionLog:
         self.cleaned_offset: int = recovered.checkpoint.cleaned
         self.size = sum(segment.size for segment in recovered.segments)
         self.closed = False
+        self.made = recovered.created and not recovered.report.checked_batches  # there was no log before
         self.doomed: list[str] = []  # files of deleted segments, for `remove_doomed`
         self.segments: list[Segment] = recovered.segments
         self.bases: list[int] = [segment.base_offset for segment in recovered.segments]
@@ -80,6 +81,7 @@ class PartitionLog:
         self.durability = Durability(self, recovered)
         self._epochs = recovered.epochs
         self._torn = False
+        self._epochs_dirty = False  # an epoch began that nothing was written in
         self._cursors: dict[int, int] = {}  # offset -> position in its segment
 
     @classmethod
@@ -144,6 +146,8 @@ class PartitionLog:
             active = self._roll(now_ms)
         if self._epochs.latest < 0:
             self.begin_epoch(0)
+        if self._epochs_dirty:
+            self._write_epochs()
         self._write(active, batches)
         self._took(active, batches, headers, now_ms)
         base, self.end_offset = self.end_offset, end
@@ -249,10 +253,15 @@ class PartitionLog:
             self.counters.write_errors += 1
 
     def begin_epoch(self, epoch: int) -> None:
-        """This and later appends carry `epoch`, which never falls."""
+        """This and later appends carry `epoch`, which never falls. The first of them writes it down."""
         if epoch > self._epochs.latest:
             self._epochs.begin(epoch, self.end_offset)
-            self._write_epochs()
+            self._epochs_dirty = True
+
+    @property
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        """(leader epoch, its first offset), oldest first."""
+        return list(self._epochs.entries)
 
     def _write_epochs(self) -> None:
         path = f"{self.directory}/{epochs.FILE_NAME}"
@@ -261,6 +270,125 @@ class PartitionLog:
         except OSError as error:
             self.counters.write_errors += 1
             raise refused(error, f"write {path}") from error
+        self._epochs_dirty = False
+
+    # --- following another host's log (see `replicate`)
+
+    def append_replicated(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
+        """Appends batches as their leader has them, with their offsets, epochs and times; the log's end.
+
+        Offsets grow from the log's end on, and may leave some out. The bytes are not changed and not kept.
+        CORRUPT_BATCH, and nothing appended, where they cannot follow; STORAGE where the disk refuses: what
+        was appended before that counts.
+        """
+        if self.durability.failed:
+            raise TreecastError(Fault.STORAGE, self.durability.failed)
+        replicate.check_order(batches, headers, self.end_offset)
+        position = number = 0
+        while number < len(headers):
+            active = self._room_for(headers[number], now_ms)
+            count = replicate.fitting(active, headers, number, self.config.segment_bytes)
+            some = headers[number : number + count]
+            size = sum(header.size for header in some)
+            self._append_as_is(active, batches[position : position + size], some, now_ms)
+            position += size
+            number += count
+        return self.end_offset
+
+    def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        """The segment that takes the batch: the last one, or a new one."""
+        active = self.active
+        if header.next_offset - active.base_offset > _MAX_RELATIVE:
+            self.end_offset = header.base_offset  # so many offsets are left out that no index could tell
+            return self._roll(now_ms)
+        if active.size and (
+            active.size + header.size > self.config.segment_bytes
+            or active.indexes.full(self.config.segment_index_bytes)
+            or self._aged(active, header.max_timestamp, now_ms)
+        ):
+            return self._roll(now_ms)
+        return active
+
+    def _append_as_is(
+        self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
+    ) -> None:
+        for header in headers:
+            if header.leader_epoch > self._epochs.latest:
+                self._epochs.begin(header.leader_epoch, header.base_offset)
+                self._epochs_dirty = True
+        if self._epochs_dirty:
+            self._write_epochs()
+        self._write(active, batches)
+        self._took(active, batches, headers, now_ms)
+        counters = self.counters
+        counters.appended_batches += len(headers)
+        counters.appended_records += headers[-1].next_offset - self.end_offset
+        counters.appended_bytes += len(batches)
+        self.end_offset = active.next_offset = headers[-1].next_offset
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Takes back all from `offset` on, as the leader does not have it; answers the log's new end.
+
+        That is `offset`, or where the batch begins that holds it: batches are never cut. Producers are
+        again what they were there. STORAGE: nothing more is appended until the log is opened anew.
+        """
+        if offset >= self.end_offset:
+            return self.end_offset
+        if offset < self.start_offset:
+            self.restart_at(offset, now_ms)
+            return offset
+        end = replicate.truncate(self, offset, now_ms)
+        self.start_offset = min(self.start_offset, end)
+        return end
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Lets go of all there is: the log is empty and begins at `offset`. STORAGE as `truncate_to`."""
+        replicate.restart(self, offset, now_ms)
+
+    def advance_start(self, offset: int, now_ms: int) -> None:
+        """The leader's log begins at `offset`: so does this one, if it begins before."""
+        if offset > self.end_offset:
+            self.restart_at(offset, now_ms)
+        elif offset > self.start_offset:
+            self._start_at(offset)
+
+    def forget(self, segment: Segment) -> None:
+        """`segment` is no part of the log any more; its files are its forgetter's to remove."""
+        number = self.bases.index(segment.base_offset)
+        del self.segments[number], self.bases[number]
+        self.size -= segment.size
+        self._cursors.clear()
+        self.durability.left(segment)
+        segment.close()
+
+    def begin_segment(self, base: int, now_ms: int) -> None:
+        """A new, empty segment of a log that has none. OSError where the disk refuses."""
+        file = self.shared.pool.create(stem(self.directory, base) + ".log")
+        segment = Segment(self.shared, self.directory, base, file, 0)
+        segment.created_ms = now_ms
+        self.segments.append(segment)
+        self.bases.append(base)
+        self.active = segment
+        self.end_offset = base
+        self.durability.directory_dirty = True
+
+    def take_cut(self, old: Segment, cut: Segment, end_offset: int) -> None:
+        """`cut`, what is left of `old`, is the last segment, and the log ends at `end_offset`."""
+        self.size += cut.size - old.size
+        self.segments[-1] = self.active = cut
+        self.end_offset = end_offset
+        self._torn = False
+        self._cursors.clear()
+        self.durability.left(old)
+        self.durability.unflushed.append(cut)
+
+    def set_producers(self, producers: ProducerStates) -> None:
+        self.producers = producers
+
+    def cut_epochs(self, end_offset: int) -> None:
+        """Leader epochs end at `end_offset` (-1: nothing is known of any)."""
+        self._epochs.truncate_end(end_offset)
+        self._write_epochs()
 
     # --- rolling
 
@@ -320,7 +448,7 @@ class PartitionLog:
         chunks: list[Chunk] = []
         total = 0
         limit_offset = min(limit_offset, self.end_offset)
-        number = self._segment_number(offset)
+        number = self.segment_number(offset)
         while offset < limit_offset:
             segment = self.segments[number]
             start = self._cursors.get(offset, -1)
@@ -352,7 +480,8 @@ class PartitionLog:
                 self._cursors.clear()
             self._cursors[offset] = position
 
-    def _segment_number(self, offset: int) -> int:
+    def segment_number(self, offset: int) -> int:
+        """The number of the segment that holds `offset`, or would."""
         if offset >= self.active.base_offset:
             return len(self.segments) - 1
         return max(bisect_right(self.bases, offset) - 1, 0)
@@ -375,7 +504,7 @@ class PartitionLog:
         """(producer id, first offset) of the aborted transactions that a reader of `first` to `limit`
         has to leave out."""
         found: list[tuple[int, int]] = []
-        for segment in self.segments[self._segment_number(first) :]:
+        for segment in self.segments[self.segment_number(first) :]:
             for entry in segment.aborted:
                 if entry.last_offset >= first and entry.first_offset < limit:
                     found.append((entry.producer_id, entry.first_offset))
@@ -425,14 +554,17 @@ class PartitionLog:
         if not 0 <= offset <= self.end_offset:
             raise self._out_of_range(offset)
         if offset > self.start_offset:
-            before, self.start_offset = self.start_offset, offset
-            try:
-                self.durability.write_checkpoint()
-            except TreecastError:
-                self.start_offset = before
-                raise
-            self._epochs.truncate_start(offset)
+            self._start_at(offset)
         return self.start_offset
+
+    def _start_at(self, offset: int) -> None:
+        before, self.start_offset = self.start_offset, offset
+        try:
+            self.durability.write_checkpoint()
+        except TreecastError:
+            self.start_offset = before
+            raise
+        self._epochs.truncate_start(offset)
 
     def clean(self, now_ms: int) -> int:
         """Housekeeping: rolls a segment whose time is over, forgets idle producers, deletes segments by
@@ -456,7 +588,8 @@ class PartitionLog:
         try:
             for segment in self.segments[:count]:
                 self.doomed.append(swap.remove_segment(self.directory, segment.base_offset, self.shared.disk))
-                self._forget(segment)
+                self.forget(segment)
+                self.counters.deleted_segments += 1
         except OSError as error:
             self.counters.write_errors += 1
             raise refused(error, f"delete a segment in {self.directory}") from error
@@ -467,15 +600,6 @@ class PartitionLog:
         if not known:
             self._write_snapshot(base)  # there was no room, perhaps there is now
         self.durability.drop_snapshots()
-
-    def _forget(self, segment: Segment) -> None:
-        number = self.bases.index(segment.base_offset)
-        del self.segments[number], self.bases[number]
-        self.size -= segment.size
-        self._cursors.clear()
-        self.durability.left(segment)
-        segment.close()
-        self.counters.deleted_segments += 1
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
         """Compaction's last step: `new` holds what `old`, neighbours, held."""
@@ -507,6 +631,8 @@ class PartitionLog:
         try:
             if not self.durability.failed and not self.durability.covered():
                 self.flush(now_ms, checkpoint=True)
+            if self._epochs_dirty:
+                self._write_epochs()
             self.remove_doomed()
         finally:
             self.delete()

@@ -69,8 +69,8 @@ def recover(directory: str, config: TopicConfig, shared: SharedFiles, now_ms: in
     """Opens what is in `directory`. OSError where the disk refuses."""
     report = RecoveryReport()
     swap.tidy(directory, shared.disk, report)
-    checkpoint = Checkpoint.decode(_read(f"{directory}/{FILE_NAME}"))
-    leader_epochs = LeaderEpochs.decode(_read(f"{directory}/{epochs.FILE_NAME}"))
+    checkpoint = Checkpoint.decode(read_file(f"{directory}/{FILE_NAME}"))
+    leader_epochs = LeaderEpochs.decode(read_file(f"{directory}/{epochs.FILE_NAME}"))
     segments = _segments(directory, shared)
     if not segments:
         return _create(directory, shared, checkpoint, leader_epochs, report, now_ms)
@@ -78,7 +78,8 @@ def recover(directory: str, config: TopicConfig, shared: SharedFiles, now_ms: in
     return opening.run()
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """The file's bytes; none where there is no file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -193,7 +194,7 @@ class _Opening:
         for offset in sorted(snapshot_offsets(self.directory), reverse=True):
             if offset > self.trusted.recovery:
                 continue
-            states = decode_snapshot(_read(stem(self.directory, offset) + ".snapshot"))
+            states = decode_snapshot(read_file(stem(self.directory, offset) + ".snapshot"))
             if states is not None:
                 self.producers, since = states, offset
                 break
@@ -208,12 +209,7 @@ class _Opening:
             end = self.trusted.position
         if segment.base_offset > self.trusted.segment or since >= self.trusted.recovery:
             return
-        scanner = BatchScanner(self.shared.pool.descriptor(segment.file), 0, end, whole=True)
-        header = scanner.next()
-        while header is not None:
-            if header.base_offset >= since:
-                apply_batch(self.producers, header, scanner.batch(header), 0, self.now_ms)
-            header = scanner.next()
+        replay(self.producers, self.shared.pool.descriptor(segment.file), end, since, self.now_ms)
 
     # --- checking
 
@@ -225,8 +221,8 @@ class _Opening:
         segment.sealed = False
         scanner = BatchScanner(self.shared.pool.descriptor(segment.file), 0, trusted.position, whole=False)
         header = scanner.next()
-        offsets = OffsetIndex(segment.base_offset, bytearray(_read(segment.path(".index"))))
-        times = TimeIndex(segment.base_offset, bytearray(_read(segment.path(".timeindex"))))
+        offsets = OffsetIndex(segment.base_offset, bytearray(read_file(segment.path(".index"))))
+        times = TimeIndex(segment.base_offset, bytearray(read_file(segment.path(".timeindex"))))
         if len(offsets.data) % OFFSET_ENTRY == 0 and len(times.data) % TIME_ENTRY == 0:
             offsets.truncate(trusted.position)
             times.truncate(trusted.recovery)
@@ -316,7 +312,7 @@ class _Opening:
         for offset in snapshot_offsets(self.directory):
             if offset > self.end_offset:
                 self.shared.disk.unlink(stem(self.directory, offset) + ".snapshot")
-        self.epochs.truncate_end(self.end_offset)
+        self.epochs.drop_beyond(self.end_offset)
         return Recovered(
             self.segments,
             self.producers,
@@ -339,6 +335,16 @@ class _Opening:
         segment.created_ms = self.now_ms
         self.segments.append(segment)
         self.end_offset = start
+
+
+def replay(states: ProducerStates, descriptor: int, size: int, since: int, now_ms: int) -> None:
+    """Applies the batches of a segment file of `size` bytes from offset `since` on."""
+    scanner = BatchScanner(descriptor, 0, size, whole=True)
+    header = scanner.next()
+    while header is not None:
+        if header.base_offset >= since:
+            apply_batch(states, header, scanner.batch(header), 0, now_ms)
+        header = scanner.next()
 
 
 def snapshot_offsets(directory: str) -> list[int]:

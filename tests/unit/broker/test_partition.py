@@ -461,3 +461,49 @@ async def test_an_answer_nobody_waits_for_harms_nothing(make: Callable[..., Benc
     bench = make(fsync=FsyncPolicy.BATCH)
     bench.append(b"a").cancel()
     assert (await bench.append(b"b")).base_offset == 1
+
+
+class Asking:
+    """A guard whose answers come from elsewhere."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[None]] = []
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
+    ) -> asyncio.Future[None]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+
+def tx_batch(sequence: int) -> memoryview:
+    records = [Record(b"k", b"v", (), NOW_MS)]
+    return memoryview(
+        bytearray(build_batch(records, producer=PRODUCER, base_sequence=sequence, transactional=True))
+    )
+
+
+async def test_a_home_elsewhere_is_asked_once_a_transaction_and_the_order_is_kept(bench: Bench) -> None:
+    guard = Asking()
+    bench.partition._guard = guard
+    batches = [tx_batch(number) for number in range(3)]
+    answers = [bench.partition.append(data, 1, "tx") for data in batches]
+    for data in batches:
+        data[:] = bytes(len(data))  # what was passed is not referred to any more
+    assert len(guard.asked) == 1
+    assert bench.partition.log.end_offset == 0
+    guard.asked[0].set_result(None)
+    offsets = [(await answer).base_offset for answer in answers if isinstance(answer, asyncio.Future)]
+    assert offsets == [0, 1, 2]
+    later = bench.partition.append(tx_batch(3), 1, "tx")
+    assert isinstance(later, Appended)
+    repeat = bench.partition.append(tx_batch(3), 1, "tx")
+    assert repeat == Appended(3, -1, 0)
+    assert len(guard.asked) == 1
+    bench.partition.append_marker(PRODUCER, committed=True, coordinator_epoch=0)
+    refused = bench.partition.append(tx_batch(4), 1, "tx")
+    assert isinstance(refused, asyncio.Future)
+    guard.asked[1].set_exception(TreecastError(Fault.INVALID_TRANSACTION_STATE))
+    with refusal(Fault.INVALID_TRANSACTION_STATE):
+        await refused
+    assert bench.partition.log.end_offset == 5

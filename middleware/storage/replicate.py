@@ -1,0 +1,154 @@
+"""A log that follows another host's: batches are taken as their leader has them, and taken back where it
+says so. Offsets, leader epochs and timestamps are the leader's; offsets that compaction left out stay out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire.record_batch import MAGIC, BatchHeader, read_header
+
+from . import swap
+from .checkpoint import Checkpoint
+from .disk import refused
+from .producers import ProducerStates
+from .recovery import read_file, replay, snapshot_offsets
+from .segment import Segment, stem
+from .snapshot import decode_snapshot
+
+if TYPE_CHECKING:
+    from .log import PartitionLog
+
+_MAX_RELATIVE: Final = 2**31 - 1
+_PREFIX: Final = 61
+
+
+def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset: int) -> None:
+    """CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from `end_offset`."""
+    size = 0
+    expected = end_offset
+    for header in headers:
+        if header.base_offset < expected or header.last_offset_delta < 0 or header.magic != MAGIC:
+            raise TreecastError(
+                Fault.CORRUPT_BATCH, f"a batch at offset {header.base_offset} cannot follow {expected}"
+            )
+        expected = header.next_offset
+        size += header.size
+    if size != len(batches):
+        raise TreecastError(Fault.CORRUPT_BATCH, "the headers are not those of the bytes")
+
+
+def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segment_bytes: int) -> int:
+    """How many of `headers` from `first` on the segment can take; one at least if it is empty."""
+    size = segment.size
+    limit = segment.base_offset + _MAX_RELATIVE
+    count = 0
+    while first + count < len(headers):
+        header = headers[first + count]
+        size += header.size
+        if size > segment_bytes and segment.size + count > 0:
+            break
+        if header.next_offset > limit:
+            break
+        count += 1
+    return count
+
+
+def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
+    """As `PartitionLog.truncate_to`."""
+    number = log.segment_number(offset)
+    segment = log.segments[number]
+    position = segment.locate(offset)
+    end = offset
+    if position < segment.size:
+        block = segment.read(position, min(position + _PREFIX, segment.size))
+        end = min(end, read_header(bytes(block), 0).base_offset)
+    _distrust(log, segment.base_offset, end)
+    try:
+        for later in reversed(log.segments[number + 1 :]):
+            log.doomed.append(swap.remove_segment(log.directory, later.base_offset, log.shared.disk))
+            log.forget(later)
+        _cut(log, segment, position, end, now_ms)
+        _drop_snapshots(log, end)
+        log.set_producers(_producers(log, end, now_ms))
+        log.cut_epochs(end)
+    except OSError as error:
+        log.durability.failed = f"{log.directory} could not be truncated: {error.strerror or error}"
+        log.counters.write_errors += 1
+        raise refused(error, f"truncate {log.directory}") from error
+    return end
+
+
+def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """As `PartitionLog.restart_at`. What a crash leaves of it is an older log whose start is `offset`."""
+    before = log.start_offset, log.cleaned_offset
+    log.start_offset = log.cleaned_offset = offset
+    try:
+        log.durability.distrust(Checkpoint(offset, offset, offset, offset, 0), offset)
+    except TreecastError:
+        log.start_offset, log.cleaned_offset = before
+        raise
+    log.end_offset = offset
+    try:
+        for segment in list(log.segments):
+            log.doomed.append(swap.remove_segment(log.directory, segment.base_offset, log.shared.disk))
+            log.forget(segment)
+        _drop_snapshots(log, -1)
+        log.begin_segment(offset, now_ms)
+        log.set_producers(ProducerStates())
+        log.cut_epochs(-1)
+    except OSError as error:
+        log.durability.failed = f"{log.directory} could not be begun anew: {error.strerror or error}"
+        log.counters.write_errors += 1
+        raise refused(error, f"begin {log.directory} anew") from error
+
+
+def _distrust(log: PartitionLog, base: int, end: int) -> None:
+    """Before anything is cut: recovery is told to check the segment that will be the last."""
+    log.cleaned_offset = min(log.cleaned_offset, end)
+    known = log.durability.checkpoint
+    recovery, segment, position, crc = base, base, 0, 0
+    if known.recovery <= end and known.segment <= base:
+        recovery, segment, position, crc = known.recovery, known.segment, known.position, known.index_crc
+    kept = Checkpoint(log.start_offset, log.cleaned_offset, recovery, segment, position, crc)
+    log.durability.distrust(kept, end)
+
+
+def _cut(log: PartitionLog, old: Segment, position: int, end: int, now_ms: int) -> None:
+    """`old` becomes the last segment, `position` bytes long. It is another object, so that what a thread
+    does with the old one (compaction, a flush) is known as outdated."""
+    disk, pool = log.shared.disk, log.shared.pool
+    kept = [entry for entry in old.aborted if entry.last_offset < end]
+    old.close()
+    segment = Segment(log.shared, log.directory, old.base_offset, pool.file(old.file.path), position)
+    disk.truncate(pool.descriptor(segment.file), position)
+    for suffix in (".index", ".timeindex"):
+        disk.unlink(segment.path(suffix))
+    segment.set_aborted(kept)
+    segment.rebuild_indexes(position, log.config.index_interval_bytes)
+    segment.next_offset = end
+    segment.created_ms = now_ms
+    log.take_cut(old, segment, end)
+
+
+def _drop_snapshots(log: PartitionLog, end: int) -> None:
+    for offset in snapshot_offsets(log.directory):
+        if offset > end:
+            log.shared.disk.unlink(stem(log.directory, offset) + ".snapshot")
+
+
+def _producers(log: PartitionLog, end: int, now_ms: int) -> ProducerStates:
+    """From the newest snapshot that is whole, and all batches after it."""
+    states, since = ProducerStates(), -1
+    for offset in sorted(snapshot_offsets(log.directory), reverse=True):
+        found = decode_snapshot(read_file(stem(log.directory, offset) + ".snapshot"))
+        if offset <= end and found is not None:
+            states, since = found, offset
+            break
+    for segment in log.segments:
+        if segment.next_offset > since:
+            descriptor = log.shared.pool.descriptor(segment.file)
+            replay(states, descriptor, segment.size, since, now_ms)
+    return states
