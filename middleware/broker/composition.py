@@ -91,6 +91,7 @@ class Parts:
             counters,
             clock,
             rng,
+            directory.run,
         )
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)

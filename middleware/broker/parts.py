@@ -26,7 +26,8 @@ from .transactions import ProducerIds, TransactionCoordinator
 
 
 class LocalParts(Struct, frozen=True):
-    """One host's own share of a cluster. `clock` gives seconds since the Unix epoch.
+    """One host's own share of a cluster. `clock` gives seconds since the Unix epoch; `run` is the number
+    of this run of the host, which no other run of it has.
 
     `registry` holds the topics of the time when the host was alone, until they are handed over.
     """
@@ -43,6 +44,7 @@ class LocalParts(Struct, frozen=True):
     counters: Counters
     clock: Callable[[], float]
     rng: random.Random
+    run: int
 
 
 class JoinedCluster(Cluster, Protocol):
