@@ -49,12 +49,33 @@ class FaceCounters(Struct):
     protocol_errors: dict[str, int] = {}  # by reason
 
 
+class ChannelCounters(Struct):
+    """Of the channels to all other hosts."""
+
+    dialled: int = 0
+    accepted: int = 0
+    opened: int = 0  # connections that were used
+    closed: int = 0  # of those
+    bytes_in: int = 0
+    bytes_out: int = 0
+    calls: int = 0
+    notices: int = 0
+    notices_dropped: int = 0  # the host was not connected, or too much waited
+    answered: int = 0  # refusals among them
+    failed_unsent: int = 0
+    failed_unknown: int = 0  # what became of the call is not known
+    requests: int = 0  # of other hosts, notices among them
+    faults: int = 0  # requests that were refused
+    problems: dict[str, int] = {}  # refused and ended connections, by codec.Problem's names
+
+
 class Counters(Struct):
     """All of a daemon's."""
 
     storage: StorageCounters = field(default_factory=StorageCounters)
     broker: BrokerCounters = field(default_factory=BrokerCounters)
     relay: RelayCounters = field(default_factory=RelayCounters)
+    channel: ChannelCounters = field(default_factory=ChannelCounters)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

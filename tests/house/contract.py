@@ -48,6 +48,8 @@ PURE_FOLDERS = (
 PURE_FILES = (
     "shims/*/codec*.py",
     "shims/*/session*.py",
+    *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "events", "session", "settings")),
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
     *(

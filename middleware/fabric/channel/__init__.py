@@ -1,0 +1,23 @@
+"""The reliable channel between daemons: authenticated, ordered, flow-controlled calls with answers."""
+
+from __future__ import annotations
+
+from .channels import Channels
+from .codec import channel_key
+from .dispatch import MethodNumber, Methods
+from .ports import listen_on_one_number
+from .settings import ChannelSettings
+from .values import Answer, ChannelError, Handler, PeerStatus
+
+__all__ = [
+    "Answer",
+    "ChannelError",
+    "ChannelSettings",
+    "Channels",
+    "Handler",
+    "MethodNumber",
+    "Methods",
+    "PeerStatus",
+    "channel_key",
+    "listen_on_one_number",
+]

@@ -1,0 +1,508 @@
+"""The channels of one host: a connection to each other host, and the calls made over them.
+
+    channels = Channels(host_id, incarnation, cluster_id, key, ChannelSettings(), counters, rng, handler)
+    address = await channels.start(Address("10.0.0.1", 7672))
+    channels.set_host(2, Address("10.0.0.2", 7672))
+    answer = await channels.call(2, method, b"head", body, timeout=5.0)
+
+All of it is used on one event loop. Calls of one group (`method // 20`) to one host are handled there in
+the order in which they were made; answers may overtake each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import secrets
+import socket
+import time
+from asyncio import Future
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import cast
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import ChannelCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
+from .cutter import Scratch
+from .events import Ended, Proven
+from .link import Link
+from .outgoing import Call
+from .peers import Peer
+from .session import Identity, Session
+from .settings import MAX_METHOD, ChannelSettings
+from .values import Answer, ChannelError, Handler, PeerStatus
+
+_log = logging.getLogger("treecast.channel")
+
+_MANY = 1024  # deadlines of calls that are over are thrown out from here on
+_CLOSE_GRACE = 1.0  # s
+# what is no fault of anybody
+_IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICATE}
+
+
+class Channels:
+    """From `start` to `close`. `key` is that of `codec.channel_key`, None: authentication is off.
+
+    `incarnation` numbers the runs of this host and rises; `rng` spreads what hosts would do at the same
+    time, `nonce` (16 bytes a call) has to be unpredictable.
+    """
+
+    def __init__(
+        self,
+        host_id: int,
+        incarnation: int,
+        cluster_id: str,
+        key: bytes | None,
+        settings: ChannelSettings,
+        counters: ChannelCounters,
+        rng: Random,
+        handler: Handler,
+        nonce: Callable[[int], bytes] | None = None,
+    ) -> None:
+        if not 1 <= host_id <= MAX_CALL:
+            raise ValueError(f"host id {host_id}: 1 to 2^32 - 1")
+        self.identity = Identity(host_id, incarnation, cluster_id, key)
+        self.settings = settings
+        self.counters = counters
+        self.handler = handler
+        self.cancellable: set[int] = set()  # methods whose handlers may be cancelled with their caller
+        self.on_up: Callable[[int, int], None] | None = None  # (host id, incarnation)
+        self.on_down: Callable[[int], None] | None = None  # (host id)
+        self.scratch = Scratch()
+        self.loop: asyncio.AbstractEventLoop
+        self._rng = rng
+        self._nonce = nonce if nonce is not None else secrets.token_bytes
+        self._peers: dict[int, Peer] = {}
+        self._links: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self._closing = False
+        self._all_lost: asyncio.Event | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._deadlines: list[tuple[float, int, Peer, Call]] = []
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._made = 0
+        self._waiting = 0  # calls
+
+    # --- life
+
+    async def start(self, address: Address, listener: socket.socket | None = None) -> Address:
+        """Listens, and answers where. `listener`, a bound TCP socket, is taken instead of `address`.
+
+        OSError where the address cannot be had.
+        """
+        self.loop = asyncio.get_running_loop()
+        if listener is not None:
+            self._server = await self.loop.create_server(
+                self._accept, sock=listener, backlog=self.settings.backlog
+            )
+        else:
+            self._server = await self.loop.create_server(
+                self._accept, address.host, address.port, backlog=self.settings.backlog
+            )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self._tick()
+        for peer in self._peers.values():
+            self._dial(peer)
+        return Address(host, port)
+
+    async def close(self) -> None:
+        """Says goodbye to all hosts; calls that wait fail. Safe to call twice."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for timer in (self._tick_timer, self._deadline_timer):
+            if timer is not None:
+                timer.cancel()
+        for peer in list(self._peers.values()):
+            self._leave(peer, Problem.CLOSED)
+        for link in list(self._links):
+            link.end(Problem.CLOSED)
+        await self._wait_for_links()
+
+    async def _wait_for_links(self) -> None:
+        if self._links:
+            self._all_lost = asyncio.Event()
+            try:
+                await asyncio.wait_for(self._all_lost.wait(), _CLOSE_GRACE)
+            except TimeoutError:
+                for link in list(self._links):
+                    link.abort()
+
+    # --- hosts
+
+    def set_host(self, host_id: int, address: Address | None) -> None:
+        """Where a host is; None: it was taken from the cluster, and calls to it fail."""
+        if host_id == self.identity.host_id:
+            return
+        peer = self._peers.get(host_id)
+        if address is None:
+            if peer is not None:
+                self._leave(peer, Problem.REMOVED)
+                del self._peers[host_id]
+            return
+        if peer is None:
+            peer = self._peer(host_id)
+        if peer.address != address:
+            peer.address = address
+            peer.reset_pause()
+            peer.stop_dialling()
+        if hasattr(self, "loop"):
+            self._dial(peer)
+
+    def is_up(self, host_id: int) -> bool:
+        """Whether there is a connection to the host."""
+        peer = self._peers.get(host_id)
+        return peer is not None and peer.link is not None
+
+    def peers(self) -> list[PeerStatus]:
+        """All hosts that are known, by id."""
+        return [self._peers[host_id].status() for host_id in sorted(self._peers)]
+
+    def _peer(self, host_id: int) -> Peer:
+        peer = self._peers.get(host_id)
+        if peer is None:
+            peer = self._peers[host_id] = Peer(host_id, self.settings)
+        return peer
+
+    def _leave(self, peer: Peer, problem: Problem) -> None:
+        peer.stop_dialling()
+        if peer.link is not None:
+            peer.link.end(problem)
+        peer.stop_dialling()
+        for call in peer.queue.clear():
+            self._fail(call, Fault.LEADER_UNAVAILABLE, f"host {peer.host_id}: {problem.value}", False)
+
+    # --- calls
+
+    def call(
+        self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"", *, timeout: float
+    ) -> Future[Answer]:
+        """Asks a host; never blocks. Fails with the TreecastError of its refusal, or with ChannelError.
+
+        A call to a host that is not connected waits for the connection. `body` may not change until the
+        future is done. Cancelling the future lets the other end know.
+        """
+        future: Future[Answer] = self.loop.create_future()
+        call = self._new_call(Kind.CALL, method, head, body)
+        call.waiter = future
+        peer = self._peer_for_call(host_id)
+        self.counters.calls += 1
+        self._waiting += 1
+        refusal = self._refusal(peer, call)
+        if peer is None or refusal:
+            self._fail(call, Fault.LEADER_UNAVAILABLE, refusal, False)
+            return future
+        peer.calls += 1
+        future.add_done_callback(partial(self._settled, peer, call))
+        self._add_deadline(self.loop.time() + timeout, peer, call)
+        self._queue(peer, call)
+        return future
+
+    def notify(self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"") -> bool:
+        """Tells a host, without an answer. False: it is not connected, or too much waits; nothing is sent.
+
+        `body` may never change.
+        """
+        call = self._new_call(Kind.NOTICE, method, head, body)
+        peer = self._peers.get(host_id)
+        self.counters.notices += 1
+        if peer is None or peer.link is None or self._refusal(peer, call):
+            self.counters.notices_dropped += 1
+            return False
+        self._queue(peer, call)
+        return True
+
+    def _new_call(self, kind: Kind, method: int, head: bytes, body: Buffer) -> Call:
+        if not 0 <= method <= MAX_METHOD:
+            raise ValueError(f"method {method}: 0 to {MAX_METHOD}")
+        return Call(kind, method, head, body)
+
+    def _peer_for_call(self, host_id: int) -> Peer | None:
+        """A host that was never heard of may still come."""
+        return None if self._closing or host_id == self.identity.host_id else self._peer(host_id)
+
+    def _refusal(self, peer: Peer | None, call: Call) -> str:
+        """Why a call is not even queued; empty where it is."""
+        if peer is None:
+            return "the channels are closed" if self._closing else "a host has no channel to itself"
+        longest = self.settings.longest if peer.link is None else peer.link.session.peer.longest
+        if call.size > longest:
+            return f"a request of {call.size} bytes; {longest} are taken"
+        if peer.queue.calls and peer.queue.bytes + call.cost > self.settings.queue:
+            return f"{peer.queue.bytes} bytes of calls wait for host {peer.host_id} already"
+        return ""
+
+    def _queue(self, peer: Peer, call: Call) -> None:
+        peer.queue.add(call)
+        if peer.link is not None:
+            peer.link.session.call_added(call)
+            peer.link.flush_soon()
+
+    def _settled(self, peer: Peer, call: Call, future: Future[Answer]) -> None:
+        if call.wanted and future.cancelled():
+            self._give_up(peer, call)
+            self._over(call)
+
+    def _give_up(self, peer: Peer, call: Call) -> bool:
+        """Nobody wants the answer any more; says whether any of the call has been sent."""
+        if not call.begun:
+            peer.queue.forget(call)
+            return False
+        if peer.link is not None:
+            peer.link.session.cancel(call)
+            peer.link.flush_soon()
+        return True
+
+    def _fail(self, call: Call, fault: Fault, detail: str, sent: bool) -> None:
+        if sent:
+            self.counters.failed_unknown += 1
+        else:
+            self.counters.failed_unsent += 1
+        self._finish(call, ChannelError(fault, detail, sent))
+
+    def _finish(self, call: Call, outcome: Answer | TreecastError) -> None:
+        future = cast("Future[Answer] | None", call.waiter)
+        self._over(call)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, TreecastError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def _over(self, call: Call) -> None:
+        call.wanted = False
+        call.drop()
+        if call.waiter is not None:
+            call.waiter = None
+            self._waiting -= 1
+
+    # --- deadlines of calls
+
+    def _add_deadline(self, at: float, peer: Peer, call: Call) -> None:
+        self._made += 1
+        deadlines = self._deadlines
+        if len(deadlines) > _MANY and len(deadlines) > 4 * self._waiting:
+            deadlines[:] = [entry for entry in deadlines if entry[3].wanted]
+            heapq.heapify(deadlines)
+        heapq.heappush(deadlines, (at, self._made, peer, call))
+        timer = self._deadline_timer
+        if timer is None or at < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._deadline_timer = self.loop.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        self._deadline_timer = None
+        now = self.loop.time()
+        deadlines = self._deadlines
+        while deadlines and (deadlines[0][0] <= now or not deadlines[0][3].wanted):
+            _, _, peer, call = heapq.heappop(deadlines)
+            if call.wanted:
+                self._time_out(peer, call)
+        if deadlines:
+            self._deadline_timer = self.loop.call_at(deadlines[0][0], self._expire)
+
+    def _time_out(self, peer: Peer, call: Call) -> None:
+        sent = self._give_up(peer, call)
+        if sent:
+            detail = f"host {peer.host_id} did not answer in time"
+        elif peer.link is not None:
+            detail = f"host {peer.host_id} took no more requests in time"
+        else:
+            detail = f"host {peer.host_id} is not connected: {peer.last_error or 'not heard of yet'}"
+        self._fail(call, Fault.TIMED_OUT, detail, sent)
+
+    # --- connections
+
+    def _accept(self) -> _Protocol:
+        self.counters.accepted += 1
+        link = Link(self, 0)
+        self._links.add(link)
+        return _Protocol(link)
+
+    def new_session(self, link: Link) -> Session:
+        """A link asks for its session."""
+        nonce = self._nonce(NONCE_SIZE)
+        peer = self._peers.get(link.host_id) if link.dialled else None
+        now = self.loop.time()
+        if peer is None:
+            return Session(self.identity, self.settings, self.scratch, nonce, now)
+        return Session(
+            self.identity, self.settings, self.scratch, nonce, now, peer.host_id, peer.last_connection
+        )
+
+    def _dial(self, peer: Peer) -> None:
+        busy = peer.link is not None or peer.dialling is not None or peer.retry is not None
+        if busy or peer.address is None or self._closing:
+            return
+        peer.dialling = self.loop.create_task(self._connect(peer, peer.address))
+
+    async def _connect(self, peer: Peer, address: Address) -> None:
+        link = Link(self, peer.host_id)
+        self._links.add(link)
+        self.counters.dialled += 1
+        try:
+            async with asyncio.timeout(self.settings.dial):
+                await self.loop.create_connection(lambda: _Protocol(link), address.host, address.port)
+        except (OSError, TimeoutError) as error:
+            link.end(Problem.UNREACHABLE, f"{address}: {error or 'no answer'}")
+            self._lose(link)
+        except asyncio.CancelledError:
+            link.end(Problem.DUPLICATE)
+            link.abort()
+            self._lose(link)
+            raise
+        finally:
+            if peer.dialling is asyncio.current_task():
+                peer.dialling = None
+                self._dial_later(peer, link)
+
+    def _dial_later(self, peer: Peer, last: Link) -> None:
+        """After a connection to a host has ended, or was not had."""
+        known = self._peers.get(peer.host_id) is peer
+        if not last.session.closed or not known or self._closing or peer.address is None:
+            return
+        if peer.link is None and peer.retry is None and peer.dialling is None:
+            peer.retry = self.loop.call_later(peer.next_pause(self._rng), self._retry, peer)
+
+    def _retry(self, peer: Peer) -> None:
+        peer.retry = None
+        self._dial(peer)
+
+    # --- what links tell
+
+    def proven(self, link: Link, event: Proven) -> None:
+        """The other end of a connection is known. The host with the lower id chooses between several."""
+        peer = self._peer(event.host_id)
+        if event.incarnation < peer.incarnation:
+            link.end(Problem.STALE, f"{event.incarnation}, known is {peer.incarnation}")
+            return
+        if not link.session.chooses:
+            return
+        if peer.link is not None and event.incarnation == peer.incarnation and not _lost(peer.link, event):
+            link.end(Problem.DUPLICATE)
+            return
+        link.session.open()
+        self._use(peer, link)
+
+    def opened(self, link: Link) -> None:
+        """The other end, which chooses, has opened a connection."""
+        peer = self._peer(link.host_id)
+        if link.session.peer.incarnation < peer.incarnation:
+            link.end(Problem.STALE)
+            return
+        self._use(peer, link)
+
+    def _use(self, peer: Peer, link: Link) -> None:
+        if peer.link is not None:
+            peer.link.end(Problem.REPLACED)
+        session = link.session
+        peer.link = link
+        peer.incarnation = session.peer.incarnation
+        peer.last_connection = session.connection
+        peer.last_error = ""
+        peer.reset_pause()
+        if not link.dialled:
+            peer.stop_dialling()
+        for other in [one for one in self._links if one.host_id == peer.host_id and one is not link]:
+            other.end(Problem.DUPLICATE)
+        link.since = time.time()
+        self.counters.opened += 1
+        _log.info("host %d is connected, run %d", peer.host_id, peer.incarnation)
+        session.attach(peer.queue)
+        link.flush_soon()
+        if self.on_up is not None:
+            self.on_up(peer.host_id, peer.incarnation)
+
+    def answered(self, link: Link, call: Call, answer: Answer | TreecastError) -> None:
+        self.counters.answered += 1
+        self._finish(call, answer)
+
+    def ended(self, link: Link, event: Ended) -> None:
+        """A connection is over, or never came to be."""
+        self._report(link, event)
+        peer = self._peers.get(link.host_id)
+        if peer is not None and event.problem not in _IN_ORDER:
+            peer.last_error = str(event)
+        detail = f"host {link.host_id}: {event}"
+        for call in link.session.pending:
+            self._fail(call, Fault.LEADER_UNAVAILABLE, detail, True)
+        if peer is not None and peer.link is link:
+            self._down(peer)
+
+    def _down(self, peer: Peer) -> None:
+        peer.link = None
+        self.counters.closed += 1
+        if self.on_down is not None:
+            self.on_down(peer.host_id)
+
+    def lost(self, link: Link) -> None:
+        self._lose(link)
+        peer = self._peers.get(link.host_id)
+        if peer is not None:
+            self._dial_later(peer, link)
+
+    def _lose(self, link: Link) -> None:
+        self._links.discard(link)
+        if self._all_lost is not None and not self._links:
+            self._all_lost.set()
+
+    def _report(self, link: Link, event: Ended) -> None:
+        """Counts a problem; logs the 1st, 2nd, 4th, 8th ... of its kind."""
+        name = event.problem.name
+        count = self.counters.problems.get(name, 0) + 1
+        self.counters.problems[name] = count
+        if event.problem not in _IN_ORDER and count & (count - 1) == 0:
+            who = f"host {link.host_id}" if link.host_id else f"a connection from {link.peer_address}"
+            by = " (said by the other end)" if event.by_peer else ""
+            _log.warning("%s: %s%s; %d of this kind by now", who, event, by, count)
+
+    # --- time
+
+    def _tick(self) -> None:
+        now = self.loop.time()
+        for link in list(self._links):
+            link.tick(now)
+        self._tick_timer = self.loop.call_later(self.settings.tick, self._tick)
+
+
+def _lost(link: Link, event: Proven) -> bool:
+    """Whether the other end has lost `link`: it knew of it when it dialled again."""
+    return event.last == link.session.connection
+
+
+class _Protocol(asyncio.BufferedProtocol):
+    """Hands on to a link what asyncio calls."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._link.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._link.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._link.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._link.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.connection_lost(exc)

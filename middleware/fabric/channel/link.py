@@ -1,0 +1,279 @@
+"""One connection at its socket: moves bytes between transport and session, and serves requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from typing import Protocol, cast
+
+from treecast.middleware.model.counters import ChannelCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .codec import Problem
+from .cutter import Scratch
+from .events import Answered, Cancelled, Ended, Event, Opened, Proven, Requested
+from .outgoing import Call
+from .session import Identity, Session
+from .settings import ChannelSettings
+from .values import Answer, Handler
+
+_log = logging.getLogger("treecast.channel")
+
+_LONGEST_DETAIL = 4096
+_CLOSING_TICKS = 4
+
+
+class Owner(Protocol):
+    """The channels, as their links see them."""
+
+    identity: Identity
+    settings: ChannelSettings
+    counters: ChannelCounters
+    scratch: Scratch
+    handler: Handler
+    cancellable: set[int]
+    loop: asyncio.AbstractEventLoop
+
+    def new_session(self, link: Link) -> Session: ...
+
+    def proven(self, link: Link, event: Proven) -> None: ...
+
+    def opened(self, link: Link) -> None: ...
+
+    def answered(self, link: Link, call: Call, answer: Answer | TreecastError) -> None: ...
+
+    def ended(self, link: Link, event: Ended) -> None: ...
+
+    def lost(self, link: Link) -> None:
+        """The socket is closed."""
+
+
+class Link:
+    """From the connected socket to its end. `host_id` is the host dialled, or 0 until it is proven."""
+
+    def __init__(self, owner: Owner, host_id: int) -> None:
+        self.host_id = host_id
+        self.dialled = host_id != 0
+        self.peer_address = ""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.since = 0.0
+        self._owner = owner
+        self._counters = owner.counters
+        self._loop = owner.loop
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._flush_soon = False
+        self._over = False  # `ended` has been said
+        self._deferred: deque[Requested] = deque()  # wait until answers have been read
+        self._running: dict[int, _Handled] = {}
+        self._closed_ticks = 0
+        self.session = owner.new_session(self)
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._owner.settings.write_buffer)
+        name = transport.get_extra_info("peername")
+        self.peer_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        self.flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.session.receive_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.bytes_in += nbytes
+        self._counters.bytes_in += nbytes
+        self._handle_all(self.session.received(nbytes, self._loop.time()))
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.end(Problem.LOST, str(exc) if exc is not None else "")
+        self._deferred.clear()
+        for handled in list(self._running.values()):
+            self._stop(handled)
+        self._owner.lost(self)
+
+    # --- events
+
+    def tick(self, now: float) -> None:
+        if self.session.closed:  # who does not read the end of it is not waited for
+            self._closed_ticks += 1
+            if self._closed_ticks > _CLOSING_TICKS:
+                self.abort()
+            return
+        self._handle_all(self.session.tick(now))
+
+    def end(self, problem: Problem, detail: str = "") -> None:
+        """Ends the connection, telling the other end why. Safe to call twice."""
+        self.session.end(problem, detail)
+        self._handle_all(self.session.take_events())
+
+    def _handle_all(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Requested):
+                self._request(event)
+            elif isinstance(event, Answered):
+                self._owner.answered(self, event.call, _outcome(event))
+            else:
+                self._handle(event)
+        self.flush()
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Cancelled):
+            self._cancelled(event.call)
+        elif isinstance(event, Proven):
+            self.host_id = event.host_id
+            self._owner.proven(self, event)
+        elif isinstance(event, Opened):
+            if not self.session.closed:
+                self._owner.opened(self)
+        elif isinstance(event, Ended) and not self._over:
+            self._over = True
+            self._owner.ended(self, event)
+
+    # --- requests
+
+    def _request(self, request: Requested) -> None:
+        if self.session.closed:
+            return
+        if self._deferred or self.session.answers_unsent > self._owner.settings.unsent_answers:
+            self._deferred.append(request)
+        else:
+            self._serve(request)
+
+    def _serve(self, request: Requested) -> None:
+        self._counters.requests += 1
+        try:
+            answer = self._owner.handler(self.host_id, request.number, request.head, request.body)
+        except Exception as error:
+            self._refuse(request, error)
+            return
+        if isinstance(answer, Answer):
+            self._answer(request, answer)
+        else:
+            self._await(request, answer)
+
+    def _await(self, request: Requested, answer: Awaitable[Answer]) -> None:
+        future = asyncio.ensure_future(answer, loop=self._loop)
+        handled = _Handled(self, request, future)
+        self._running[request.call] = handled
+        future.add_done_callback(handled)
+
+    def finished(self, request: Requested, future: asyncio.Future[Answer]) -> None:
+        """A handler that had to wait is done."""
+        handled = self._running.get(request.call)
+        if handled is not None and handled.future is future:
+            del self._running[request.call]
+        if future.cancelled():
+            self._refuse(request, TreecastError(Fault.TIMED_OUT, "the handler was cancelled"))
+        elif (error := future.exception()) is not None:
+            self._refuse(request, error)
+        else:
+            self._answer(request, future.result())
+        self.flush_soon()
+
+    def _answer(self, request: Requested, answer: Answer) -> None:
+        try:
+            self.session.answer(request.call, answer.head, answer.body)
+        except ValueError as error:  # longer than the other end takes
+            self._refuse(request, TreecastError(Fault.BATCH_TOO_LARGE, str(error)))
+
+    def _refuse(self, request: Requested, error: BaseException) -> None:
+        if not isinstance(error, TreecastError):
+            _log.error("method %d of host %d failed", request.number, self.host_id, exc_info=error)
+            error = TreecastError(Fault.INTERNAL)
+        self._counters.faults += 1
+        self.session.refuse(request.call, error.fault.name, error.detail[:_LONGEST_DETAIL])
+
+    def _cancelled(self, call: int) -> None:
+        """Nobody waits for the answer. Handlers run on unless their method allows to be cancelled."""
+        for request in self._deferred:
+            if request.call == call:
+                self._deferred.remove(request)
+                self.session.done(call)
+                return
+        handled = self._running.get(call)
+        if handled is not None:
+            self._stop(handled)
+
+    def _stop(self, handled: _Handled) -> None:
+        """Cancels a handler whose method allows it; nobody waits for it."""
+        if handled.request.number in self._owner.cancellable:
+            handled.future.cancel()
+
+    def _serve_deferred(self) -> None:
+        while self._deferred and self.session.answers_unsent <= self._owner.settings.unsent_answers:
+            self._serve(self._deferred.popleft())
+
+    # --- sending
+
+    def flush_soon(self) -> None:
+        """Sends after what else happens in this turn of the loop."""
+        if not self._flush_soon:
+            self._flush_soon = True
+            self._loop.call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flush_soon = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Sends what there is, up to a bound for each turn of the loop."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        session = self.session
+        left = self._owner.settings.write
+        while session.wants_to_send and not self._paused:
+            if left <= 0:
+                self.flush_soon()
+                return
+            left -= self._write(transport, left)
+            if self._deferred:
+                self._serve_deferred()
+        if session.closed:
+            transport.close()
+
+    def _write(self, transport: asyncio.Transport, limit: int) -> int:
+        sent = 0
+        for part in self.session.data_to_send(limit):
+            sent += len(part)
+            transport.write(part)
+        self.bytes_out += sent
+        self._counters.bytes_out += sent
+        return sent
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Handled:
+    """A handler that had to wait, and what to do when it is done."""
+
+    def __init__(self, link: Link, request: Requested, future: asyncio.Future[Answer]) -> None:
+        self.request = request
+        self.future = future
+        self._link = link
+
+    def __call__(self, future: asyncio.Future[Answer]) -> None:
+        self._link.finished(self.request, future)
+
+
+def _outcome(event: Answered) -> Answer | TreecastError:
+    if not event.refused:
+        return Answer(event.head, event.body)
+    name = event.head.decode(errors="replace")
+    fault = Fault[name] if name in Fault.__members__ else Fault.INTERNAL
+    return TreecastError(fault, bytes(event.body).decode(errors="replace"))

@@ -1,0 +1,79 @@
+"""The typed table of methods, and asking through it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.unit.fabric.channel.hosts import Host, until
+
+from treecast.middleware.api.v1.peer_pb2 import Echo
+from treecast.middleware.fabric.channel import Answer, MethodNumber, Methods
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.errors import Fault, TreecastError
+
+
+class Number(enum.IntEnum):
+    AT_ONCE = 40
+    LATER = 41
+    REFUSED = 42
+    UNKNOWN = 43
+
+
+def at_once(host: int, request: Echo, body: memoryview) -> tuple[Echo, Buffer]:
+    return Echo(text=f"{host} {request.text}"), body
+
+
+async def later(host: int, request: Echo, body: memoryview) -> tuple[Echo, Buffer]:
+    return at_once(host, request, body)
+
+
+def refused(host: int, request: Echo, body: memoryview) -> tuple[Echo, Buffer]:
+    raise TreecastError(Fault.NOT_LEADER, request.text)
+
+
+@pytest.fixture
+async def methods(start_host: Callable[..., Awaitable[Host]]) -> Methods:
+    """The methods of host 1, which is connected to host 2; host 2 serves `Number`."""
+    served, own = Methods(), Methods()
+    served.register(Number.AT_ONCE, Echo, at_once)
+    served.register(Number.LATER, Echo, later)
+    served.register(Number.REFUSED, Echo, refused, cancellable=True)
+    a, b = await start_host(1, own.handle), await start_host(2, served.handle)
+    a.knows(b)
+    own.use(a.channels)
+    served.use(b.channels)
+    assert b.channels.cancellable == {Number.REFUSED}
+    await until(lambda: a.channels.is_up(2))
+    return own
+
+
+async def test_asking(methods: Methods) -> None:
+    for number, text in ((Number.AT_ONCE, "1 x"), (Number.LATER, "1 x"), (MethodNumber.ECHO, "x")):
+        answer, body = await methods.ask(2, number, Echo(text="x"), Echo, 10.0, b"body")
+        assert (answer.text, bytes(body)) == (text, b"body")
+    assert methods.tell(2, Number.AT_ONCE, Echo(text="x"))
+
+
+async def test_refusals(methods: Methods) -> None:
+    for number, fault in ((Number.REFUSED, Fault.NOT_LEADER), (Number.UNKNOWN, Fault.NOT_SUPPORTED)):
+        with pytest.raises(TreecastError) as caught:
+            await methods.ask(2, number, Echo(text="x"), Echo, 10.0)
+        assert caught.value.fault is fault
+
+
+def test_a_head_that_is_no_such_message() -> None:
+    with pytest.raises(TreecastError) as caught:
+        Methods().handle(2, MethodNumber.ECHO, b"\xff\xff", memoryview(b""))
+    assert caught.value.fault is Fault.INVALID_REQUEST
+
+
+def test_a_number_has_one_handler() -> None:
+    methods = Methods()
+    methods.register(Number.AT_ONCE, Echo, at_once)
+    with pytest.raises(ValueError, match="already"):
+        methods.register(Number.AT_ONCE, Echo, later)
+    answer = methods.handle(3, Number.AT_ONCE, Echo(text="y").SerializeToString(), memoryview(b"b"))
+    assert isinstance(answer, Answer)
+    assert Echo.FromString(answer.head).text == "3 y"
