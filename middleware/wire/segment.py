@@ -23,8 +23,9 @@ is delivered. Only the first segment of a message carries it. The content header
 Kinds other than data and repair carry a body of `segment_bodies` as payload and are one segment of
 0 records; their `sequence` is 0.
 
-The tag is BLAKE2s (RFC 7693), keyed, 128 bits, over everything else in the order above. The key id
-says which key of the key ring; two keys are so valid at once while a cluster changes its key.
+The tag is BLAKE2b (RFC 7693), keyed, 128 bits, over everything else in the order above; on machines of
+64 bits it takes half the time of BLAKE2s. The key id says which key of the key ring; two keys are so
+valid at once while a cluster changes its key.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import enum
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2s
+from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
 
@@ -65,6 +66,7 @@ class Kind(enum.IntEnum):
     SKIP = 5  # records that will not come any more
     ANNOUNCE = 6  # a stream, its beginning and its members
     CLOSE = 7  # a stream's end
+    PROBE = 8  # of no stream: shows that a carrier reaches its receiver
 
 
 class SegmentFault(enum.Enum):
@@ -138,7 +140,7 @@ class KeyRing:
             raise ValueError(f"the current key {current} is not in the key ring")
         self.current = current
         # copying a hash that has taken its key in is cheaper than keying one anew
-        self._hashes = {number: blake2s(digest_size=TAG_SIZE, key=key) for number, key in keys.items()}
+        self._hashes = {number: blake2b(digest_size=TAG_SIZE, key=key) for number, key in keys.items()}
 
     def __contains__(self, key_id: int) -> bool:
         return key_id in self._hashes
@@ -191,14 +193,18 @@ def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
     return header + (keys.tag(current, header, rest) if current is not None else b"") + rest
 
 
-def decode(data: Data, keys: KeyRing = NO_KEYS, position: int = 0) -> tuple[Segment, int]:
+def decode(
+    data: Data, keys: KeyRing = NO_KEYS, position: int = 0, limit: int | None = None
+) -> tuple[Segment, int]:
     """The segment at `position` and where it ends; what follows (a frame's padding) is the caller's.
 
-    SegmentError where it is none, or its tag is wrong. Nothing is copied before all lengths are known
-    to lie inside `data`, and nothing is interpreted beyond the lengths before the tag is checked.
+    It has to end by `limit`, the end of its datagram where `data` holds several. SegmentError where it
+    is none, or its tag is wrong. Nothing is copied before all lengths are known to lie inside, and
+    nothing is interpreted beyond the lengths before the tag is checked.
     """
     view = memoryview(data)
-    if position < 0 or len(view) - position < HEADER_SIZE:
+    limit = len(view) if limit is None else min(limit, len(view))
+    if position < 0 or limit - position < HEADER_SIZE:
         raise SegmentError(SegmentFault.TRUNCATED)
     (
         first,
@@ -225,7 +231,7 @@ def decode(data: Data, keys: KeyRing = NO_KEYS, position: int = 0) -> tuple[Segm
     start = position + HEADER_SIZE + (TAG_SIZE if flags else 0)
     body = start + AFTER_SIZE * afters + 4 * words
     end = body + length
-    if end > len(view):
+    if end > limit:
         raise SegmentError(SegmentFault.TRUNCATED)
     _authenticate(view, position, start, end, key_id if flags else None, keys)
     segment = Segment(

@@ -10,6 +10,7 @@
     skip       count uint16, count x (first uint64, end uint64, reason uint8)
     announce   first uint64, end uint64, count uint16, count x (host uint32), length uint16, name (UTF-8)
     close      end uint64
+    probe      state uint32, nonce uint64
 
 A range is from `first` to before `end`. A body fills its payload; SegmentError(BODY) where it does not.
 """
@@ -40,6 +41,7 @@ _SKIP: Final = struct.Struct(">QQB")
 _ANNOUNCE: Final = struct.Struct(">QQH")
 _HOST: Final = struct.Struct(">I")
 _CLOSE: Final = struct.Struct(">Q")
+_PROBE: Final = struct.Struct(">IQ")
 
 
 class Expiry(enum.IntEnum):
@@ -51,6 +53,7 @@ class Expiry(enum.IntEnum):
     ORIGIN_GONE = 4  # nobody that is left holds them
     LEFT = 5  # the host was taken from the receivers
     FORGOTTEN = 6  # the host joined anew without knowing how far it had come
+    COMPACTED = 7  # later records with their keys took their place in the origin's log
 
 
 class Rejection(enum.IntEnum):
@@ -266,6 +269,23 @@ class Close:
         (end,) = _read(_CLOSE, data, 0)
         _fills(data, _CLOSE.size, True)
         return cls(end)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Sent to the group of `state`; who gets it answers with `nonce` on another way."""
+
+    state: int
+    nonce: int
+
+    def encode(self) -> bytes:
+        return _PROBE.pack(self.state, self.nonce)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Probe:
+        state, nonce = _read(_PROBE, data, 0)
+        _fills(data, _PROBE.size, True)
+        return cls(state, nonce)
 
 
 _Reason = TypeVar("_Reason", Expiry, Rejection, Mode)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2s
+from hashlib import blake2b
 
 import pytest
 from hypothesis import given
@@ -67,7 +67,7 @@ def test_golden_bytes() -> None:
 
 def test_golden_bytes_with_a_tag() -> None:
     header = bytes.fromhex("11 01 0007") + GOLDEN_HEADER[4:]
-    tag = blake2s(header + GOLDEN_REST, digest_size=16, key=b"k" * 32).digest()
+    tag = blake2b(header + GOLDEN_REST, digest_size=16, key=b"k" * 32).digest()
     assert encode(EXAMPLE, KEYS).hex() == (header + tag + GOLDEN_REST).hex()
 
 
@@ -84,6 +84,15 @@ def test_what_lies_before_and_after_does_not_count(
 ) -> None:
     data = encode(segment, keys)
     assert decode(before + data + after, keys, len(before)) == (segment, len(before) + len(data))
+
+
+def test_a_segment_ends_within_its_datagram() -> None:
+    data = encode(EXAMPLE, KEYS)
+    assert decode(data * 2, KEYS, len(data), 2 * len(data)) == (EXAMPLE, 2 * len(data))
+    for limit in (0, HEADER_SIZE, len(data) - 1):
+        with pytest.raises(SegmentError) as caught:
+            decode(data * 2, KEYS, 0, limit)
+        assert caught.value.fault is SegmentFault.TRUNCATED
 
 
 @pytest.mark.parametrize("keys", [NO_KEYS, KEYS])
@@ -136,7 +145,7 @@ def _with(at: int, value: int) -> bytes:
     ("data", "fault"),
     [
         (_with(0, 0x21), SegmentFault.VERSION),
-        (_with(0, 0x18), SegmentFault.KIND),
+        (_with(0, 0x19), SegmentFault.KIND),
         (_with(1, 0x02), SegmentFault.FLAGS),
         (_with(3, 1), SegmentFault.FLAGS),  # a key id without a tag
         (_with(27, 0), SegmentFault.NUMBERS),  # no records

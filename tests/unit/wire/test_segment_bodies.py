@@ -18,6 +18,7 @@ from treecast.middleware.wire.segment_bodies import (
     Heartbeat,
     Mode,
     Nak,
+    Probe,
     Rejection,
     Report,
     Skip,
@@ -25,8 +26,8 @@ from treecast.middleware.wire.segment_bodies import (
     Totals,
 )
 
-Body = Nak | Heartbeat | Report | Skip | Announce | Close
-KINDS: list[type[Body]] = [Nak, Heartbeat, Report, Skip, Announce, Close]
+Body = Nak | Heartbeat | Report | Skip | Announce | Close | Probe
+KINDS: list[type[Body]] = [Nak, Heartbeat, Report, Skip, Announce, Close, Probe]
 SEQUENCE = st.integers(0, 2**63)
 COUNT = st.integers(1, 2**32 - 1)
 PART = st.integers(0, 65535)
@@ -69,7 +70,8 @@ announces = st.builds(
     st.lists(st.integers(0, 2**32 - 1), max_size=MAX_MEMBERS),
     st.text(st.characters(codec="utf-8"), max_size=60),
 )
-bodies = st.one_of(naks, heartbeats, reports, skips, announces, st.builds(Close, SEQUENCE))
+probes = st.builds(Probe, COUNT, SEQUENCE)
+bodies = st.one_of(naks, heartbeats, reports, skips, announces, st.builds(Close, SEQUENCE), probes)
 
 GOLDEN: list[tuple[Body, str]] = [
     (
@@ -86,6 +88,7 @@ GOLDEN: list[tuple[Body, str]] = [
     (Skip((Skipped(1, 3, Expiry.SIZE),)), "0001 0000000000000001 0000000000000003 01"),
     (Announce(1, 2, (3, 4), "ü"), "0000000000000001 0000000000000002 0002 00000003 00000004 0002 c3bc"),
     (Close(8), "0000000000000008"),
+    (Probe(300, 9), "0000012c 0000000000000009"),
 ]
 
 
