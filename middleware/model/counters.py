@@ -69,6 +69,25 @@ class ChannelCounters(Struct):
     problems: dict[str, int] = {}  # refused and ended connections, by codec.Problem's names
 
 
+class FabricCounters(Struct):
+    """Of the host's edge of the fabric. Packets are what the wire carries, calls what the kernel did."""
+
+    sent_packets: int = 0
+    sent_bytes: int = 0
+    send_calls: int = 0
+    received_packets: int = 0
+    received_bytes: int = 0
+    receive_calls: int = 0
+    deferred: int = 0  # times that the kernel took nothing more
+    dropped_packets: int = 0  # too many waited
+    send_errors: dict[str, int] = {}  # by errno name
+    refused: dict[str, int] = {}  # packets, by reason: of SegmentFault, of Refused, or of the edge
+    offload_refused: int = 0  # paths on which UDP_SEGMENT was given up
+    probes_sent: int = 0
+    probes_received: int = 0
+    sink_errors: int = 0  # streams left because what is above failed
+
+
 class Counters(Struct):
     """All of a daemon's."""
 
@@ -76,6 +95,7 @@ class Counters(Struct):
     broker: BrokerCounters = field(default_factory=BrokerCounters)
     relay: RelayCounters = field(default_factory=RelayCounters)
     channel: ChannelCounters = field(default_factory=ChannelCounters)
+    fabric: FabricCounters = field(default_factory=FabricCounters)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Report, Totals
 
-from .log import Log
+from .log import StreamLog
 
 
 class Verdict(enum.Enum):
@@ -103,7 +103,7 @@ class Ledger:
         """All before it is settled at `host`, as far as is known."""
         return self._accounts[host].next
 
-    def row(self, host: int, log: Log, *, silent: bool) -> Row:
+    def row(self, host: int, log: StreamLog, *, silent: bool) -> Row:
         """The equation now. What the log no longer holds has expired for a `silent` host."""
         account = self._accounts[host]
         totals = _sum(account.earlier, account.totals)

@@ -14,6 +14,7 @@ class Refused(enum.Enum):
     DUPLICATE = "these records, or this part, are here"
     OTHER_STREAM = "the segment is of another stream"
     OLD_EPOCH = "the epoch is over here"
+    LATER_EPOCH = "the epoch has not begun here, and is not begun by itself"
     MANY_EPOCHS = "more epochs of one stream than are followed"
     UNEXPECTED = "a kind that this end does not take, or not from this sender"
     BODY = "a body that does not fit its kind"

@@ -1,10 +1,14 @@
-"""The messages that an end of a stream can repair, in order of sequence."""
+"""The messages that an end of a stream can repair, in order of sequence.
+
+`StreamLog` is what a sender needs of a log; `Log` is the one in memory.
+"""
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Protocol
 
 from treecast.middleware.wire.segment_assembly import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
@@ -13,6 +17,41 @@ from .settings import NEVER
 
 _COST_OF_ENTRY = 200  # bytes of memory beside the payload
 _KEPT_REASONS = 256
+
+
+class StreamLog(Protocol):
+    """What a sender reads and lets go. Sequences are those of the stream.
+
+    A log may grow by itself (a partition's log does, where sequence and offset are one number): the
+    sender reads `end` whenever it is asked `to_send`. It may also lose what it held; `entries` then has a
+    `Skipped` in its place.
+    """
+
+    @property
+    def end(self) -> int:
+        """The sequence that follows the last record. It never falls."""
+
+    @property
+    def oldest(self) -> int:
+        """The first sequence that can be repaired. It never falls."""
+
+    def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
+        """What touches [first, end), in ascending order: all of it, messages whole, what is gone as Skipped.
+
+        Read lazily: the sender stops where its window or its rate does. Nothing is appended meanwhile.
+        """
+
+    def trim(self, sequence: int, keep_bytes: int = 0) -> None:
+        """All receivers have settled what is before `sequence`. A log that others need keeps it."""
+
+    def trimmed(self, first: int) -> dict[Expiry, int]:
+        """How many records of [first, oldest) a bound has taken away, by reason."""
+
+    def expire(self, now: float) -> None:
+        """Applies the log's bounds of time."""
+
+    def next_deadline(self) -> float:
+        """When `expire` has something to do; NEVER for a log that sees to it by itself."""
 
 
 class _Entry:

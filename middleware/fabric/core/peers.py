@@ -94,6 +94,9 @@ class Peers:
     def live(self) -> list[int]:
         return [peer.host for peer in self if peer.state is PeerState.LIVE]
 
+    def any_live(self) -> bool:
+        return any(peer.state is PeerState.LIVE for peer in self)
+
     def in_state(self, state: PeerState) -> list[Peer]:
         return [peer for peer in self if peer.state is state]
 

@@ -77,6 +77,7 @@ class Receiver:
         self.members: tuple[int, ...] = ()
         self.name = ""
         self.final: int | None = None  # where a closed stream ends
+        self.waiting = False  # the next message is here, and waits for other streams
         self.round_trip = RoundTrip(settings.round_trip)
         self._settings = settings
         self._random = random
@@ -113,6 +114,11 @@ class Receiver:
         return self._buffer.known
 
     @property
+    def ready(self) -> bool:
+        """Whether `take` has something, as far as is known without asking other streams."""
+        return not self.waiting and self._buffer.head() is not None
+
+    @property
     def memory(self) -> int:
         """Bytes in the reorder buffer and in incomplete messages."""
         return self._buffer.bytes
@@ -127,12 +133,14 @@ class Receiver:
         To be called after `receive`, and after `to_send`, by which time gives up what is missing.
         """
         taken: list[Delivery] = []
+        self.waiting = False
         while (head := self._buffer.head()) is not None:
             if isinstance(head, Skipped):
                 self._outcomes.expire(head.end - head.first, head.reason)
             else:
                 message, repaired = head
                 if message.after and not self._settled(message.after):
+                    self.waiting = True
                     break
                 how = self._how(repaired)
                 if self._outcomes.settle(message.records, how, self._judge(message)):

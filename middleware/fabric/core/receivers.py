@@ -7,6 +7,7 @@ holders, or given up. An `after` list holds a message until the streams it names
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from treecast.middleware.wire.segment import After, Segment
@@ -15,6 +16,7 @@ from treecast.middleware.wire.segment_assembly import AssemblyBudget, StreamKey
 from .counters import Outgoing, Refused
 from .outcomes import Delivery, Judge, Progress, take_all
 from .receiver import Receiver
+from .schedule import Schedule
 from .settings import NEVER, StreamSettings
 from .states import ReceiverState
 from .timing import Random
@@ -25,8 +27,12 @@ MOST_EPOCHS = 4  # of one stream that are followed at once
 class _Membership:
     """One stream that the host receives: its receivers by epoch, oldest first."""
 
-    def __init__(self, judge: Judge) -> None:
+    __slots__ = ("epochs", "judge", "later_epochs", "number")
+
+    def __init__(self, number: int, judge: Judge, later_epochs: bool) -> None:
+        self.number = number
         self.judge = judge
+        self.later_epochs = later_epochs
         self.epochs: dict[int, Receiver] = {}
 
     @property
@@ -35,7 +41,10 @@ class _Membership:
 
 
 class Receivers:
-    """`receive`, `take`, `to_send`, `next_deadline` for all streams of one host."""
+    """`receive`, `take`, `to_send`, `next_deadline` for all streams of one host.
+
+    Each costs what has arrived or has become due, however many streams there are.
+    """
 
     def __init__(
         self, host: int, settings: StreamSettings, random: Random, *, assembly_bytes: int = 64 << 20
@@ -47,10 +56,21 @@ class Receivers:
         self._random = random
         self._budget = AssemblyBudget(assembly_bytes)
         self._members: dict[tuple[int, int], _Membership] = {}
+        self._by_number: dict[int, _Membership] = {}
+        self._count = 0
+        self._touched: dict[int, None] = {}  # memberships to take from; then to send for
+        self._unsent: dict[int, None] = {}
+        self._waiting: dict[int, None] = {}  # those whose next message waits for other streams
+        self._schedule = Schedule()
+        self._now = 0.0
 
     def __iter__(self) -> Iterator[Receiver]:
         for member in self._members.values():
             yield from member.epochs.values()
+
+    def __contains__(self, stream: tuple[int, int]) -> bool:
+        """Whether (origin, stream) is received."""
+        return stream in self._members
 
     def join(
         self,
@@ -61,32 +81,59 @@ class Receivers:
         *,
         progress: Progress | None = None,
         judge: Judge = take_all,
+        later_epochs: bool = True,
+        settings: StreamSettings | None = None,
     ) -> Receiver:
-        """Begins to receive a stream, at its current sequence or at `progress`."""
+        """Begins to receive a stream, at its current sequence or at `progress`.
+
+        Without `later_epochs`, segments of a higher epoch are refused: another `join` begins it.
+        """
         self.leave(origin, stream)
-        member = self._members[origin, stream] = _Membership(judge)
-        return self._add(member, (origin, stream, epoch), now, progress)
+        self._count += 1
+        member = _Membership(self._count, judge, later_epochs)
+        self._members[origin, stream] = self._by_number[member.number] = member
+        return self._add(member, (origin, stream, epoch), now, progress, settings)
 
     def leave(self, origin: int, stream: int) -> None:
         """Forgets the stream, and what is here of it beyond its next record."""
         member = self._members.pop((origin, stream), None)
-        for receiver in member.epochs.values() if member is not None else ():
+        if member is None:
+            return
+        del self._by_number[member.number]
+        for pending in (self._touched, self._unsent, self._waiting):
+            pending.pop(member.number, None)
+        self._schedule.discard(member.number)
+        for receiver in member.epochs.values():
             receiver.discard()
 
-    def _add(self, member: _Membership, key: StreamKey, now: float, progress: Progress | None) -> Receiver:
+    def _add(
+        self,
+        member: _Membership,
+        key: StreamKey,
+        now: float,
+        progress: Progress | None,
+        settings: StreamSettings | None = None,
+    ) -> Receiver:
         receiver = Receiver(
             self.host,
             key,
-            self._settings,
+            settings or self._settings,
             self._random,
             now,
             progress=progress,
             judge=member.judge,
-            settled=lambda after: self.settled(key[0], after, now),
+            settled=functools.partial(self._settled_for, key[0]),
             budget=self._budget,
         )
         member.epochs[key[2]] = receiver
+        self._touched[member.number] = None
         return receiver
+
+    def touch(self, origin: int, stream: int) -> None:
+        """A receiver was changed from outside: it is looked at in the next `take` and `to_send`."""
+        member = self._members.get((origin, stream))
+        if member is not None:
+            self._touched[member.number] = None
 
     def receive(self, segment: Segment, now: float) -> None:
         """Hands a segment to its stream's epoch; a higher epoch than any begins there."""
@@ -95,15 +142,23 @@ class Receivers:
             self._refuse(Refused.OTHER_STREAM)
             return
         receiver = member.epochs.get(segment.epoch)
-        if receiver is None and segment.epoch < member.newest:
-            self._refuse(Refused.OLD_EPOCH)
-            return
-        if receiver is None and len(member.epochs) >= MOST_EPOCHS:
-            self._refuse(Refused.MANY_EPOCHS)
-            return
         if receiver is None:
-            receiver = self._new_epoch(member, segment, now)
+            receiver = self._other_epoch(member, segment, now)
+            if receiver is None:
+                return
+        self._touched[member.number] = None
         receiver.receive(segment, now)
+
+    def _other_epoch(self, member: _Membership, segment: Segment, now: float) -> Receiver | None:
+        if segment.epoch < member.newest:
+            self._refuse(Refused.OLD_EPOCH)
+        elif not member.later_epochs:
+            self._refuse(Refused.LATER_EPOCH)
+        elif len(member.epochs) >= MOST_EPOCHS:
+            self._refuse(Refused.MANY_EPOCHS)
+        else:
+            return self._new_epoch(member, segment, now)
+        return None
 
     def _new_epoch(self, member: _Membership, segment: Segment, now: float) -> Receiver:
         """All of a new epoch is for those who were members before it: it begins with its first record."""
@@ -119,39 +174,83 @@ class Receivers:
 
     def take(self, now: float) -> list[tuple[StreamKey, Delivery]]:
         """Messages whose turn it is; again after every progress, because one stream may wait for another."""
+        self._now = now
+        self._wake(now)
         taken: list[tuple[StreamKey, Delivery]] = []
-        while True:
+        touched = list(self._touched)
+        self._unsent.update(self._touched)
+        self._touched.clear()
+        # a stream that waits looks again, whoever it waits for may have moved or gone
+        while touched or self._waiting:
+            for number in self._waiting:
+                if number not in touched:
+                    touched.append(number)
             before = len(taken)
-            for member in self._members.values():
-                self._take(member, taken, now)
+            for number in touched:
+                self._take(self._by_number[number], taken, now)
+            touched = []
             if len(taken) == before:
-                return taken
+                break
+        return taken
 
     def _take(self, member: _Membership, taken: list[tuple[StreamKey, Delivery]], now: float) -> None:
+        waits = False
         for epoch in sorted(member.epochs):
             receiver = member.epochs[epoch]
-            taken.extend((receiver.key, delivery) for delivery in receiver.take(now))
+            for delivery in receiver.take(now):
+                taken.append((receiver.key, delivery))
+            waits = waits or receiver.waiting
             if epoch == member.newest or not receiver.over(now):
-                return
+                break
             if receiver.told(now):  # until then it stays, to tell the origin how it ended
                 self.over.append((receiver.key, receiver.progress))
                 del member.epochs[epoch]
+        if waits:
+            self._waiting[member.number] = None
+        else:
+            self._waiting.pop(member.number, None)
+        self._unsent[member.number] = None
 
     def settled(self, origin: int, after: tuple[After, ...], now: float) -> bool:
         """Whether this host has all of `after` that it is to have."""
-        return all(self._settled(origin, one, now) for one in after)
+        self._now = now
+        return self._settled_for(origin, after)
 
-    def _settled(self, origin: int, after: After, now: float) -> bool:
+    def _settled_for(self, origin: int, after: tuple[After, ...]) -> bool:
+        return all(self._settled(origin, one) for one in after)
+
+    def _settled(self, origin: int, after: After) -> bool:
         member = self._members.get((origin, after.stream))
         if member is None:
             return True  # no member of that stream
         receiver = member.epochs.get(after.epoch)
         if receiver is None:
             return after.epoch < member.newest  # over; or not begun
-        return receiver.next >= after.sequence or receiver.over(now)
+        return receiver.next >= after.sequence or receiver.over(self._now)
+
+    def _wake(self, now: float) -> None:
+        for number in self._schedule.due(now):
+            self._touched[number] = None
 
     def to_send(self, now: float) -> list[Outgoing]:
-        return [one for receiver in self for one in receiver.to_send(now)]
+        """What those send that were touched or are due. `take` has its turn again after it."""
+        self._wake(now)
+        self._unsent.update(self._touched)
+        pending, self._unsent = self._unsent, {}
+        out: list[Outgoing] = []
+        for number in pending:
+            member = self._by_number[number]
+            at = NEVER
+            for receiver in member.epochs.values():
+                out.extend(receiver.to_send(now))
+                at = min(at, receiver.next_deadline(now))
+                if receiver.ready:
+                    self._touched[number] = None
+            self._schedule.set(number, at)
+        return out
 
     def next_deadline(self, now: float) -> float:
-        return min((receiver.next_deadline(now) for receiver in self), default=NEVER)
+        """When `take` and `to_send` have something again, if nothing arrives before."""
+        if self._touched or self._unsent:
+            return now
+        return self._schedule.next()

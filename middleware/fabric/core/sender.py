@@ -25,7 +25,7 @@ from treecast.middleware.wire.segment_bodies import (
 
 from .accounting import Ledger, Row, Verdict
 from .counters import Outgoing, Refused, StreamCounters
-from .log import Log
+from .log import Log, StreamLog
 from .peers import Peer, Peers
 from .repairs import Parts, Repairs, Request, in_order
 from .settings import NEVER, StreamSettings
@@ -38,8 +38,11 @@ _REPAIRS_PER_NAK = 256  # messages
 class Sender:
     """`receive`, `to_send`, `next_deadline`; `publish` and `close` for what is above.
 
-    `log` is where an origin that restarts finds what an earlier process of it sent in this epoch. With
-    `open_to_all`, a host that reports without having been added is added.
+    `log` is where messages are: one of its own in memory, to which `publish` appends; or another's that
+    grows by itself, of which the sender learns in `to_send`. What is in it before `live_from` (default: its
+    end) is not sent live, but replayed to who begins there: so an origin restarts with what an earlier
+    process of it sent in this epoch. With `open_to_all`, a host that reports without having been added is
+    added.
     """
 
     def __init__(
@@ -51,19 +54,22 @@ class Sender:
         now: float,
         *,
         name: str = "",
-        log: Log | None = None,
+        log: StreamLog | None = None,
+        live_from: int | None = None,
         open_to_all: bool = True,
     ) -> None:
         self.key = (origin, stream, epoch)
         self.counters = StreamCounters()
         self.ledger = Ledger()
-        self.log = log if log is not None else Log(0, settings.log_bytes, settings.log_age)
+        own = Log(0, settings.log_bytes, settings.log_age) if log is None else log
+        self.log: StreamLog = own
+        self._own: Log | None = own if isinstance(own, Log) else None
         self.peers = Peers(settings)
         self.closed = False
         self._settings = settings
         self._name = name
         self._open_to_all = open_to_all
-        self._unsent = self.log.end  # the first sequence that was not sent live
+        self._unsent = self.log.end if live_from is None else live_from  # first that was not sent live
         self._unsent_bytes = 0
         self._data_bucket = TokenBucket(settings.rate, settings.burst, now)
         self._repair_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
@@ -96,15 +102,17 @@ class Sender:
     ) -> int | None:
         """The sequence of the message, or None while too much waits to be sent.
 
-        ValueError where it is too large to be cut, or the stream is closed.
+        ValueError where it is too large to be cut, the stream is closed, or its log grows by itself.
         """
+        if self._own is None:
+            raise ValueError("messages of this stream come from its log")
         if self.closed or records <= 0:
             raise ValueError("the stream is closed" if self.closed else "a message holds at least one record")
         if self._unsent_bytes >= self._settings.unsent_bytes:
             return None
         message = Message(self.log.end, records, payload, after, content)
         parts_of(message, self._settings.mtu)
-        self.log.append(message, now, expires)
+        self._own.append(message, now, expires)
         self._unsent_bytes += len(payload)
         return message.sequence
 
@@ -256,20 +264,33 @@ class Sender:
                 peer.announce_at = now + self._settings.announce_every
 
     def _live(self, out: list[Outgoing], now: float) -> None:
-        heard_by_any = bool(self.peers.live())
-        while self._unsent < self.log.end and self._data_bucket.ready(now):
-            found = next(self.log.entries(self._unsent, self.log.end))
+        """What has not been sent to all yet, as far as the rate and one turn allow."""
+        end = self.log.end
+        if self._unsent >= end or not self._data_bucket.ready(now):
+            return
+        if self.peers.any_live():
+            self._send_live(out, end, now)
+        else:
+            self._unsent = end  # whoever needs it begins there, or is replayed to
+        self._heartbeat_interval = self._settings.heartbeat_first
+        self._heartbeat_at = now + self._heartbeat_interval
+        if self._unsent >= end:
+            self._unsent_bytes = 0  # what expired unsent is not counted one by one
+
+    def _send_live(self, out: list[Outgoing], end: int, now: float) -> None:
+        left = self._settings.send_at_once
+        for found in self.log.entries(self._unsent, end):
+            if left <= 0 or not self._data_bucket.ready(now):
+                return
             self._unsent = found.end
             if isinstance(found, Skipped):
                 self._skip([found], None)
-            else:
-                self._unsent_bytes -= len(found.payload)
-                if heard_by_any:
-                    self._data_bucket.spend(self._emit(out, found, None, Kind.DATA))
-            self._heartbeat_interval = self._settings.heartbeat_first
-            self._heartbeat_at = now + self._heartbeat_interval
-        if self._unsent == self.log.end:
-            self._unsent_bytes = 0  # what expired unsent is not counted one by one
+                continue
+            size = self._emit(out, found, None, Kind.DATA)
+            self._unsent_bytes = max(0, self._unsent_bytes - len(found.payload))
+            self._data_bucket.spend(size)
+            left -= size
+        self._unsent = max(self._unsent, end)
 
     def _emit(
         self, out: list[Outgoing], message: Message, to: int | None, kind: Kind, parts: Parts = None

@@ -17,6 +17,7 @@ class StreamSettings:
     # --- sender
     rate: float = NEVER  # live data
     burst: int = 256 * 1024
+    send_at_once: int = 1 << 20  # live bytes that one `to_send` gives, so that other work gets its turn
     repair_rate: float = 32e6  # repairs and replay together
     repair_burst: int = 256 * 1024
     unsent_bytes: int = 4 << 20  # what may wait for `rate`; more is not taken

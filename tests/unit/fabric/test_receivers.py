@@ -64,6 +64,7 @@ def test_an_expired_predecessor_does_not_hold_it() -> None:
     receivers.receive(data(10, 1, 1), 0.1)
     assert taken(receivers, 0.1) == []
     old.give_up(Expiry.ORIGIN_GONE, 0.2)
+    receivers.touch(1, 10)
     assert taken(receivers, 0.2) == [(10, 1, 1), (20, 1, 0)]
 
 
@@ -104,6 +105,8 @@ def test_an_old_epoch_that_nobody_knows_more_of_is_over_after_two_words() -> Non
     receivers.receive(data(10, 1, 0), 0.1)
     receivers.receive(data(10, 2, 0), 0.2)
     assert taken(receivers, 0.2) == [(10, 1, 0)]
+    receivers.to_send(0.2)
+    assert receivers.next_deadline(0.2) <= 1.3
     assert taken(receivers, 1.3) == [(10, 2, 0)]
 
 

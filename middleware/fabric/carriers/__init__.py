@@ -1,0 +1,1 @@
+"""Ways to put one segment on the wire to many hosts."""

@@ -1,0 +1,94 @@
+"""The interface that an address belongs to, with its index and MTU. Linux."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+_SIOCGIFMTU = 0x8921
+_IFREQ = struct.Struct("16s24s")
+_UNKNOWN_MTU = 1280  # what every IPv6 link carries
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+class Interface(Struct, frozen=True):
+    """Where the fabric's address is. `index` 0 and no name: the address names no interface."""
+
+    name: str
+    index: int
+    mtu: int
+
+
+NO_INTERFACE = Interface("", 0, _UNKNOWN_MTU)
+
+
+class _Ifaddrs(ctypes.Structure):
+    pass
+
+
+_Ifaddrs._fields_ = [
+    ("next", ctypes.POINTER(_Ifaddrs)),
+    ("name", ctypes.c_char_p),
+    ("flags", ctypes.c_uint),
+    ("address", ctypes.c_void_p),
+    ("netmask", ctypes.c_void_p),
+]
+
+
+def interface_of(address: str) -> Interface:
+    """The interface that has `address`, or whose network is one of the host's own loopback addresses."""
+    wanted = ipaddress.ip_address(address.partition("%")[0])
+    if wanted.is_unspecified:
+        return NO_INTERFACE
+    for name, network in addresses():
+        if network.ip == wanted or (
+            wanted.is_loopback and network.ip.is_loopback and wanted in network.network
+        ):
+            return Interface(name, socket.if_nametoindex(name), _mtu(name))
+    return NO_INTERFACE
+
+
+def addresses() -> Iterator[tuple[str, Network]]:
+    """(interface, address with its network), for all of this host. getifaddrs(3)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    head = ctypes.POINTER(_Ifaddrs)()
+    if libc.getifaddrs(ctypes.byref(head)) != 0:
+        raise OSError(ctypes.get_errno(), "getifaddrs")
+    try:
+        at = head
+        while at:
+            entry = at.contents
+            found = _address(entry.address, entry.netmask)
+            if found is not None:
+                yield entry.name.decode(), found
+            at = entry.next
+    finally:
+        libc.freeifaddrs(head)
+
+
+def _address(address: int | None, netmask: int | None) -> Network | None:
+    if not address or not netmask:
+        return None
+    (family,) = struct.unpack("=H", ctypes.string_at(address, 2))
+    if family == socket.AF_INET:
+        packed, mask = (ctypes.string_at(at + 4, 4) for at in (address, netmask))
+        return ipaddress.IPv4Interface((packed, int.from_bytes(mask).bit_count()))
+    if family == socket.AF_INET6:
+        packed, mask = (ctypes.string_at(at + 8, 16) for at in (address, netmask))
+        return ipaddress.IPv6Interface((packed, int.from_bytes(mask).bit_count()))
+    return None
+
+
+def _mtu(name: str) -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, _IFREQ.pack(name.encode(), bytes(24)))
+    mtu: int = struct.unpack_from("=i", answer, 16)[0]
+    return mtu

@@ -1,0 +1,173 @@
+"""A UDP socket that sends and receives in bursts. Linux; without UDP_SEGMENT and UDP_GRO one by one."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from treecast.middleware.model.counters import FabricCounters
+
+from .bursts import Burst, bursts
+
+_UDP_SEGMENT: Final = 103
+_UDP_GRO: Final = 104
+_SO_SNDBUFFORCE: Final = 32
+_SO_RCVBUFFORCE: Final = 33
+_SEGMENT_SIZE: Final = struct.Struct("=H")
+_GRO_SIZE: Final = struct.Struct("=i")
+_ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size)
+_COST: Final = 100  # bytes of memory of a queued burst beside its datagrams
+BUFFER_BYTES: Final = 1 << 16
+
+# The kernel, the path or the device does not cut such a burst; one by one its datagrams may still pass.
+_NO_OFFLOAD: Final = frozenset({errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMSGSIZE})
+
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
+
+
+def shown(address: SocketAddress) -> str:
+    """HOST:PORT, and [HOST]:PORT for IPv6."""
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class UdpSocket:
+    """Owns a bound, non-blocking socket.
+
+    `want_write(True)` is called when something waits for the kernel, and `False` when nothing does; then
+    `flush` is to be called when the socket can be written.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        counters: FabricCounters,
+        *,
+        offload: bool,
+        queue_bytes: int,
+        want_write: Callable[[bool], None],
+    ) -> None:
+        self.sock = sock
+        self.gso = offload
+        self.gro = offload and _set_gro(sock)
+        self.queued = 0  # bytes
+        self.without_offload: set[SocketAddress] = set()
+        self._counters = counters
+        self._queue_bytes = queue_bytes
+        self._want_write = want_write
+        self._queue: deque[tuple[Burst, SocketAddress, int]] = deque()  # with what is charged for it
+
+    def send(self, datagrams: list[bytes], address: SocketAddress) -> None:
+        """All of them, in their order. What the kernel refuses is dropped and counted."""
+        for burst in bursts(datagrams):
+            if self._queue or not self._try(burst, address):
+                self._wait(burst, address)
+
+    def flush(self) -> None:
+        """Sends what waits, as far as the kernel takes it."""
+        while self._queue:
+            burst, address, charged = self._queue[0]
+            if not self._try(burst, address):
+                return
+            self._queue.popleft()
+            self.queued -= charged
+        self._want_write(False)
+
+    def _wait(self, burst: Burst, address: SocketAddress) -> None:
+        charged = burst.length + _COST
+        if self.queued + charged > self._queue_bytes:
+            self._counters.dropped_packets += len(burst.datagrams)
+            return
+        if not self._queue:
+            self._counters.deferred += 1
+            self._want_write(True)
+        self._queue.append((burst, address, charged))
+        self.queued += charged
+
+    def _try(self, burst: Burst, address: SocketAddress) -> bool:
+        """Whether the kernel has taken the burst, or refused it for good."""
+        count = len(burst.datagrams)
+        try:
+            if count == 1:
+                self.sock.sendto(burst.datagrams[0], address)
+            elif not self.gso or address in self.without_offload:
+                return self._one_by_one(burst, address)
+            else:
+                size = _SEGMENT_SIZE.pack(burst.size)
+                self.sock.sendmsg(burst.datagrams, [(socket.IPPROTO_UDP, _UDP_SEGMENT, size)], 0, address)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            return self._refused(burst, address, error)
+        counters = self._counters
+        counters.send_calls += 1
+        counters.sent_packets += count
+        counters.sent_bytes += burst.length
+        return True
+
+    def _refused(self, burst: Burst, address: SocketAddress, error: OSError) -> bool:
+        if len(burst.datagrams) > 1 and error.errno in _NO_OFFLOAD:
+            self.without_offload.add(address)
+            self._counters.offload_refused += 1
+            return self._one_by_one(burst, address)
+        name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+        self._counters.send_errors[name] = self._counters.send_errors.get(name, 0) + 1
+        self._counters.dropped_packets += len(burst.datagrams)
+        return True
+
+    def _one_by_one(self, burst: Burst, address: SocketAddress) -> bool:
+        """As `_try`. What was not sent stays in the burst."""
+        while burst.datagrams:
+            if not self._try(Burst(burst.datagrams[0]), address):
+                return False
+            burst.length -= len(burst.datagrams.pop(0))
+        return True
+
+    def receive(self, buffer: memoryview) -> tuple[int, int]:
+        """(bytes, size of one datagram) of the next burst. BlockingIOError where there is none.
+
+        A burst is one datagram, or with UDP_GRO several of one sender, the last of which may be shorter.
+        """
+        length, ancillary, _, _ = self.sock.recvmsg_into([buffer], _ANCILLARY)
+        size = length
+        for level, kind, data in ancillary:
+            if level == socket.IPPROTO_UDP and kind == _UDP_GRO:
+                size = _GRO_SIZE.unpack(data[:4])[0]
+        counters = self._counters
+        counters.receive_calls += 1
+        counters.received_bytes += length
+        counters.received_packets += -(-length // size) if size else 1
+        return length, size
+
+    def close(self) -> None:
+        self._queue.clear()
+        self.queued = 0
+        self.sock.close()
+
+
+def _set_gro(sock: socket.socket) -> bool:
+    try:
+        sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
+    except OSError:
+        return False
+    return True
+
+
+def open_udp(family: int, *, receive_buffer: int, send_buffer: int) -> socket.socket:
+    """A non-blocking UDP socket with buffers as large as the kernel gives."""
+    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    if family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    for force, option, size in (
+        (_SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer),
+        (_SO_SNDBUFFORCE, socket.SO_SNDBUF, send_buffer),
+    ):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, force, size)
+        except OSError:  # it takes CAP_NET_ADMIN
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
+    return sock

@@ -1,0 +1,50 @@
+"""The deadlines of many, the earliest first."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from .settings import NEVER
+
+_SLACK: Final = 64  # entries that are out of date beyond twice those that are not
+
+
+class Schedule:
+    """When which of many numbered things is due. Setting and finding cost the logarithm of their number."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int]] = []
+        self._times: dict[int, float] = {}
+
+    def set(self, number: int, at: float) -> None:
+        """`number` is due at `at` and at no other time; NEVER takes it away."""
+        if at == NEVER:
+            self._times.pop(number, None)
+            return
+        if self._times.get(number) == at:
+            return
+        self._times[number] = at
+        heapq.heappush(self._heap, (at, number))
+        if len(self._heap) > 2 * len(self._times) + _SLACK:
+            self._heap = [(time, one) for one, time in self._times.items()]
+            heapq.heapify(self._heap)
+
+    def discard(self, number: int) -> None:
+        self._times.pop(number, None)
+
+    def due(self, now: float) -> list[int]:
+        """What is due by `now`, once each; it is due no more."""
+        found: list[int] = []
+        while self._heap and self._heap[0][0] <= now:
+            at, number = heapq.heappop(self._heap)
+            if self._times.get(number) == at:
+                del self._times[number]
+                found.append(number)
+        return found
+
+    def next(self) -> float:
+        """The earliest deadline."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else NEVER

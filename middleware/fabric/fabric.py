@@ -1,0 +1,553 @@
+"""The fabric's edge: sockets, clock and event loop around the streams of one host.
+
+    fabric = Fabric(host, FabricSettings(), keys, counters.fabric, random.Random())
+    await fabric.start(("10.0.0.1", 7672))           # UDP; fabric.address says which port it became
+    fabric.set_host(7, ("10.0.0.2", 7672))
+
+    origin = fabric.originate(stream, epoch, log=None or a StreamLog, name="...")
+    origin.add_receiver(7, first)                    # then 7 is replayed to from `first`, and live
+    origin.publish(batch, records)                   # or, where the log is one's own: origin.grown()
+    origin.rows()                                    # the accounting by host
+
+    joined = fabric.join(7, stream, epoch, sink, progress=Progress(first, first))
+    joined.next, joined.lag, joined.progress; joined.leave()
+
+    fabric.join_group(state); fabric.on_probe = answer          # at the receivers
+    fabric.send_probe(state, nonce); origin.use_group(state, confirmed hosts)
+    fabric.state()                                   # interface, MTU, carriers, why one is refused
+
+Everything runs in the event loop's thread, and nothing here waits. Work is done per received burst: all its
+segments go to their streams, then each stream that was touched hands out what is in order (one
+`Sink.deliver` per stream), then what has to be sent is sent. One timer stands at the earliest deadline.
+Times are those of `clock`, which must not go back; a jump ahead makes receivers silent and orphans, and
+heals by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.wire import stare
+from treecast.middleware.wire.segment import (
+    HEADER_SIZE,
+    KeyRing,
+    Kind,
+    Segment,
+    SegmentError,
+    control,
+    decode,
+    encode,
+)
+from treecast.middleware.wire.segment_bodies import Probe
+
+from .carriers.bursts import split
+from .carriers.carrier import CarrierState
+from .carriers.interfaces import NO_INTERFACE, Interface, interface_of
+from .carriers.ip_multicast import IpMulticast, bind_receiver, prepare_sender, refusal_of
+from .carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
+from .carriers.unicast import Unicast
+from .complaints import Complaints, EdgeFault
+from .core.counters import Outgoing
+from .core.log import StreamLog
+from .core.outcomes import Delivery, Judge, Progress, take_all
+from .core.receivers import Receivers
+from .core.schedule import Schedule
+from .core.sender import Sender
+from .core.settings import NEVER, StreamSettings
+from .core.timing import Random
+from .origin import Joined, Origin, Sink
+from .settings import FabricSettings
+
+_log = logging.getLogger(__name__)
+
+_BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has its turn
+_IPV4_HEADER: Final = 20
+_IPV6_HEADER: Final = 40
+_UDP_HEADER: Final = 8
+_LONGEST_SEGMENT: Final = 65_507 - 20 - stare.HEADER_SIZE
+
+OnProbe = Callable[[int, int, int], None]
+
+
+class FabricState(Struct, frozen=True):
+    """For `treecast doctor` and `treecast streams`."""
+
+    host: int
+    address: tuple[str, int]
+    interface: Interface
+    segment_bytes: int  # the longest that is sent
+    receive_buffer: int  # as the kernel has given it; it counts twice what was asked for
+    carriers: tuple[CarrierState, ...]
+    origins: int
+    received_streams: int
+
+
+class Fabric:
+    """All streams of a host, and the carriers that they go by."""
+
+    def __init__(
+        self,
+        host: int,
+        settings: FabricSettings,
+        keys: KeyRing,
+        counters: FabricCounters,
+        random: Random,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.host = host
+        self.counters = counters
+        self.on_probe: OnProbe | None = None  # (sending host, state id, nonce)
+        self.interface = NO_INTERFACE
+        self.stream_settings = settings.stream
+        self._settings = settings
+        self._keys = keys
+        self._random = random
+        self._clock = clock
+        self._complaints = Complaints(counters.refused)
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._origins: dict[tuple[int, int], Origin] = {}  # by stream and epoch
+        self._by_number: dict[int, Origin] = {}
+        self._count = 0
+        self._touched: dict[int, None] = {}
+        self._schedule = Schedule()
+        self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
+        self._soon = False
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+
+    # --- beginning and end
+
+    async def start(self, address: tuple[str, int]) -> None:
+        """Binds the sockets; port 0 picks one. OSError where the address cannot be had.
+
+        Where groups cannot be used, that is no error: `state()` says why.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.now = self._clock or self._loop.time
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.interface = interface_of(address[0])
+        sock = self._open(family)
+        try:
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+        self._udp = self._watch(sock, lambda: self._readable(self._udp, 0))
+        self._unicast = Unicast(self._udp)
+        self._multicast = self._start_multicast(family)
+        self.stream_settings = replace(self._settings.stream, mtu=self._segment_bytes(family))
+        self.receivers = Receivers(
+            self.host, self.stream_settings, self._random, assembly_bytes=self._settings.assembly_bytes
+        )
+
+    def _open(self, family: int) -> socket.socket:
+        settings = self._settings
+        return open_udp(family, receive_buffer=settings.receive_buffer, send_buffer=settings.send_buffer)
+
+    def _watch(self, sock: socket.socket, readable: Callable[[], None]) -> UdpSocket:
+        udp = UdpSocket(
+            sock,
+            self.counters,
+            offload=self._settings.offload,
+            queue_bytes=self._settings.queue_bytes,
+            want_write=lambda wanted: self._want_write(udp, wanted),
+        )
+        self._loop.add_reader(sock.fileno(), readable)
+        return udp
+
+    def _start_multicast(self, family: int) -> IpMulticast:
+        refusal = refusal_of(self.interface)
+        if not self._settings.multicast:
+            refusal = "multicast is switched off"
+        self._group_udp: UdpSocket | None = None
+        if not refusal:
+            sock = self._open(family)
+            try:
+                prepare_sender(
+                    self._udp.sock, self.interface, ttl=self._settings.ttl, loopback=self._settings.loopback
+                )
+                bind_receiver(sock, self.interface)
+            except OSError as error:
+                sock.close()
+                refusal = f"UDP port {stare.PORT} on {self.interface.name}: {error}"
+                _log.warning("fabric: no multicast: %s", refusal)
+            else:
+                self._group_udp = self._watch(sock, self._group_readable)
+        return IpMulticast(self.interface, self._udp, self._group_udp, refusal)
+
+    def _segment_bytes(self, family: int) -> int:
+        """The same for all carriers, so that a message can be repaired on another than it came by."""
+        packet = self._settings.mtu or self.interface.mtu
+        ip = _IPV6_HEADER if family == socket.AF_INET6 else _IPV4_HEADER
+        return min(packet - ip - _UDP_HEADER - stare.HEADER_SIZE, _LONGEST_SEGMENT)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where unicast segments are received."""
+        name = self._udp.sock.getsockname()
+        return name[0], name[1]
+
+    def close(self) -> None:
+        """Ends it at once; receivers elsewhere find out by silence."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._closed = True
+        for udp in (self._udp, self._group_udp):
+            if udp is not None:
+                self._loop.remove_reader(udp.sock.fileno())
+                self._loop.remove_writer(udp.sock.fileno())
+                udp.close()
+        self._multicast.close()
+        self._origins.clear()
+        self._by_number.clear()
+        self._touched.clear()
+        self._joined.clear()
+
+    # --- hosts and streams
+
+    def set_host(self, host: int, address: tuple[str, int] | None) -> None:
+        """Where a host's unicast segments go; None: nowhere. The address is numeric, of our own family.
+
+        ValueError where it is not.
+        """
+        self._unicast.set_host(host, None if address is None else self._checked(address))
+
+    def _checked(self, address: tuple[str, int]) -> SocketAddress:
+        family = self._udp.sock.family
+        try:
+            found = socket.getaddrinfo(*address, family, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST)
+        except OSError as error:
+            raise ValueError(f"{address[0]} is no {family.name} address: {error}") from None
+        return found[0][4]  # type: ignore[return-value]
+
+    def originate(
+        self,
+        stream: int,
+        epoch: int,
+        *,
+        log: StreamLog | None = None,
+        live_from: int | None = None,
+        name: str = "",
+        open_to_all: bool = False,
+        settings: StreamSettings | None = None,
+    ) -> Origin:
+        """Begins to serve a stream of this host. See `Sender` for `log`, `live_from` and `open_to_all`.
+
+        `settings` are the stream's own, made from `stream_settings`. ValueError where it is served already.
+        """
+        if (stream, epoch) in self._origins:
+            raise ValueError(f"stream {stream} is served in epoch {epoch} already")
+        sender = Sender(
+            self.host,
+            stream,
+            epoch,
+            settings or self.stream_settings,
+            self.now(),
+            name=name,
+            log=log,
+            live_from=live_from,
+            open_to_all=open_to_all,
+        )
+        self._count += 1
+        origin = Origin(self, sender, self._count)
+        self._origins[stream, epoch] = self._by_number[origin.number] = origin
+        self.wake(origin)
+        return origin
+
+    def forget(self, origin: Origin) -> None:
+        """See `Origin.forget`."""
+        if self._by_number.pop(origin.number, None) is not None:
+            del self._origins[origin.key[1], origin.key[2]]
+            self._touched.pop(origin.number, None)
+            self._schedule.discard(origin.number)
+
+    def join(
+        self,
+        origin: int,
+        stream: int,
+        epoch: int,
+        sink: Sink,
+        *,
+        progress: Progress | None = None,
+        judge: Judge = take_all,
+        later_epochs: bool = False,
+        settings: StreamSettings | None = None,
+    ) -> Joined:
+        """Begins to receive a stream, in place of an earlier membership of it.
+
+        `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
+        itself, from its first record (for streams of events, not for partitions).
+        """
+        receiver = self.receivers.join(
+            origin,
+            stream,
+            epoch,
+            self.now(),
+            progress=progress,
+            judge=judge,
+            later_epochs=later_epochs,
+            settings=settings,
+        )
+        joined = self._joined[origin, stream] = Joined(self, receiver, sink)
+        self._work_soon()
+        return joined
+
+    def leave(self, origin: int, stream: int) -> None:
+        """Receives it no more. The origin is not told: it takes the host off when the relay says so."""
+        self._joined.pop((origin, stream), None)
+        self.receivers.leave(origin, stream)
+
+    def leave_joined(self, joined: Joined) -> None:
+        """See `Joined.leave`."""
+        if self._joined.get(joined.key[:2]) is joined:
+            self.leave(*joined.key[:2])
+
+    # --- groups
+
+    def check_group(self, state_id: int) -> None:
+        """ValueError where it is no state id, OSError where groups cannot be used."""
+        stare.check_state(state_id)
+        if self._multicast.refusal:
+            raise OSError(self._multicast.refusal)
+
+    def join_group(self, state_id: int) -> None:
+        """Becomes a member of the state's group. OSError where the kernel or the interface refuses."""
+        self._multicast.join(state_id)
+
+    def leave_group(self, state_id: int) -> None:
+        self._multicast.leave(state_id)
+
+    def send_probe(self, state_id: int, nonce: int) -> None:
+        """To the group: who gets it has `on_probe` called, and answers on another way."""
+        self.check_group(state_id)
+        probe = control(Kind.PROBE, self.host, 0, 0, self.host, Probe(state_id, nonce).encode())
+        self._multicast.send(state_id, [encode(probe, self._keys)])
+        self.counters.probes_sent += 1
+
+    def state(self) -> FabricState:
+        """How it stands now."""
+        return FabricState(
+            self.host,
+            self.address,
+            self.interface,
+            self.stream_settings.mtu,
+            self._udp.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+            (self._unicast.state(), self._multicast.state()),
+            len(self._origins),
+            len(self._joined),
+        )
+
+    def origins(self) -> list[Origin]:
+        """All that are served, for inspection."""
+        return list(self._origins.values())
+
+    def joined(self) -> list[Joined]:
+        """All that are received, for inspection."""
+        return list(self._joined.values())
+
+    # --- from the network
+
+    def _readable(self, udp: UdpSocket, skip: int) -> None:
+        """Takes what has arrived. `skip` bytes lie before each segment."""
+        now = self.now()
+        try:
+            for _ in range(_BURSTS_PER_TURN):
+                length, size = udp.receive(self._buffer)
+                for start in split(length, size):
+                    self._datagram(start, min(start + size, length), skip, now)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            _log.warning("fabric: receiving failed: %s", error)
+        self._work()
+
+    def _group_readable(self) -> None:
+        assert self._group_udp is not None
+        self._readable(self._group_udp, stare.HEADER_SIZE)
+
+    def _datagram(self, start: int, end: int, skip: int, now: float) -> None:
+        if skip and not self._check_stare(start, end):
+            return
+        start += skip
+        if end - start < HEADER_SIZE:
+            self._complaints.add(EdgeFault.TOO_SHORT)
+            return
+        try:
+            segment, _ = decode(self._buffer, self._keys, start, end)
+        except SegmentError as error:
+            self._complaints.add(error.fault)
+            return
+        self._segment(segment, now)
+
+    def _check_stare(self, start: int, end: int) -> bool:
+        try:
+            header = stare.decode_header(self._buffer[:end], start)
+        except stare.StareError:
+            self._complaints.add(EdgeFault.NO_STARE_HEADER)
+            return False
+        if not header.carries_segment or header.kind is not stare.StareKind.PUBLISH:
+            self._complaints.add(EdgeFault.BARE_STATE)
+            return False
+        return True
+
+    def _segment(self, segment: Segment, now: float) -> None:
+        if segment.sender == self.host:
+            self._complaints.add(EdgeFault.OWN)
+        elif segment.kind is Kind.PROBE:
+            self._probe(segment)
+        elif segment.origin == self.host:
+            origin = self._origins.get((segment.stream, segment.epoch))
+            if origin is None:
+                self._complaints.add(EdgeFault.UNKNOWN_ORIGIN)
+                return
+            origin.sender.receive(segment, now)
+            self._touched[origin.number] = None
+        elif (segment.origin, segment.stream) in self.receivers:
+            self.receivers.receive(segment, now)
+        else:
+            self._complaints.add(EdgeFault.UNKNOWN_STREAM)
+
+    def _probe(self, segment: Segment) -> None:
+        try:
+            probe = Probe.decode(segment.payload)
+        except SegmentError as error:
+            self._complaints.add(error.fault)
+            return
+        self.counters.probes_received += 1
+        if self.on_probe is not None and probe.state in self._multicast:
+            self.on_probe(segment.sender, probe.state, probe.nonce)
+
+    # --- work
+
+    def wake(self, origin: Origin) -> None:
+        """The origin's stream is looked at in this turn of the event loop."""
+        if origin.number in self._by_number:
+            self._touched[origin.number] = None
+            self._work_soon()
+
+    def _work_soon(self) -> None:
+        if not self._soon:
+            self._soon = True
+            self._loop.call_soon(self._work)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._work()
+
+    def _work(self) -> None:
+        """Hands out what is in order, sends what is to be sent, sets the timer."""
+        self._soon = False
+        if self._closed:
+            return
+        now = self.now()
+        self._receive_streams(now)
+        self._serve_streams(now)
+        self._set_timer(now)
+
+    def _receive_streams(self, now: float) -> None:
+        taken = self.receivers.take(now)
+        if taken:
+            self._deliver(taken)
+        for out in self.receivers.to_send(now):
+            if out.to is not None:
+                self._unicast.send(out.to, [encode(out.segment, self._keys)])
+        self.receivers.over.clear()
+
+    def _deliver(self, taken: list[tuple[tuple[int, int, int], Delivery]]) -> None:
+        """One call per run of one stream's messages; what comes after what keeps its order."""
+        at = 0
+        while at < len(taken):
+            stream, first = taken[at][0][:2], at
+            while at < len(taken) and taken[at][0][:2] == stream:
+                at += 1
+            joined = self._joined.get(stream)
+            if joined is not None:
+                self._hand_out(joined, [delivery for _, delivery in taken[first:at]])
+
+    def _hand_out(self, joined: Joined, deliveries: list[Delivery]) -> None:
+        try:
+            joined.sink.deliver(deliveries)
+        except Exception as error:
+            _log.exception("fabric: what stream %s has brought could not be taken", joined.key)
+            self.counters.sink_errors += 1
+            joined.leave()
+            joined.sink.failed(error)
+
+    def _serve_streams(self, now: float) -> None:
+        """While much waits for the kernel, streams wait too: what was sent now would be dropped."""
+        if self._udp.queued > self._settings.queue_bytes // 2:
+            return
+        for number in self._schedule.due(now):
+            self._touched[number] = None
+        touched, self._touched = self._touched, {}
+        for number in touched:
+            origin = self._by_number.get(number)
+            if origin is not None:
+                self._send(origin, origin.sender.to_send(now))
+                self._schedule.set(number, origin.sender.next_deadline(now))
+
+    def _send(self, origin: Origin, out: list[Outgoing]) -> None:
+        """Each segment is encoded once, and each target gets all of its segments at once, in their order."""
+        if not out:
+            return
+        targets: dict[int, list[bytes]] = {}
+        group: list[bytes] = []
+        shared = self._targets_of_all(origin, targets, group)
+        for one in out:
+            data = encode(one.segment, self._keys)
+            if one.to is None:
+                for datagrams in shared:
+                    datagrams.append(data)
+            else:
+                targets.setdefault(one.to, []).append(data)
+        if group and origin.state_id is not None:
+            self._multicast.send(origin.state_id, group)
+        for host, datagrams in targets.items():
+            self._unicast.send(host, datagrams)
+
+    def _targets_of_all(
+        self, origin: Origin, targets: dict[int, list[bytes]], group: list[bytes]
+    ) -> list[list[bytes]]:
+        """The lists that get what goes to all that are live."""
+        shared: list[list[bytes]] = []
+        in_group = False
+        for host in origin.sender.peers.live():
+            if origin.state_id is not None and host in origin.confirmed:
+                in_group = True
+            else:
+                shared.append(targets.setdefault(host, []))
+        if in_group:
+            shared.append(group)
+        return shared
+
+    def _want_write(self, udp: UdpSocket, wanted: bool) -> None:
+        if wanted:
+            self._loop.add_writer(udp.sock.fileno(), self._writable, udp)
+        else:
+            self._loop.remove_writer(udp.sock.fileno())
+
+    def _writable(self, udp: UdpSocket) -> None:
+        udp.flush()
+        self._work()
+
+    def _set_timer(self, now: float) -> None:
+        at = min(self.receivers.next_deadline(now), self._schedule.next())
+        if self._touched and self._udp.queued:
+            at = max(at, now + 0.001)  # `_writable` comes earlier
+        if at <= now:
+            self._work_soon()
+        elif at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(at - now, self._on_timer)
+            self._timer_at = at

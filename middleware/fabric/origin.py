@@ -1,0 +1,189 @@
+"""The handles of a `Fabric`: a stream that this host is the origin of, and one that it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from treecast.middleware.wire.segment import After
+from treecast.middleware.wire.segment_assembly import StreamKey
+
+from .core.accounting import Row
+from .core.counters import StreamCounters
+from .core.outcomes import Delivery, Progress
+from .core.receiver import Receiver
+from .core.sender import Sender
+from .core.settings import NEVER
+from .core.states import PeerState, ReceiverState
+
+if TYPE_CHECKING:
+    from .fabric import Fabric
+
+
+class PeerView(Struct, frozen=True):
+    """A receiver of a stream, as its origin sees it. `next`: all before it is settled there."""
+
+    host: int
+    state: PeerState
+    next: int
+    heard: float  # by the fabric's clock
+    carrier: str  # what live data goes to it by: unicast, ip-multicast
+
+
+class Origin:
+    """A stream of this host. Made by `Fabric.originate`; every call is answered at once."""
+
+    def __init__(self, fabric: Fabric, sender: Sender, number: int) -> None:
+        self.key: StreamKey = sender.key
+        self.number = number
+        self.state_id: int | None = None  # of the group in use
+        self.confirmed: frozenset[int] = frozenset()  # hosts that the group is known to reach
+        self._fabric = fabric
+        self._sender = sender
+
+    @property
+    def sender(self) -> Sender:
+        """For the fabric, and for tests."""
+        return self._sender
+
+    @property
+    def counters(self) -> StreamCounters:
+        return self._sender.counters
+
+    @property
+    def end(self) -> int:
+        """The next record's sequence."""
+        return self._sender.end
+
+    @property
+    def finished(self) -> bool:
+        """Closed, and every receiver has settled all of it or was given up by the log's bounds."""
+        return self._sender.finished
+
+    def publish(
+        self,
+        payload: bytes,
+        records: int,
+        *,
+        after: tuple[After, ...] = (),
+        content: bytes = b"",
+        expires: float = NEVER,
+    ) -> int | None:
+        """The message's sequence; None while too much waits to be sent. Only where the log is the fabric's.
+
+        `expires` is a time of the fabric's clock. What is published in one turn of the event loop is sent
+        together. ValueError as `Sender.publish`.
+        """
+        sequence = self._sender.publish(
+            payload, records, self._fabric.now(), after=after, content=content, expires=expires
+        )
+        self._fabric.wake(self)
+        return sequence
+
+    def grown(self) -> None:
+        """The stream's own log has more records than before."""
+        self._fabric.wake(self)
+
+    def add_receiver(self, host: int, first: int | None = None) -> None:
+        """`host` gets all from `first` on (default: from now on). Its account begins anew if it had one."""
+        self._sender.add_receiver(host, self._fabric.now(), first)
+        self._fabric.wake(self)
+
+    def remove_receiver(self, host: int) -> None:
+        """What it has not settled has expired for it."""
+        self._sender.remove_receiver(host)
+        self.confirmed -= {host}
+        self._fabric.wake(self)
+
+    def rows(self) -> dict[int, Row]:
+        """The accounting, by host; of hosts that were removed too."""
+        return {host: self._sender.row(host) for host in self._sender.ledger.hosts()}
+
+    def peers(self) -> list[PeerView]:
+        """The receivers now."""
+        return [
+            PeerView(peer.host, peer.state, peer.next, peer.heard, self._carrier_of(peer.host))
+            for peer in self._sender.peers
+        ]
+
+    def _carrier_of(self, host: int) -> str:
+        return "ip-multicast" if self.state_id is not None and host in self.confirmed else "unicast"
+
+    def use_group(self, state_id: int, hosts: Iterable[int]) -> None:
+        """What goes to all that are live goes once to the state's group, for the hosts that it reaches.
+
+        All others get it by unicast. ValueError where the state id is none, OSError where groups cannot
+        be used here.
+        """
+        self._fabric.check_group(state_id)
+        self.state_id, self.confirmed = state_id, frozenset(hosts)
+
+    def drop_group(self) -> None:
+        """Back to unicast."""
+        self.state_id, self.confirmed = None, frozenset()
+
+    def close(self) -> None:
+        """No message follows. Receivers are told until they have settled all; then `finished` is true."""
+        self._sender.close(self._fabric.now())
+        self._fabric.wake(self)
+
+    def forget(self) -> None:
+        """The stream is served no more, finished or not."""
+        self._fabric.forget(self)
+
+
+class Sink(Protocol):
+    """Where a stream's messages go."""
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """All messages whose turn has come, in order, each once. They count as delivered when it returns.
+
+        Where it raises, the stream is left and `failed` is called: join again at what was taken.
+        """
+
+    def failed(self, error: Exception) -> None:
+        """`deliver` has raised, and the stream was left."""
+
+
+class Joined:
+    """A stream that this host receives. Made by `Fabric.join`."""
+
+    def __init__(self, fabric: Fabric, receiver: Receiver, sink: Sink) -> None:
+        self.key: StreamKey = receiver.key
+        self.sink = sink
+        self._fabric = fabric
+        self._receiver = receiver
+
+    @property
+    def receiver(self) -> Receiver:
+        """Of the epoch that was joined: for the fabric, and for tests."""
+        return self._receiver
+
+    @property
+    def next(self) -> int:
+        """All before it is settled."""
+        return self._receiver.next
+
+    @property
+    def lag(self) -> int:
+        """Records that are known to exist and not settled."""
+        return self._receiver.known - self._receiver.next
+
+    @property
+    def state(self) -> ReceiverState:
+        return self._receiver.state
+
+    @property
+    def progress(self) -> Progress:
+        """What to join with, to go on."""
+        return self._receiver.progress
+
+    @property
+    def counters(self) -> StreamCounters:
+        return self._receiver.counters
+
+    def leave(self) -> None:
+        """Receives no more of it, unless it was joined anew meanwhile."""
+        self._fabric.leave_joined(self)

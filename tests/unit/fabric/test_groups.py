@@ -1,0 +1,101 @@
+"""Multicast on the loopback interface: probes, one packet for many, memberships."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from tests.unit.fabric.edges import STREAM, Collected, fabrics, until
+
+from treecast.middleware.fabric.carriers.interfaces import interface_of
+from treecast.middleware.fabric.carriers.memberships import Memberships
+from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.wire import stare
+
+START = Progress(0, 0)
+STATE = 300_001  # other tests of this machine may use theirs at the same time
+
+
+async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_confirmed() -> None:
+    settings = FabricSettings(stream=STREAM, mtu=1500)
+    async with fabrics(1, 2, 3, 4, settings=settings) as (one, two, three, four):
+        heard: list[tuple[int, int, int, int]] = []
+        for fabric in (two, three, four):
+            fabric.on_probe = lambda *probe, host=fabric.host: heard.append((host, *probe))
+        two.join_group(STATE)
+        three.join_group(STATE)
+        one.send_probe(STATE, 99)
+        await until(lambda: len(heard) == 2)
+        assert sorted(heard) == [(2, 1, STATE, 99), (3, 1, STATE, 99)]
+
+        origin = one.originate(7, 1)
+        sinks = [Collected() for _ in range(3)]
+        for fabric, sink in zip((two, three, four), sinks, strict=True):
+            origin.add_receiver(fabric.host, 0)
+            fabric.join(1, 7, 1, sink, progress=START)
+        origin.use_group(STATE, {2, 3})
+        assert {peer.host: peer.carrier for peer in origin.peers()} == {
+            2: "ip-multicast",
+            3: "ip-multicast",
+            4: "unicast",
+        }
+        payloads = [bytes([number]) * 5000 for number in range(50)]
+        for payload in payloads:
+            origin.publish(payload, 1)
+        await until(lambda: all(len(sink.deliveries) == 50 for sink in sinks))
+        assert all(sink.payloads == payloads for sink in sinks)
+        assert origin.counters.sent["DATA"] == 50 * 4
+        sent = one.counters.sent_packets
+        assert 2 * 200 <= sent < 2 * 200 + 60  # once to the group, once to host 4, and control
+        origin.drop_group()
+        assert {peer.carrier for peer in origin.peers()} == {"unicast"}
+        origin.publish(b"last", 1)
+        await until(lambda: all(len(sink.deliveries) == 51 for sink in sinks))
+
+
+async def test_who_left_a_group_answers_no_probe() -> None:
+    async with fabrics(1, 2, 3) as (one, two, three):
+        heard: list[int] = []
+        two.on_probe = three.on_probe = lambda *probe: heard.append(probe[2])
+        for fabric in (two, three):
+            fabric.join_group(STATE + 1)
+        two.leave_group(STATE + 1)
+        assert two.state().carriers[1].targets == 0
+        one.send_probe(STATE + 1, 5)
+        await until(lambda: bool(heard))
+        assert heard == [5]
+
+
+async def test_why_groups_are_refused() -> None:
+    async with fabrics(1, address="0.0.0.0") as (one,):
+        assert "names no interface" in one.state().carriers[1].refusal
+        with pytest.raises(OSError, match="names no interface"):
+            one.join_group(STATE)
+        with pytest.raises(OSError, match="names no interface"):
+            one.originate(1, 1).use_group(STATE, {2})
+    async with fabrics(1, settings=FabricSettings(multicast=False)) as (one,):
+        assert "switched off" in one.state().carriers[1].refusal
+    async with fabrics(1) as (one,):
+        with pytest.raises(ValueError, match="state id 255"):
+            one.send_probe(255, 1)
+
+
+def test_memberships_past_the_bound_of_one_socket() -> None:
+    held = Memberships(interface_of("127.0.0.1"), socket.AF_INET)
+    try:
+        groups = [stare.group(310_000 + number) for number in range(100)]
+        for group in groups:
+            held.join(group)
+        held.join(groups[0])
+        assert (len(held), held.holders) == (100, 5)
+        for group in groups[:45]:
+            held.leave(group)
+        assert (len(held), held.holders) == (55, 3)
+        for group in groups[:45]:
+            held.join(group)
+        assert (len(held), held.holders) == (100, 5)
+        held.leave(b"\xef\0\0\1")
+    finally:
+        held.close()
+    assert (len(held), held.holders) == (0, 0)
