@@ -54,9 +54,9 @@ class DaemonProcess:
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
     ) -> None:
-        self.data = data
+        self.data = data.absolute()  # the child runs in a directory of its own
         self.flags = list(flags)
-        self.python = python
+        self.python = os.path.abspath(python) if os.path.dirname(python) else python
         self.scratch = Path(tempfile.mkdtemp(prefix="treecast-"))
         self.runtime_dir = self.scratch / "run"
         self.log_path = self.scratch / "log"

@@ -60,7 +60,8 @@ class LibrdkafkaProducer(threading.Thread):
         self.oracle.ack(stream, sequence, 1, message.offset())
 
     def run(self) -> None:
-        while self.gate.enter():
+        opening = 0
+        while opening := self.gate.enter(opening):
             try:
                 while self.gate.is_open:
                     self._burst()

@@ -23,13 +23,20 @@ IN_FLIGHT = 5  # batches: the broker remembers as many of an idempotent producer
 
 
 class Gate:
-    """Lets workers run, and knows when all of them stand still."""
+    """Lets workers run, and knows when all of them stand still.
+
+    Openings are numbered from 1, and a worker comes in once in each: one whose connection breaks waits
+    for the next, also where the gate was shut and opened again before it looked.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._opening = 0
         self._open = False
         self._ended = False
         self._running = 0
+        self._came_in = 0  # workers, during this opening
+        self.breaks_are_expected = False
 
     @property
     def is_open(self) -> bool:
@@ -37,8 +44,21 @@ class Gate:
 
     def open(self) -> None:
         with self._changed:
+            self._opening += 1
             self._open = True
+            self._came_in = 0
+            self.breaks_are_expected = False
             self._changed.notify_all()
+
+    def expect_breaks(self) -> None:
+        """The daemon is about to be killed. A connection that breaks earlier is the daemon's fault."""
+        self.breaks_are_expected = True
+
+    def wait_until_in(self, workers: int, timeout: float = 60.0) -> None:
+        """Waits until so many have come in since the gate was opened; raises TimeoutError."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._came_in >= workers, timeout):
+                raise TimeoutError(f"{self._came_in} of {workers} workers came in")
 
     def close(self, timeout: float = 60.0) -> None:
         """Waits until every worker has stopped; raises TimeoutError."""
@@ -52,20 +72,21 @@ class Gate:
             self._ended = True
             self._changed.notify_all()
 
-    def enter(self) -> bool:
+    def enter(self, last: int) -> int:
+        """Waits for an opening after `last`, the one that the worker was in before; 0: there is none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._open or self._ended)
+            self._changed.wait_for(lambda: self._ended or (self._open and self._opening > last))
             if self._ended:
-                return False
+                return 0
             self._running += 1
-            return True
+            self._came_in += 1
+            self._changed.notify_all()
+            return self._opening
 
     def leave(self) -> None:
-        """Waits for the gate to be shut as well, so that a broken worker doesn't run on at once."""
         with self._changed:
             self._running -= 1
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._open or self._ended)
 
 
 @dataclass
@@ -87,10 +108,13 @@ class Worker(threading.Thread):
         self.rng = random.Random(f"{seed}-{name}")
 
     def run(self) -> None:
-        while self.gate.enter():
+        opening = 0
+        while opening := self.gate.enter(opening):
             try:
                 self._session()
-            except wire.Broken:
+            except wire.Broken as error:
+                if not self.gate.breaks_are_expected:
+                    self.oracle.problem(f"{self.name}: the connection broke while the daemon ran: {error}")
                 self.broken()
             except wire.Refused as error:
                 self.oracle.problem(f"{self.name}: refused: {error}")

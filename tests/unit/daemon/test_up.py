@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -76,6 +77,16 @@ def test_the_ready_line(start_daemon) -> None:
     for face in ("kafka", "admin", "control"):
         with socket.create_connection(daemon.address(face), WAIT):
             pass
+
+
+def test_relative_paths_are_those_of_who_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child itself runs in a directory of its own."""
+    python = Path(sys.executable)
+    (tmp_path / "environment").symlink_to(python.parent.parent)
+    monkeypatch.chdir(tmp_path)
+    with DaemonProcess(Path("data"), python=f"environment/{python.parent.name}/{python.name}") as daemon:
+        assert daemon.running
+    assert (tmp_path / "data" / "meta.json").exists()
 
 
 def test_the_ready_line_is_all_of_standard_output_and_leaves_out_what_is_off(tmp_path: Path) -> None:
