@@ -22,6 +22,13 @@ from treecast.middleware.model.errors import Fault, TreecastError
 FAULT_KEY = "treecast-fault"
 # No other process may share the port, and no proxy stands between a host and its own daemon.
 OPTIONS = (("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0))
+# Of servers that other hosts call: finds those that went without a word.
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+)
+MAX_CALLS = 20_000  # at once; what is beyond is refused by gRPC
 
 _log = logging.getLogger(__name__)
 _Code = grpc.StatusCode

@@ -9,7 +9,7 @@ from .cluster import (
     ReadWaiter,
     TransactionHome,
 )
-from .directory import DataDirectory, DataDirectoryError
+from .directory import ALONE, DataDirectory, DataDirectoryError, Membership, new_cluster_id
 from .long_poll import FetchWait
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .settings import BrokerSettings
@@ -43,6 +43,7 @@ from .values import (
 )
 
 __all__ = [
+    "ALONE",
     "AbortedTransaction",
     "Appended",
     "Broker",
@@ -72,6 +73,7 @@ __all__ = [
     "MAX_TIMESTAMP",
     "MemberIdRequired",
     "MemberIdentity",
+    "Membership",
     "NewTopic",
     "OffsetAtTime",
     "OffsetCommits",
@@ -83,4 +85,5 @@ __all__ = [
     "Synced",
     "Topic",
     "TransactionHome",
+    "new_cluster_id",
 ]

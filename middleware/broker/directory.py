@@ -1,6 +1,6 @@
 """The data directory: whose it is, which format it has, and that one daemon alone uses it.
 
-meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}
+meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}, and of a joined host `Membership`'s fields
 lock             locked (flock) while a daemon runs; holds its process id
 run              how often it was opened, a number
 clean-shutdown   there after an orderly close, gone while a daemon runs
@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from msgspec import Struct
 from treecast.middleware.model.errors import Fault, TreecastError
 
 FORMAT = 1
+ALONE = 1  # the host id of a host alone
 _META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
 _HARMLESS = {_LOCK, _META + ".new", "lost+found"}  # what a directory may hold before its first use
 
@@ -33,12 +35,25 @@ class DataDirectoryError(TreecastError):
         super().__init__(Fault.STORAGE, detail)
 
 
+class Membership(Struct, frozen=True):
+    """What a joined host remembers of its cluster, beside its id.
+
+    `name`: under which the coordinator knows it. `instance`: drawn when it joined first; it tells this data
+    directory from others of the same name. `coordinator`: HOST:PORT, empty where it is in this directory.
+    """
+
+    name: str
+    instance: str
+    coordinator: str
+
+
 class Meta(Struct, frozen=True):
-    """What `meta.json` says."""
+    """What `meta.json` says. `membership` None: a host alone."""
 
     format: int
     cluster_id: str
     host_id: int
+    membership: Membership | None = None
 
 
 def new_cluster_id(random_bits: int) -> str:
@@ -61,8 +76,12 @@ class DataDirectory:
         self._lock = lock
 
     @classmethod
-    def open(cls, path: Path, host_id: int, cluster_id: str) -> DataDirectory:
-        """Opens `path`, or makes a new one of `cluster_id`. Raises DataDirectoryError."""
+    def open(cls, path: Path, host_id: int | None, cluster_id: str) -> DataDirectory:
+        """Opens `path`, or makes a new one of `cluster_id`. Raises DataDirectoryError.
+
+        `host_id`: of a host alone. None: the caller is going to be joined, and takes the directory as it
+        is; a new one is that of a host alone that has nothing.
+        """
         try:
             known = _read_meta(path, host_id)
             path.mkdir(parents=True, exist_ok=True)
@@ -70,7 +89,8 @@ class DataDirectory:
         except OSError as error:
             raise DataDirectoryError(f"cannot use data directory {path}: {error.strerror}") from error
         try:
-            meta = known or _read_meta(path, host_id) or _write_meta(path, Meta(FORMAT, cluster_id, host_id))
+            fresh = Meta(FORMAT, cluster_id, host_id or ALONE)
+            meta = known or _read_meta(path, host_id) or _write_meta(path, fresh)
             clean = known is None or (path / _CLEAN).exists()
             (path / _CLEAN).unlink(missing_ok=True)
             (path / "logs").mkdir(exist_ok=True)
@@ -92,6 +112,23 @@ class DataDirectory:
     def tables(self) -> Path:
         return self.path / "tables.sqlite"
 
+    def join(self, cluster_id: str, host_id: int, membership: Membership) -> None:
+        """Keeps, durably, who the host is in its cluster. Raises DataDirectoryError."""
+        self._keep(Meta(FORMAT, cluster_id, host_id, membership))
+
+    def leave(self) -> None:
+        """The host is alone from now on. Raises DataDirectoryError."""
+        self._keep(Meta(FORMAT, self.meta.cluster_id, ALONE))
+
+    def _keep(self, meta: Meta) -> None:
+        if meta == self.meta:
+            return
+        try:
+            self.meta = _write_meta(self.path, meta)
+            _sync(self.path)
+        except OSError as error:
+            raise DataDirectoryError(f"cannot write data directory {self.path}: {error.strerror}") from error
+
     def close(self, *, clean: bool) -> None:
         """Lets go of the lock; with `clean`, says that all was flushed."""
         if self._lock < 0:
@@ -105,7 +142,7 @@ class DataDirectory:
             self._lock = -1
 
 
-def _read_meta(path: Path, host_id: int) -> Meta | None:
+def _read_meta(path: Path, host_id: int | None) -> Meta | None:
     """What the directory says about itself; None where it is new. Reads only."""
     if not path.exists():
         return None
@@ -124,7 +161,7 @@ def _read_meta(path: Path, host_id: int) -> Meta | None:
     return _checked(path, content, host_id)
 
 
-def _checked(path: Path, content: bytes, host_id: int) -> Meta:
+def _checked(path: Path, content: bytes, host_id: int | None) -> Meta:
     try:
         values = json.loads(content)
         found = int(values["format"])
@@ -138,10 +175,20 @@ def _checked(path: Path, content: bytes, host_id: int) -> Meta:
             f" release that wrote it, or give another directory with --data"
         )
     try:
-        meta = Meta(found, str(values["cluster_id"]), int(values["host_id"]))
+        meta = Meta(
+            found,
+            str(values["cluster_id"]),
+            int(values["host_id"]),
+            _membership(values.get("membership")),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise DataDirectoryError(f"{path / _META} lacks {error}; restore it") from error
-    if meta.host_id != host_id:
+    if host_id is not None and meta.membership is not None:
+        raise DataDirectoryError(
+            f"{path} belongs to host {meta.membership.name!r} of cluster {meta.cluster_id}, which is joined"
+            " to others: start it with --fabric HOST:PORT"
+        )
+    if host_id is not None and meta.host_id != host_id:
         raise DataDirectoryError(
             f"{path} belongs to host id {meta.host_id}, this daemon is host id {host_id}:"
             " give each host a data directory of its own with --data"
@@ -149,9 +196,26 @@ def _checked(path: Path, content: bytes, host_id: int) -> Meta:
     return meta
 
 
+def _membership(values: Mapping[str, object] | None) -> Membership | None:
+    if values is None:
+        return None
+    return Membership(str(values["name"]), str(values["instance"]), str(values["coordinator"]))
+
+
 def _write_meta(path: Path, meta: Meta) -> Meta:
     new = path / (_META + ".new")
-    text = json.dumps({"format": meta.format, "cluster_id": meta.cluster_id, "host_id": meta.host_id})
+    values: dict[str, object] = {
+        "format": meta.format,
+        "cluster_id": meta.cluster_id,
+        "host_id": meta.host_id,
+    }
+    if meta.membership is not None:
+        values["membership"] = {
+            "name": meta.membership.name,
+            "instance": meta.membership.instance,
+            "coordinator": meta.membership.coordinator,
+        }
+    text = json.dumps(values)
     with new.open("w") as file:
         file.write(text + "\n")
         file.flush()

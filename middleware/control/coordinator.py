@@ -201,7 +201,7 @@ class Coordinator:
                 changes = tuple(change.message for change in commit.changes)
                 self._history.add(Revision(commit.revision, changes))
                 self._last_snapshot = None
-        self._wake()
+        self.wake()
 
     def _recover(self, error: TreecastError) -> None:
         _log.error("the coordinator's store refused: %s", error)
@@ -211,7 +211,7 @@ class Coordinator:
         except TreecastError as worse:
             self._closed = True  # what is in memory is not what is on disk: better no answers than wrong ones
             _log.critical("the coordinator stops answering: its store cannot be read: %s", worse)
-        self._wake()
+        self.wake()
 
     # --- watching
 
@@ -243,23 +243,24 @@ class Coordinator:
         """Lets go of the last one, where nobody is likely to ask for it again soon."""
         self._last_snapshot = None
 
-    async def moved_beyond(self, revision: int) -> None:
-        """Returns when `revision` is not the last any more, or the coordinator closes."""
-        while self._history.last == revision and not self._closed:
+    async def moved(self, revision: int) -> None:
+        """Returns when `revision` is not the last any more, the coordinator closes, or it is woken."""
+        if self._history.last == revision and not self._closed:
             await self._moved.wait()
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Whoever waits in `moved` looks again."""
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def close(self) -> None:
         """Finishes what waits, then closes the store."""
         self._closed = True
-        self._wake()
+        self.wake()
         while self._draining is not None:
             await self._draining
         self._disk.shutdown()

@@ -1,4 +1,4 @@
-"""`CoordinatorServer`: a coordinator on an address, from `start` to `close`."""
+"""`OpenCoordinator`: a coordinator with its store and calls. `CoordinatorServer`: one with an address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import grpc.aio
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import KEY_BYTES, JoinToken
-from treecast.middleware.api.rpc import OPTIONS
+from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.fsync import FsyncPolicy
 
@@ -25,14 +25,6 @@ from .calls import Calls
 from .coordinator import Coordinator, CoordinatorSettings
 from .service import SERVICE, CoordinatorService
 from .store import SqliteStore, Store
-
-_OPTIONS = (
-    *OPTIONS,
-    ("grpc.keepalive_time_ms", 20_000),  # finds hosts that went without a word
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-)
-_MAX_CALLS = 20_000  # at once; what is beyond is refused by gRPC
 
 _log = logging.getLogger(__name__)
 
@@ -54,51 +46,82 @@ class ServerSettings:
     stall: float = 30.0  # a watcher that reads nothing for this long is dropped
 
 
+class OpenCoordinator:
+    """A coordinator over its store, with its calls, and no address: of a server, or of a daemon's."""
+
+    def __init__(self, settings: ServerSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        """Opens the store. Raises TreecastError with what to do; then nothing is left open."""
+        self._settings = settings
+        store = _open_store(settings)
+        try:
+            self.coordinator = Coordinator(store, settings.coordinator, clock)
+        except TreecastError:
+            store.close()
+            raise
+        admission = Admission(self.coordinator.cluster_id, settings.token, secrets.token_bytes(16))
+        self.service = CoordinatorService(self.coordinator, uuid.uuid4, settings.max_watchers)
+        self.calls = Calls(SERVICE, self.service, admission, clock, settings.stall)
+        self._expiry: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks at leases from now on."""
+        self._expiry = asyncio.create_task(self._expire())
+
+    async def _expire(self) -> None:
+        """Looks at leases often enough for no look to be longer than `StateSettings.longest_step`."""
+        state = self._settings.coordinator.state
+        pause = min(1.0, state.lease / 4, state.longest_step / 2)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.coordinator.expire_leases()
+            except Exception:
+                _log.exception("leases could not be looked at")
+
+    async def close(self) -> None:
+        """Ends watchers, finishes what waits, and closes the store."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            await asyncio.gather(self._expiry, return_exceptions=True)
+        await self.coordinator.close()
+
+
+def _open_store(settings: ServerSettings) -> Store:
+    token = settings.token
+    wanted = settings.cluster_id or (token.cluster_id if token else "")
+    if token is not None and token.cluster_id != wanted:
+        raise TreecastError(
+            Fault.INVALID_REQUEST,
+            f"the join token is of cluster {token.cluster_id}, and this is to be {wanted}: take its own",
+        )
+    return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
+
+
 class CoordinatorServer:
     """`address` has the port that was picked, once it is started."""
 
     def __init__(self, settings: ServerSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._coordinator: Coordinator | None = None
-        self._calls: Calls | None = None
+        self._open: OpenCoordinator | None = None
         self._server: grpc.aio.Server | None = None
-        self._expiry: asyncio.Task[None] | None = None
         self.address = settings.address
 
     async def start(self) -> None:
         """Opens the store and listens. Raises TreecastError with what to do; then nothing is left open."""
-        store = self._open_store()
+        opened = OpenCoordinator(self._settings, self._clock)
         try:
-            coordinator = Coordinator(store, self._settings.coordinator, self._clock)
-        except TreecastError:
-            store.close()
-            raise
-        try:
-            await self._listen(coordinator)
+            await self._listen(opened)
         except BaseException:
-            await coordinator.close()
+            await opened.close()
             raise
-        self._coordinator = coordinator
-        self._expiry = asyncio.create_task(self._expire(coordinator))
+        self._open = opened
+        opened.start()
 
-    def _open_store(self) -> Store:
-        settings, token = self._settings, self._settings.token
-        wanted = settings.cluster_id or (token.cluster_id if token else "")
-        if token is not None and token.cluster_id != wanted:
-            raise TreecastError(
-                Fault.INVALID_REQUEST,
-                f"the join token is of cluster {token.cluster_id}, and this is to be {wanted}: take its own",
-            )
-        return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
-
-    async def _listen(self, coordinator: Coordinator) -> None:
+    async def _listen(self, opened: OpenCoordinator) -> None:
         settings = self._settings
-        admission = Admission(coordinator.cluster_id, settings.token, secrets.token_bytes(16))
-        service = CoordinatorService(coordinator, uuid.uuid4, settings.max_watchers)
-        self._calls = Calls(SERVICE, service, admission, self._clock, settings.stall)
-        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_CALLS)
-        server.add_generic_rpc_handlers((self._calls.handler,))
+        server = grpc.aio.server(options=(*OPTIONS, *KEEPALIVE), maximum_concurrent_rpcs=MAX_CALLS)
+        server.add_generic_rpc_handlers((opened.calls.handler,))
         try:
             port = server.add_insecure_port(str(settings.address))
         except RuntimeError as error:
@@ -110,35 +133,21 @@ class CoordinatorServer:
         self._server = server
         await server.start()
 
-    async def _expire(self, coordinator: Coordinator) -> None:
-        """Looks at leases often enough for no look to be longer than `StateSettings.longest_step`."""
-        state = self._settings.coordinator.state
-        pause = min(1.0, state.lease / 4, state.longest_step / 2)
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await coordinator.expire_leases()
-            except Exception:
-                _log.exception("leases could not be looked at")
-
     @property
     def coordinator(self) -> Coordinator:
-        assert self._coordinator is not None, "not started"
-        return self._coordinator
+        assert self._open is not None, "not started"
+        return self._open.coordinator
 
     @property
     def calls(self) -> Calls:
         """For its counters."""
-        assert self._calls is not None, "not started"
-        return self._calls
+        assert self._open is not None, "not started"
+        return self._open.calls
 
     async def close(self, grace: float = 1.0) -> None:
         """Ends watchers, finishes calls within `grace` seconds, and closes the store."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-            await asyncio.gather(self._expiry, return_exceptions=True)
-        if self._coordinator is not None:
-            await self._coordinator.close()
+        if self._open is not None:
+            await self._open.close()
         if self._server is not None:
             await self._server.stop(grace)
 

@@ -30,6 +30,12 @@ class CoordinatorService:
         self._new_topic_id = new_topic_id
         self._max_watchers = max_watchers
         self._watchers = 0
+        self._watched = True
+
+    def end_watches(self) -> None:
+        """Before the address closes: watchers are told no more, and go away to ask again."""
+        self._watched = False
+        self._coordinator.wake()
 
     # --- hosts
 
@@ -67,7 +73,7 @@ class CoordinatorService:
         self._watchers += 1
         try:
             history, revision = request.history, request.revision
-            while not self._coordinator.closed:
+            while self._watched and not self._coordinator.closed:
                 found = self._coordinator.after(history, revision, CHUNK_BYTES)
                 if found is None:
                     history, taken = self._coordinator.history_id, await self._coordinator.snapshot()
@@ -79,7 +85,7 @@ class CoordinatorService:
                     header = pb.WatchResponse(history=history, revision=revision)
                     yield _with_changes(header, [change for each in found for change in each.changes])
                 else:
-                    await self._coordinator.moved_beyond(revision)
+                    await self._coordinator.moved(revision)
         finally:
             self._watchers -= 1
             if not self._watchers:

@@ -7,12 +7,15 @@
 
 A revision is one command's changes. The history's name changes whenever revisions may have been counted
 twice (a new store; a start after power loss could have taken the last ones), so that no watcher resumes
-from a revision that meant something else.
+from a revision that meant something else. Whether power was lost is told by the mark of an orderly close and
+by the name of the machine's boot.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ from treecast.middleware.storage.fsync import FsyncPolicy
 from .values import ItemWrite
 
 FORMAT = 1
+_log = logging.getLogger(__name__)
 _SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncPolicy.BATCH: "FULL"}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -103,8 +107,9 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._refused("open", error) from error
         try:
-            self._open(fsync)
+            self._open()
             self._identify(new_id, cluster_id, lasting=fsync is FsyncPolicy.BATCH)
+            self._database.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[fsync]}")
         except sqlite3.Error as error:
             self._database.close()
             raise self._refused("open", error) from error
@@ -112,10 +117,10 @@ class SqliteStore:
             self._database.close()
             raise
 
-    def _open(self, fsync: FsyncPolicy) -> None:
+    def _open(self) -> None:
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")  # held until close or death
         self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[fsync]}")
+        self._database.execute("PRAGMA synchronous = FULL")  # the mark of an open store is on disk at once
         self._database.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.split(";"):
             self._database.execute(statement)
@@ -135,8 +140,10 @@ class SqliteStore:
             )
         if not meta:
             meta = {"format": str(FORMAT), "cluster": wanted or new_id(), "revision": "0"}
-        if "history" not in meta or not lasting:
+        whole = lasting or meta.get("closed") == "1" or meta.get("boot") == _boot()
+        if "history" not in meta or not whole:
             meta["history"] = new_id()
+        meta |= {"closed": "0", "boot": _boot()}
         self._transact(lambda: self._put_meta(meta))
 
     def load(self) -> Loaded:
@@ -185,6 +192,12 @@ class SqliteStore:
         return found, False
 
     def close(self) -> None:
+        """Says that all of it is on disk."""
+        try:
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._transact(lambda: self._put_meta({"closed": "1"}))
+        except (sqlite3.Error, TreecastError) as error:
+            _log.warning("%s is not closed in order: %s", self._path, error)
         self._database.close()
 
     # --- inside a transaction
@@ -232,3 +245,11 @@ class SqliteStore:
         else:
             detail = f"cannot {what} {self._path}: {error}"
         return TreecastError(Fault.STORAGE, detail)
+
+
+def _boot() -> str:
+    """The name of the machine's boot; never the same again where nobody says."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return uuid.uuid4().hex

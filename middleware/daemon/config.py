@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,7 @@ from .settings import FACES, NOT_SERVED, PREFIX, Key, Settings, keys
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of ours that are not settings of a daemon.
 _OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE"})
+_WILDCARDS = frozenset({"0.0.0.0", "::"})
 _MISSPELT = 0.8  # how alike, from 0 to 1, makes a variable a misspelt setting
 
 
@@ -185,15 +186,33 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         address = _parse(settings.kafka_advertised, where("kafka_advertised"))
         if not address.port:
             raise ConfigError(f"{where('kafka_advertised')}: clients cannot be told port 0")
-    if settings.join:
-        raise ConfigError(
-            f"{where('join')}: {NOT_SERVED['fabric']}, so there is no cluster to join; start without --join"
-        )
+    _check_fabric(settings, where)
     if any(character.isspace() for character in settings.name):
         raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise ConfigError(
             f"{where('group_min_session_timeout_ms')}: the shortest session timeout is above the longest"
+        )
+
+
+def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
+    """A host that others shall reach needs an address that means something to them."""
+    if settings.fabric == OFF:
+        for name in ("join", "join_token", "fabric_advertised"):
+            if getattr(settings, name):
+                raise ConfigError(
+                    f"{where(name)}: the fabric is off, and a host alone has no cluster:"
+                    " give --fabric HOST:PORT"
+                )
+        return
+    if settings.join and not _parse(settings.join, where("join")).port:
+        raise ConfigError(f"{where('join')}: port 0 is nobody's; give the port of the other's --control")
+    if settings.fabric_advertised:
+        _parse(settings.fabric_advertised, where("fabric_advertised"))
+    elif _parse(settings.fabric, where("fabric")).host in _WILDCARDS:
+        raise ConfigError(
+            f"{where('fabric')}: {settings.fabric} listens everywhere, and others have to be told one"
+            " address: give it with --fabric-advertised HOST:PORT"
         )
 
 

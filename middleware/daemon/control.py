@@ -10,7 +10,7 @@ import grpc.aio
 
 from treecast.middleware.api.daemon_client import SERVICE
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.rpc import OPTIONS, serve
+from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, serve
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import (
     Cluster,
@@ -37,9 +37,19 @@ DEAD = "Dead"  # how the home describes a group that there is none of
 class ControlServer:
     """Listens on TCP and, where there is one, on a Unix socket; from `start` to `close`."""
 
-    def __init__(self, subject: Subject, address: Address, unix_path: Path | None) -> None:
-        self._server = grpc.aio.server(options=OPTIONS)
+    def __init__(
+        self,
+        subject: Subject,
+        address: Address,
+        unix_path: Path | None,
+        coordinator: grpc.GenericRpcHandler | None = None,
+    ) -> None:
+        """`coordinator`: its calls, where it is embedded in this daemon."""
+        options = OPTIONS if coordinator is None else (*OPTIONS, *KEEPALIVE)
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         self._server.add_generic_rpc_handlers((serve(SERVICE, DaemonService(subject)),))
+        if coordinator is not None:
+            self._server.add_generic_rpc_handlers((coordinator,))
         self._unix_path = unix_path
         self._wanted = address
         self.address = address

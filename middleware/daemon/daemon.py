@@ -8,9 +8,10 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.broker import Broker, BrokerSettings
+from treecast.middleware.broker import ALONE, Broker, BrokerSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host
@@ -22,11 +23,13 @@ from .control import ControlServer
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
 from .runtime_dir import RuntimeDir
-from .settings import FACES, Settings
+from .settings import FACES, STORE, Settings
 from .status import OpenFace, Subject
 
+if TYPE_CHECKING:
+    from .joining import Joining
+
 _log = logging.getLogger(__name__)
-HOST_ID = 1  # of a host alone
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again
 
 
@@ -39,7 +42,8 @@ class Daemon:
         self._environment = environment
         self._notifier = Notifier(environment)
         self._runtime: RuntimeDir | None = None
-        self._broker = Broker(broker_settings(settings), Host(HOST_ID, settings.name), self.counters)
+        self._broker: Broker | None = None
+        self._joining: Joining | None = None
         self._kafka: KafkaFace | None = None
         self._admin = AdminServer()
         self._control: ControlServer | None = None
@@ -67,12 +71,14 @@ class Daemon:
                 check_free(face, address)
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
         self._listen_admin()
-        await self._broker.start()
-        self.subject = Subject(settings, self.counters, self._broker.cluster, self._faces, time.time())
-        await self._start_kafka()
+        broker = await self._start_broker()
+        self.subject = Subject(settings, self.counters, broker.cluster, self._faces, time.time())
+        await self._start_kafka(broker)
         await self._start_control()
         self._admin.start(self.subject)
-        self._tasks.append(asyncio.create_task(self._keep_house()))
+        if self._joining is not None:
+            self._opened("fabric", self._joining.address, None)
+        self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
 
@@ -99,13 +105,32 @@ class Daemon:
             self._admin.take(listen_unix(unix_path))
         self._opened("admin", bound_address(listener), unix_path)
 
-    async def _start_kafka(self) -> None:
+    async def _start_broker(self) -> Broker:
+        settings, fabric = broker_settings(self.settings), self._wanted("fabric")
+        if fabric is None:
+            self._broker = alone(settings, self.settings.name, self.counters)
+        else:
+            from .joining import Joining  # here, since a host alone needs none of it
+
+            self._joining = Joining(self.settings, self.counters, fabric)
+            await self._joining.open()
+            self._broker = Broker(
+                settings,
+                self._joining.host,
+                self.counters,
+                directory=self._joining.directory,
+                join=self._joining.cluster,
+            )
+        await self._broker.start()
+        return self._broker
+
+    async def _start_kafka(self, broker: Broker) -> None:
         address = self._wanted("kafka")
         if address is None:
             return
         unix_path = self._claim("kafka")
         settings = kafka_settings(self.settings, address, unix_path)
-        self._kafka = KafkaFace(self._broker, settings, self.counters.face("kafka"))
+        self._kafka = KafkaFace(broker, settings, self.counters.face("kafka"))
         try:
             await self._kafka.start()
         except OSError as error:
@@ -117,7 +142,10 @@ class Daemon:
         if address is None or self.subject is None:
             return
         unix_path = self._claim("control")
-        self._control = ControlServer(self.subject, address, unix_path)
+        coordinator = self._joining.coordinator if self._joining is not None else None
+        self._control = ControlServer(
+            self.subject, address, unix_path, coordinator.calls.handler if coordinator is not None else None
+        )
         await self._control.start()
         self._opened("control", self._control.address, unix_path)
 
@@ -132,12 +160,12 @@ class Daemon:
         faces = (f"{face}={self._faces[face].address}" for face in FACES if face in self._faces)
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 
-    async def _keep_house(self) -> None:
+    async def _keep_house(self, broker: Broker) -> None:
         """Calls the broker's housekeeping when it wants to be called."""
         while True:
             now = time.time()
             try:
-                due = await self._broker.housekeeping(now)
+                due = await broker.housekeeping(now)
             except Exception:
                 _log.exception("housekeeping failed")
                 due = now + _AFTER_FAILURE
@@ -160,15 +188,30 @@ class Daemon:
         self._notifier.send("STOPPING=1")
         if self._kafka is not None:
             await self._kafka.close(grace)
+        if self._joining is not None:
+            self._joining.end_watches()
         if self._control is not None:
             await self._control.close(min(grace, 1.0))
         await self._admin.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._broker.close()
+        if self._broker is not None:
+            await self._broker.close()
+        if self._joining is not None:
+            await self._joining.close()
         if self._runtime is not None:
             self._runtime.remove()
+
+
+def alone(settings: BrokerSettings, name: str, counters: Counters) -> Broker:
+    """The broker of a host alone. A cluster of this host only, if it was one, is given up for it."""
+    host = Host(ALONE, name)
+    if not (settings.data / STORE).exists():
+        return Broker(settings, host, counters)
+    from .alone import take_alone
+
+    return Broker(settings, host, counters, directory=take_alone(settings.data, settings.fsync))
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:

@@ -192,7 +192,7 @@ class DaemonProcess:
 
     def pin_ports(self) -> None:
         """From the next start on, listens on the ports it has now, so that clients find it again."""
-        for face in ("kafka", "admin", "control"):
+        for face in ("kafka", "admin", "control", "fabric"):
             if face in self.ready and not self._flagged(face):
                 self.flags += [f"--{face}", self.ready[face]]
 

@@ -18,6 +18,7 @@ from treecast.middleware.storage.fsync import FsyncPolicy
 
 PREFIX = "TREECAST_"
 INT31 = 2**31 - 1
+STORE = "coordinator.db"  # in the data directory, where the coordinator is embedded
 
 
 class LogLevel(enum.Enum):
@@ -65,8 +66,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     join: Annotated[
         str,
         Meta(
-            description="another daemon's control address, to join its cluster",
+            description="another daemon's or a coordinator's control address, to join its cluster;"
+            " kept in the data directory",
             extra={"placeholder": "HOST:PORT"},
+        ),
+    ] = ""
+    join_token: Annotated[
+        str,
+        Meta(
+            description="what `join-token` in the data directory of the first daemon, or of the coordinator,"
+            " holds: the token itself or a file with it; kept in the data directory",
+            extra={"placeholder": "TOKEN|@FILE"},
         ),
     ] = ""
 
@@ -76,8 +86,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stare: Annotated[str, _address("the STARE face; not served by this version")] = OFF
     admin: Annotated[str, _address("HTTP: metrics, status and health")] = DEFAULT_ADDRESSES["admin"]
     control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]
-    fabric: Annotated[str, _address("UDP and TCP between hosts; not served by this version")] = OFF
+    fabric: Annotated[str, _address("UDP and TCP between hosts; off: a host alone")] = OFF
 
+    fabric_advertised: Annotated[
+        str,
+        Meta(
+            description="the address at which other hosts reach the fabric; default: the one it listens on",
+            extra={"placeholder": "HOST:PORT"},
+        ),
+    ] = ""
     kafka_advertised: Annotated[
         str,
         Meta(
@@ -155,7 +172,6 @@ NOT_SERVED = {
     "amqp": "this version has no AMQP face",
     "mqtt": "this version has no MQTT face",
     "stare": "this version has no STARE face",
-    "fabric": "this version has no fabric between hosts",
 }
 
 

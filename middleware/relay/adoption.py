@@ -14,7 +14,6 @@ from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.topics import TOPICS
 from treecast.middleware.broker.transactions.producer_ids import PRODUCER_IDS
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.tables import Change
 
 from .link import Link
@@ -36,9 +35,6 @@ class Adoption:
         given_out = tables.load(PRODUCER_IDS)
         if not topics and not given_out:
             return
-        await self._link.fetch()
-        for topic in topics.values():
-            self._check(topic)
         for topic in topics.values():
             await self._link.client.create_topic(self._request(topic))
         for end in given_out.values():
@@ -51,15 +47,6 @@ class Adoption:
             ]
         )
         _log.info("%d topics that this host had are the cluster's now, and led here", len(topics))
-
-    def _check(self, topic: Topic) -> None:
-        known = self._link.view.topic(topic.name)
-        if known is not None and known.topic_id != topic.topic_id:
-            raise TreecastError(
-                Fault.TOPIC_EXISTS,
-                f"this host and the cluster both have a topic {topic.name!r}, and they are not the same:"
-                " delete one of them, or join with an empty data directory",
-            )
 
     def _request(self, topic: Topic) -> pb.CreateTopicEntryRequest:
         return pb.CreateTopicEntryRequest(

@@ -144,7 +144,7 @@ def test_a_data_directory_that_another_daemon_uses(daemon: DaemonProcess, start_
     ("flags", "said"),
     [
         (["--mqtt", "127.0.0.1:0"], "--mqtt: this version has no MQTT face"),
-        (["--join", "127.0.0.1:7671"], "--join: this version has no fabric"),
+        (["--join", "127.0.0.1:7671"], "--join: the fabric is off"),
         (["--fsnyc", "batch"], "did you mean --fsync?"),
     ],
 )

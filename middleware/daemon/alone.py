@@ -1,0 +1,113 @@
+"""From a cluster of one host back to a host alone: what `--fabric off` does, and `--join` for a first daemon.
+
+A daemon that embeds the coordinator and was never joined by another has all that the cluster is. Its topics
+go from the coordinator's store back into its own tables, its ids of producers begin above what was given,
+and the store goes. Where another host ever attached this is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from pathlib import Path
+
+from treecast.middleware.broker import DataDirectory
+from treecast.middleware.broker.topics import TOPICS
+from treecast.middleware.broker.transactions.producer_ids import PRODUCER_IDS
+from treecast.middleware.control.codec import decode_change
+from treecast.middleware.control.server import new_id
+from treecast.middleware.control.store import SqliteStore
+from treecast.middleware.control.values import Counter, CounterEntry, Entry, HostEntry, TopicEntry
+from treecast.middleware.relay.view_store import VIEW
+from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.tables import Change, Tables
+
+from .listeners import StartError
+from .settings import STORE
+
+_log = logging.getLogger(__name__)
+
+
+def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
+    """Raises StartError where other hosts belong to the cluster; may be repeated after a crash."""
+    store = directory.path / STORE
+    entries = _entries(store)
+    others = sorted(entry.name for entry in entries if isinstance(entry, HostEntry))
+    if len(others) > 1:
+        raise StartError(
+            f"{directory.path} holds the coordinator of a cluster of {len(others)} hosts"
+            f" ({', '.join(others[:5])}): they need it. Start it with --fabric HOST:PORT and without --join"
+        )
+    tables = Tables(directory.tables, fsync)
+    try:
+        gone = [Change(VIEW, key, None) for key in tables.load(VIEW)]
+        tables.write([*_rows(entries), *gone])
+    finally:
+        tables.close()
+    directory.leave()
+    _remove_store(directory)
+    _log.info("%s is a host alone again", directory.path)
+
+
+def take_alone(data: Path, fsync: FsyncPolicy) -> DataDirectory:
+    """The directory of a host that is to be alone, from now on or since a change that was broken off."""
+    directory = DataDirectory.open(data, None, new_id())
+    try:
+        if directory.meta.membership is None:
+            _remove_store(directory)
+        elif directory.meta.membership.coordinator:
+            raise StartError(
+                f"{data} belongs to a cluster whose coordinator is at"
+                f" {directory.meta.membership.coordinator}: start it with --fabric HOST:PORT"
+            )
+        else:
+            become_alone(directory, fsync)
+    except BaseException:
+        directory.close(clean=directory.was_clean)
+        raise
+    return directory
+
+
+def own_topics(path: Path) -> dict[str, bytes]:
+    """The ids of the topics that a host has of its own, by name, in its tables at `path`."""
+    tables = Tables(path, FsyncPolicy.NEVER)
+    try:
+        rows = tables.load(TOPICS)
+    finally:
+        tables.close()
+    return {name: bytes.fromhex(json.loads(value)["id"]) for name, value in rows.items()}
+
+
+def _remove_store(directory: DataDirectory) -> None:
+    for path in directory.path.glob(f"{STORE}*"):
+        path.unlink(missing_ok=True)
+
+
+def _entries(store: Path) -> list[Entry]:
+    if not store.exists():
+        raise StartError(f"{store} is missing: restore it, it says what belongs to the cluster")
+    try:
+        opened = SqliteStore(store, new_id)
+        try:
+            found = [decode_change(change).entry for change in opened.load().entries]
+        finally:
+            opened.close()
+    except sqlite3.Error as error:
+        raise StartError(f"{store} cannot be read: {error}") from error
+    return [entry for entry in found if entry is not None]
+
+
+def _rows(entries: list[Entry]) -> list[Change]:
+    rows = []
+    for entry in entries:
+        if isinstance(entry, TopicEntry):
+            value = {
+                "id": entry.topic_id.hex,
+                "partitions": len(entry.partitions),
+                "config": dict(entry.config),
+            }
+            rows.append(Change(TOPICS, entry.name, json.dumps(value).encode()))
+        elif isinstance(entry, CounterEntry) and entry.counter is Counter.PRODUCER_ID:
+            rows.append(Change(PRODUCER_IDS, "next", str(entry.value).encode()))
+    return rows

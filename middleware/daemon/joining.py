@@ -1,0 +1,274 @@
+"""How a daemon becomes a host of a cluster: what is opened before its broker, in this order.
+
+    data directory    whose it is, and that no other daemon runs on it
+    coordinator       embedded, where the host joins nobody; in the same directory
+    port              of the fabric: the others are told the number that was picked
+    attachment        the host's id, by its name; then the directory is the host's in this cluster
+
+A host that was attached before starts without the coordinator, from what it knew; a new one waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import socket
+from contextlib import aclosing
+from pathlib import Path
+
+import treecast
+from treecast.middleware.api.coordinator_client import (
+    Attachment,
+    BackOff,
+    CoordinatorCalls,
+    CoordinatorClient,
+)
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership, new_cluster_id
+from treecast.middleware.control.local import LocalCoordinator
+from treecast.middleware.control.server import OpenCoordinator, ServerSettings, new_token
+from treecast.middleware.fabric.channel import listen_on_one_number
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import Host
+from treecast.middleware.relay.composition import join
+from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.view import ClusterView
+
+from .alone import become_alone, own_topics
+from .listeners import StartError, cannot_listen
+from .settings import STORE, Settings
+from .tokens import given_token, keep_token, kept_token
+
+_KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
+
+_log = logging.getLogger(__name__)
+
+
+class Joining:
+    """From `open` to `close`; the broker and its cluster take over what they are given."""
+
+    def __init__(self, settings: Settings, counters: Counters, fabric: Address) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._wanted = fabric
+        self._data = Path(settings.data)
+        self._attachment: Attachment | None = None
+        self._client: CoordinatorCalls | None = None
+        self.coordinator: OpenCoordinator | None = None  # where it is embedded
+        self.sockets: tuple[socket.socket, socket.socket] | None = None  # TCP and UDP
+        self.directory: DataDirectory
+        self.token: JoinToken
+        self.host: Host
+        self.link: Link
+        self.address: Address  # where the fabric listens
+
+    async def open(self) -> None:
+        """Raises TreecastError or StartError; then `close` closes what was opened."""
+        fresh = new_cluster_id(secrets.randbits(128))
+        self.directory = DataDirectory.open(self._data, None, fresh)
+        self._check_name()
+        self._listen()
+        if target := self._target():
+            self._reach(target)
+        else:
+            self._embed()
+        assert self._client is not None
+        membership = self._membership(target)
+        self._attachment = Attachment(self._client, self._request(membership), self._check_host)
+        await self._attach(self._attachment, target)
+        await self._check_topics()
+        keep_token(self._data, self.token)
+        self._begin(membership)
+        self.link = Link(self._client, self._attachment, ClusterView(), self._counters.relay)
+
+    def cluster(self, parts: LocalParts) -> JoinedCluster:
+        """A `broker.JoinCluster`."""
+        return join(parts, self.link)
+
+    # --- the directory and what it says
+
+    @property
+    def _known(self) -> Membership | None:
+        return self.directory.meta.membership
+
+    def _check_name(self) -> None:
+        if self._known is not None and self._known.name != self._settings.name:
+            raise StartError(
+                f"{self._data} is of host {self._known.name!r}, and this is {self._settings.name!r}: start"
+                f" with --name {self._known.name}, or give another directory with --data"
+            )
+
+    def _target(self) -> str:
+        """The coordinator's address; empty where it is to be embedded."""
+        return self._settings.join or (self._known.coordinator if self._known is not None else "")
+
+    def _membership(self, target: str) -> Membership:
+        instance = self._known.instance if self._known is not None else secrets.token_hex(16)
+        return Membership(self._settings.name, instance, target)
+
+    def _listen(self) -> None:
+        try:
+            self.sockets = listen_on_one_number(self._wanted)
+        except OSError as error:
+            raise cannot_listen("fabric", self._wanted, error) from error
+        host, port = self.sockets[0].getsockname()[:2]
+        self.address = Address(host, port)
+
+    # --- the coordinator
+
+    def _reach(self, target: str) -> None:
+        """Another's coordinator. A cluster of this host alone is given up for it."""
+        known = self._known
+        self.token = self._joining_token()
+        if known is not None and not known.coordinator:
+            become_alone(self.directory, self._settings.fsync)
+            known = None
+        if known is not None and self.token.cluster_id != self.directory.meta.cluster_id:
+            raise StartError(
+                f"{self._data} belongs to cluster {self.directory.meta.cluster_id}, and the join token to"
+                f" cluster {self.token.cluster_id}: give the token of the first, or another --data directory"
+            )
+        self._client = CoordinatorClient(target, self.token)
+
+    def _joining_token(self) -> JoinToken:
+        if self._settings.join_token:
+            return given_token(self._settings.join_token)
+        kept = kept_token(self._data) if self._known is None or self._known.coordinator else None
+        if kept is None:
+            raise StartError(
+                "to join a cluster its token is needed: give --join-token TOKEN or --join-token @FILE, with"
+                " what `join-token` in the data directory of its first daemon or coordinator holds"
+            )
+        return kept
+
+    def _embed(self) -> None:
+        """The cluster's own coordinator, in this daemon."""
+        self.token = self._own_token()
+        settings = ServerSettings(
+            self._wanted, self._data / STORE, self.token, self.token.cluster_id, fsync=self._settings.fsync
+        )
+        self.coordinator = OpenCoordinator(settings)
+        self.coordinator.start()
+        self._client = LocalCoordinator(self.coordinator)
+
+    def _own_token(self) -> JoinToken:
+        cluster_id = self.directory.meta.cluster_id
+        if not self._settings.join_token:
+            kept = kept_token(self._data)
+            return kept if kept is not None and kept.cluster_id == cluster_id else new_token(cluster_id)
+        given = given_token(self._settings.join_token)
+        if self._known is not None and given.cluster_id != cluster_id:
+            raise StartError(
+                f"{self._data} belongs to cluster {cluster_id}, and the join token to another: to join that"
+                " one give --join HOST:PORT and an empty data directory, else leave --join-token away"
+            )
+        return given
+
+    # --- attaching
+
+    def _request(self, membership: Membership) -> pb.AttachRequest:
+        return pb.AttachRequest(
+            name=membership.name,
+            instance=membership.instance,
+            address=str(self.announced),
+            version=treecast.__version__,
+        )
+
+    @property
+    def announced(self) -> Address:
+        """Where others reach the fabric."""
+        if not self._settings.fabric_advertised:
+            return self.address
+        given = Address.parse(self._settings.fabric_advertised)
+        return Address(given.host, given.port or self.address.port)
+
+    async def _attach(self, attachment: Attachment, target: str) -> None:
+        """Once. A host that was attached before does without, where nobody answers; a new one waits."""
+        back_off, waiting = BackOff(random.Random()), False
+        while True:
+            try:
+                async with asyncio.timeout(_KNOWN_SECONDS if self._known is not None else None):
+                    await attachment.attach()
+                return
+            except TimeoutError:
+                reason = f"the coordinator at {target} does not answer"
+            except TreecastError as error:
+                if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                    raise StartError(_advised(error, target)) from error
+                reason = str(error)
+            if self._known is not None:
+                _log.warning("starting from what is known, since %s", reason)
+                return
+            if not waiting:
+                waiting = True
+                _log.warning(
+                    "waiting for the coordinator: %s; look at --join and at the daemon there", reason
+                )
+            await asyncio.sleep(back_off.pause())
+
+    def _check_host(self, answer: pb.AttachResponse) -> None:
+        """The id belongs to the name for ever, unless the coordinator's store is another."""
+        known = self.directory.meta.host_id
+        if self._known is not None and answer.session.host_id != known:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"the coordinator knows host {self._settings.name!r} as {answer.session.host_id}, and its"
+                f" data directory as {known}: the coordinator's store is not the one that this host joined",
+            )
+
+    async def _check_topics(self) -> None:
+        """Before anything is handed over: what the host brings must not be something else there."""
+        assert self._client is not None
+        if self._known is not None or not self.directory.tables.exists():
+            return
+        brought = own_topics(self.directory.tables)
+        if not brought:
+            return
+        async with aclosing(self._client.watch()) as updates:
+            found = await anext(updates)
+        for change in found.changes:
+            topic = change.topic if change.HasField("topic") else None
+            if topic is not None and brought.get(topic.name, topic.topic_id) != topic.topic_id:
+                raise StartError(
+                    f"this host and the cluster both have a topic {topic.name!r}, and they are not the same:"
+                    " delete one of them, or join with an empty data directory"
+                )
+
+    def _begin(self, membership: Membership) -> None:
+        assert self._attachment is not None
+        host_id = self.directory.meta.host_id
+        if self._attachment.attached:
+            host_id = self._attachment.session.host_id
+        self.directory.join(self.token.cluster_id, host_id, membership)
+        self.host = Host(host_id, membership.name)
+
+    # --- closing
+
+    def end_watches(self) -> None:
+        """Other hosts stop watching the coordinator in this daemon, whose address closes next."""
+        if self.coordinator is not None:
+            self.coordinator.service.end_watches()
+
+    async def close(self) -> None:
+        """After the broker. Safe to call twice, and after an `open` that failed."""
+        if self._attachment is not None:
+            await self._attachment.close(detach=True)
+        if self._client is not None:
+            await self._client.close()
+        if self.coordinator is not None:
+            await self.coordinator.close()
+        for each in self.sockets or ():
+            each.close()
+        if hasattr(self, "directory"):
+            self.directory.close(clean=self.directory.was_clean)
+
+
+def _advised(error: TreecastError, target: str) -> str:
+    if "UNIMPLEMENTED" in error.detail:
+        return f"--join {target}: there is no coordinator; give the control address of the daemon that has it"
+    return f"--join {target}: {error.detail}" if target else error.detail

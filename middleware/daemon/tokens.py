@@ -1,0 +1,60 @@
+"""The join token as operators hand it around, and as it lies in a data directory (mode 0600)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.model.errors import TreecastError
+
+from .listeners import StartError
+
+FILE = "join-token"
+
+
+def given_token(text: str) -> JoinToken:
+    """Of `--join-token TOKEN|@FILE`. Raises StartError."""
+    if not text.startswith("@"):
+        return _parsed(text, "--join-token")
+    path = Path(text[1:])
+    try:
+        return _parsed(path.read_text(encoding="utf-8"), f"--join-token {text}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StartError(f"--join-token {text}: the file cannot be read: {reason}") from error
+
+
+def kept_token(data: Path) -> JoinToken | None:
+    """The one in a data directory; None where there is none. Raises StartError."""
+    path = data / FILE
+    try:
+        return _parsed(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StartError(f"{path} cannot be read: {reason}") from error
+
+
+def keep_token(data: Path, token: JoinToken) -> None:
+    """Writes it durably, for its owner's eyes only. Raises StartError."""
+    path = data / FILE
+    new = data / (FILE + ".new")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(token.format() + "\n")
+            file.flush()
+            os.fsync(descriptor)
+        new.rename(path)
+    except OSError as error:
+        raise StartError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _parsed(text: str, where: str) -> JoinToken:
+    try:
+        return JoinToken.parse(text)
+    except TreecastError as error:
+        raise StartError(f"{where}: {error}") from error
