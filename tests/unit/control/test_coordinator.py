@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treecast.middleware.control import commands
+from treecast.middleware.control import store as store_module
 from treecast.middleware.control.codec import decode_change, encode_change
 from treecast.middleware.control.commands import Session
 from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
@@ -182,14 +183,26 @@ def test_a_commit_is_whole_or_not_at_all(disk: Disk) -> None:
     disk.close()
 
 
-def test_without_fsync_each_start_begins_a_history(tmp_path: Path) -> None:
-    ids = iter("abc")
+@pytest.mark.parametrize(
+    ("closed", "same_boot", "goes_on"),
+    [(True, True, True), (True, False, True), (False, True, True), (False, False, False)],
+)
+def test_a_history_ends_only_where_power_may_have_been_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool, same_boot: bool, goes_on: bool
+) -> None:
+    """Without an fsync for each commit, the end of the file may be gone with the power; with that only."""
+    ids, boots = iter("ab"), iter(("boot 1", "boot 1" if same_boot else "boot 2"))
     histories = []
     for _ in range(2):
+        boot = next(boots)
+        monkeypatch.setattr(store_module, "_boot", lambda boot=boot: boot)
         store = SqliteStore(tmp_path / "s", lambda: next(ids), cluster_id="k", fsync=FsyncPolicy.INTERVAL)
         histories.append(store.load().history)
-        store.close()
-    assert histories == ["a", "b"]
+        if closed:
+            store.close()
+        else:
+            store._database.close()
+    assert (histories == ["a", "a"]) is goes_on
 
 
 TEXT = st.text(max_size=20)
