@@ -52,7 +52,7 @@ class Connection:
     def __init__(self, face: Owner) -> None:
         self._face = face
         self._loop = face.loop
-        self._answer = face.dispatcher.answer
+        self._dispatcher: Dispatcher = face.dispatcher
         self._counters = face.counters
         self._session = Session(
             face.pool, face.settings.max_request_bytes, face.settings.max_in_flight, face.loop.time()
@@ -64,6 +64,7 @@ class Connection:
         self._muted = False  # something that is not pipelined is pending
         self._congested = False  # the client does not read
         self._reading = True
+        self._receiving = False  # a chunk is being served: what is answered is sent at its end
         self._closing = False
         self._unsent = 0
         self._held = 0  # what the transport held when the client was found not to read
@@ -89,12 +90,20 @@ class Connection:
     def buffer_updated(self, nbytes: int) -> None:
         self._counters.bytes_in += nbytes
         session = self._session
-        for request in session.received(nbytes, self._loop.time()):
+        requests = session.received(nbytes, self._loop.time())
+        more = len(requests)
+        if more > 1:
+            self._receiving = True
+        for request in requests:
+            more -= 1
             if self._blocked:
                 request.keep()
                 self._waiting.append(request)
             else:
-                self._serve(request)
+                self._serve(request, more > 0)
+        if self._receiving:
+            self._dispatcher.end_of_chunk()
+            self._receiving = False
         session.recycle()
         self._settle()
 
@@ -135,14 +144,17 @@ class Connection:
     def _blocked(self) -> bool:
         return self._muted or self._congested or self._closing or bool(self._waiting)
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: Request, more: bool = False) -> None:
+        """`more`: other requests of the same chunk follow."""
         try:
-            answer = self._answer(self, request.frame)
+            answer = self._dispatcher.answer(self, request.frame, more)
         except Refused as refused:
+            self._dispatcher.end_of_chunk()
             self._fail(str(refused))
             return
         except Exception:
             _log.exception("a request of %s failed", self.peer)
+            self._dispatcher.end_of_chunk()
             self._fail("internal error")
             return
         if isinstance(answer, Pending):
@@ -169,7 +181,8 @@ class Connection:
         if not pending.pipelined:
             self._muted = False
             self._serve_waiting()
-        self._settle()
+        if not self._receiving:
+            self._settle()
 
     def _serve_waiting(self) -> None:
         waiting = self._waiting

@@ -19,7 +19,7 @@ from .handlers import HANDLERS, Context, Handler
 from .handlers.api_versions import refuse_unknown_version
 from .handlers.base import Fields, Message
 from .handlers.fetch import fetch
-from .handlers.produce import produce, refuse_old_produce
+from .handlers.produce import ProduceRun, produce, refuse_old_produce
 from .messages import MalformedMessage
 from .pending import Pending, Refused, start
 from .schema import decode_request, encode_response
@@ -70,21 +70,31 @@ class Dispatcher:
         self._counters = counters
         self._loop = loop
         self._tasks: set[asyncio.Task[Fields]] = set()
+        self._run = ProduceRun(loop)
 
-    def answer(self, peer: Peer, frame: memoryview) -> list[Chunk] | Pending:
+    def answer(self, peer: Peer, frame: memoryview, more: bool = False) -> list[Chunk] | Pending:
         """The answer to the request in `frame`, at once or later; no buffers where there is none.
 
-        `frame` is not referred to after the return. Raises Refused where the connection must be closed.
+        `frame` is not referred to after the return, but with `more`, which says that other requests of the
+        same chunk follow: then `end_of_chunk` has to be called before the memory is used again.
+        Raises Refused where the connection must be closed.
         """
         try:
             header = decode_request_header(frame)
-            return self._route(peer, header, frame)
+            return self._route(peer, header, frame, more)
         except LocalCodecError:
             raise
         except (CodecError, MalformedMessage) as error:
             raise Refused(f"malformed request: {error}") from error
 
-    def _route(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
+    def end_of_chunk(self) -> None:
+        """Serves what waited for the rest of its chunk."""
+        if not self._run.empty:
+            self._run.finish(self._broker.cluster)
+
+    def _route(
+        self, peer: Peer, header: RequestHeader, frame: memoryview, more: bool
+    ) -> list[Chunk] | Pending:
         key, version = header.api_key, header.api_version
         api = v.APIS.get(key)
         if api is None:
@@ -93,7 +103,10 @@ class Dispatcher:
         if not api.first <= version <= api.last:
             return self._unsupported(api, header, frame)
         if key == v.PRODUCE:
+            if more or not self._run.empty:
+                return self._run.add(self._broker.cluster, header, frame)
             return produce(self._broker.cluster, self._loop, header, frame)
+        self.end_of_chunk()  # who asks now finds what was produced before
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")

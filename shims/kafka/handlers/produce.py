@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from asyncio import AbstractEventLoop, Future, TimerHandle
+from functools import partial
 from typing import Final
 
 from treecast.middleware.broker import Appended, Cluster
@@ -39,14 +40,27 @@ _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch: the attributes are its bytes 21 and 22
 _LENGTH_AT: Final = 8  # of a batch: its size after this field
 _LENGTH: Final = struct.Struct(">i")
+_LAST_DELTA_AT: Final = 23  # of a batch: the offset of its last record, after its first
+_LAST_DELTA: Final = struct.Struct(">i")
+_PRODUCER_ID_AT: Final = 43
+_NEGATIVE: Final = 0x80  # the first byte of a negative number is at least that
 _FIRST_WITH_ZSTD: Final = 7  # KIP-110
+
+RUN_BYTES: Final = 256 * 1024  # appended with one write, at most
+JOIN_BELOW: Final = 64 * 1024  # what is larger gains less by it than the copy costs
 
 
 def produce(
     cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
 ) -> list[Chunk] | Pending:
     """Appends every partition's batches. With acks=0 there is no answer, and an error closes."""
-    request = decode_produce_request(frame, header.body, header.api_version)
+    return serve(cluster, loop, header, decode_produce_request(frame, header.body, header.api_version))
+
+
+def serve(
+    cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, request: ProduceRequest
+) -> list[Chunk] | Pending:
+    """As `produce`, for a request that has been read."""
     version = header.api_version
     if request.acks not in _ACKS:
         return _answer(header, [_refused_acks(asked, request.acks) for asked in request.partitions])
@@ -194,6 +208,166 @@ class PendingProduce(Pending):
             self._results[index] = _failed(asked.topic, asked.partition, late, self._header.api_version)
         self._missing.clear()
         self.finish(_answer(self._header, self._results))
+
+
+class ProduceRun:
+    """Small batches that came in one chunk for one partition, in requests right after each other.
+
+    They are laid side by side and appended with one write. A file system that takes 256 KiB in one piece
+    spends about half of what it spends on sixteen pieces, and keeps them in larger pages, from which a
+    fetch is sent with less effort as well (docs/benchmarks.md). Where they are refused together, each is
+    appended alone, so that each has its own answer.
+
+    What is added must be finished before the chunk's memory is used again, and before any other request.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._joined: list[JoinedProduce] = []
+        self._room = memoryview(b"")  # made when it is first needed
+        self._size = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self._joined
+
+    def add(self, cluster: Cluster, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
+        """The answer to a request that does not join, else what will be told it by `finish`."""
+        request = decode_produce_request(frame, header.body, header.api_version)
+        records = _joinable(request, header.api_version)
+        if records is None:
+            self.finish(cluster)
+            return serve(cluster, self._loop, header, request)
+        end = self._size + len(records)
+        if self._joined and (end > RUN_BYTES or not self._joined[0].goes_with(request)):
+            self.finish(cluster)
+            end = len(records)
+        if len(self._room) == 0:
+            self._room = memoryview(bytearray(RUN_BYTES))
+        self._room[self._size : end] = records
+        self._size = end
+        one = JoinedProduce(header, request, 1 + _LAST_DELTA.unpack_from(records, _LAST_DELTA_AT)[0])
+        self._joined.append(one)
+        return one
+
+    def finish(self, cluster: Cluster) -> None:
+        """Appends what was added, and answers. Nothing is done where nothing was added."""
+        joined, self._joined = self._joined, []
+        size, self._size = self._size, 0
+        if len(joined) > 1:
+            self._append(cluster, joined, size)
+        elif joined:
+            joined[0].append_alone(cluster, self._loop)
+
+    def _append(self, cluster: Cluster, joined: list[JoinedProduce], size: int) -> None:
+        first = joined[0]
+        try:
+            leader = cluster.partition(first.asked.topic, first.asked.partition)
+            appended = leader.append(self._room[:size], first.request.acks, None)
+        except Exception:  # refused, or failed: of which one, each alone will tell
+            for one in joined:
+                one.append_alone(cluster, self._loop)
+            return
+        before = 0
+        for one in joined:
+            if isinstance(appended, Future):
+                one.wait(self._loop, _shifted(appended, before))
+            else:
+                one.appended(_later(appended, before))
+            before += one.count
+
+
+class JoinedProduce(Pending):
+    """A request of a run: one partition's batch of `count` records."""
+
+    pipelined = True
+
+    def __init__(self, header: RequestHeader, request: ProduceRequest, count: int) -> None:
+        super().__init__()
+        self.request = request
+        self.asked = request.partitions[0]
+        self.count = count
+        self._header = header
+        self._waiting: Pending | None = None
+
+    def goes_with(self, request: ProduceRequest) -> bool:
+        asked = request.partitions[0]
+        return (
+            asked.topic == self.asked.topic
+            and asked.partition == self.asked.partition
+            and request.acks == self.request.acks
+        )
+
+    def appended(self, appended: Appended) -> None:
+        self.finish(_answer(self._header, [_appended(self.asked.topic, self.asked.partition, appended)]))
+
+    def append_alone(self, cluster: Cluster, loop: AbstractEventLoop) -> None:
+        answer = serve(cluster, loop, self._header, self.request)
+        if isinstance(answer, Pending):
+            self._hand_on(answer)
+        else:
+            self.finish(answer)
+
+    def wait(self, loop: AbstractEventLoop, future: Future[Appended]) -> None:
+        result = ProduceResult(self.asked.topic, self.asked.partition)
+        timeout = self.request.timeout_ms / 1000
+        self._hand_on(PendingProduce(loop, self._header, [result], [(0, future)], timeout))
+
+    def _hand_on(self, waiting: Pending) -> None:
+        if self.deliver is None:  # the connection has closed
+            waiting.abandon()
+            return
+        self._waiting = waiting
+        waiting.deliver = self._waited
+
+    def _waited(self, waiting: Pending, buffers: list[Chunk] | None) -> None:
+        self.finish(buffers)
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._waiting is not None:
+            self._waiting.abandon()
+
+
+def _joinable(request: ProduceRequest, version: int) -> memoryview | None:
+    """The records of a request that may be appended together with others: one small batch, acknowledged, of
+    no idempotent producer (whose batches come alone), and of the form that Produce asks for."""
+    if len(request.partitions) != 1 or request.acks not in (-1, 1) or request.transactional_id is not None:
+        return None
+    records = request.partitions[0].records
+    if records is None or not HEADER_SIZE <= len(records) <= JOIN_BELOW:
+        return None
+    if records[_PRODUCER_ID_AT] < _NEGATIVE:
+        return None
+    try:
+        _check_form(records, version)
+    except TreecastError:
+        return None
+    return records
+
+
+def _later(appended: Appended, records: int) -> Appended:
+    """Where a batch went that stands `records` after the first."""
+    return Appended(appended.base_offset + records, appended.log_append_time, appended.log_start_offset)
+
+
+def _shifted(appended: Future[Appended], records: int) -> Future[Appended]:
+    answer: Future[Appended] = appended.get_loop().create_future()
+    appended.add_done_callback(partial(_pass_on, answer, records))
+    return answer
+
+
+def _pass_on(answer: Future[Appended], records: int, appended: Future[Appended]) -> None:
+    if appended.cancelled():
+        answer.cancel()
+        return
+    error = appended.exception()
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(_later(appended.result(), records))
 
 
 def refuse_old_produce(header: RequestHeader, frame: memoryview) -> list[Chunk]:
