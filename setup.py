@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from setuptools import Extension, setup
 
 HOT_MODULES: list[str] = [
+    "middleware/model/buffers.py",
     "middleware/wire/varint.py",
     "middleware/wire/zstd_frame.py",
     "middleware/wire/record_walk.py",
@@ -25,6 +26,7 @@ HOT_MODULES: list[str] = [
     "middleware/storage/index.py",
     "middleware/storage/scan.py",
     "middleware/storage/files.py",
+    "middleware/storage/file_range.py",
     "middleware/storage/segment.py",
     "middleware/storage/durability.py",
     "middleware/storage/replicate.py",

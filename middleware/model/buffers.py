@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
+BUFFERS: Final = (bytes, bytearray, memoryview)  # for isinstance, which would make the union anew each time
 
 
 class FileRange(Protocol):
@@ -35,4 +36,4 @@ Chunk = Buffer | FileRange
 
 def in_memory(chunk: Chunk) -> Buffer:
     """The bytes, read where they are still in a file."""
-    return chunk if isinstance(chunk, bytes | bytearray | memoryview) else bytes(chunk)
+    return chunk if isinstance(chunk, BUFFERS) else bytes(chunk)

@@ -8,7 +8,6 @@ from .adoption import Adoption
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .link import Link
-from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
 from .own import OwnHomes, OwnPartitions
 from .view_store import ViewStore
 
@@ -38,13 +37,8 @@ class Opening:
         await self._link.close(detach=True)
 
 
-def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
-    """The cluster over the local parts of a joined host.
-
-    Lives start in order: what is known and led here, the fabric, who answers for partitions and homes (they
-    register their calls and ask nobody yet), the channels.
-    """
-    neighbours = Neighbours(ways, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters)
+def join(parts: LocalParts, link: Link) -> RelayCluster:
+    """The cluster over the local parts of a joined host."""
     definitions = RelayDefinitions(
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
@@ -56,6 +50,5 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         OwnPartitions(parts, link.view),
         homes,
         homes,
-        [Opening(parts, link, definitions), FabricLife(neighbours), ChannelLife(neighbours)],
-        neighbours,
+        [Opening(parts, link, definitions)],
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from .disk import refused
+from .files import FilePool, LogFile
 from .scan import read_fully
 
 # From about here on sendfile is cheaper than a read and a write (docs/decisions/2026-11-21-log-reads.md).
@@ -12,19 +11,19 @@ SENDFILE_BYTES = 64 * 1024
 
 
 class LogRange:
-    """Implements `model.buffers.FileRange` with a descriptor of its own, closed with the object.
+    """Implements `model.buffers.FileRange`; the file stays open as long as this object lives.
 
     Log files only grow: what was written is never written again, and a deleted file's bytes live as long
     as a descriptor does.
     """
 
-    __slots__ = ("_size", "descriptor", "offset", "path")
-
-    def __init__(self, descriptor: int, offset: int, size: int, path: str) -> None:
-        self.descriptor = os.dup(descriptor)
+    def __init__(self, pool: FilePool, file: LogFile, offset: int, size: int) -> None:
+        self.descriptor = -1
         self.offset = offset
-        self.path = path
+        self._pool = pool
+        self._file = file
         self._size = size
+        self.descriptor = pool.pin(file)
 
     def __len__(self) -> int:
         return self._size
@@ -36,7 +35,8 @@ class LogRange:
         try:
             return read_fully(self.descriptor, self._size - skip, self.offset + skip)
         except OSError as error:
-            raise refused(error, f"read {self.path}") from error
+            raise refused(error, f"read {self._file.path}") from error
 
     def __del__(self) -> None:
-        os.close(self.descriptor)
+        if self.descriptor >= 0:
+            self._pool.unpin(self._file)

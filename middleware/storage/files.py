@@ -13,7 +13,8 @@ DEFAULT_OPEN_FILES: Final = 512
 
 
 class LogFile:
-    """One .log file. `descriptor` is -1 while it is closed; `pins` counts threads that are using it."""
+    """One .log file. `descriptor` is -1 while it is closed; `pins` counts who needs it open: threads that
+    flush it, answers that are sent from it."""
 
     def __init__(self, path: str, serial: int) -> None:
         self.path = path
@@ -25,7 +26,7 @@ class LogFile:
 
 
 class FilePool:
-    """The open .log files of one daemon, at most `limit` (plus those that threads are using)."""
+    """The open .log files of one daemon, at most `limit` (plus those that are pinned)."""
 
     def __init__(self, disk: Disk, limit: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
@@ -61,7 +62,7 @@ class FilePool:
         return file.descriptor
 
     def pin(self, file: LogFile) -> int:
-        """A descriptor that stays open until `unpin`, for a thread to use."""
+        """A descriptor that stays open until `unpin`, whatever becomes of the file."""
         descriptor = self.descriptor(file)
         file.pins += 1
         return descriptor
@@ -72,7 +73,7 @@ class FilePool:
             self._close(file)
 
     def drop(self, file: LogFile) -> None:
-        """Closes `file` for good, when no thread uses it any more."""
+        """Closes `file` for good, when nobody needs it any more."""
         file.dropped = True
         if file.pins == 0:
             self._close(file)

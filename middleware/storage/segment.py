@@ -326,7 +326,7 @@ class Segment:
         STORAGE where there are fewer, or the disk refuses.
         """
         if end - start >= SENDFILE_BYTES and end <= self.size:
-            return LogRange(self.shared.pool.descriptor(self.file), start, end - start, self.file.path)
+            return LogRange(self.shared.pool, self.file, start, end - start)
         try:
             data = read_fully(self.shared.pool.descriptor(self.file), end - start, start)
         except OSError as error:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeGuard
 
-from treecast.middleware.model.buffers import Chunk, FileRange, in_memory
+from treecast.middleware.model.buffers import BUFFERS, Chunk, FileRange, in_memory
 from treecast.middleware.model.errors import TreecastError
 
 JOIN_BYTES = 64 * 1024  # answers up to this size together are sent as one buffer
@@ -116,4 +116,4 @@ class Sender:
 
 
 def is_in_file(chunk: Chunk) -> TypeGuard[FileRange]:
-    return not isinstance(chunk, bytes | bytearray | memoryview)
+    return not isinstance(chunk, BUFFERS)

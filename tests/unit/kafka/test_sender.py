@@ -12,7 +12,9 @@ import pytest
 import uvloop
 
 from treecast.middleware.model.buffers import Chunk
+from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.file_range import LogRange
+from treecast.middleware.storage.files import FilePool
 from treecast.shims.kafka.sender import JOIN_BYTES, Sender
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -76,8 +78,8 @@ def log_file(tmp_path: Path) -> Path:
 
 
 def part(path: Path, offset: int, size: int) -> LogRange:
-    with path.open("rb") as file:
-        return LogRange(file.fileno(), offset, size, str(path))
+    pool = FilePool(Disk())
+    return LogRange(pool, pool.file(str(path)), offset, size)
 
 
 def run(
