@@ -14,7 +14,6 @@ import asyncio
 import logging
 import random
 import secrets
-import socket
 from contextlib import aclosing
 from pathlib import Path
 
@@ -31,12 +30,15 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership, new_cluster_id
 from treecast.middleware.control.local import LocalCoordinator
 from treecast.middleware.control.server import OpenCoordinator, ServerSettings, new_token
-from treecast.middleware.fabric.channel import listen_on_one_number
+from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
+from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host
+from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.neighbours import Port, Ways
 from treecast.middleware.relay.view import ClusterView
 
 from .alone import become_alone, own_topics
@@ -60,12 +62,12 @@ class Joining:
         self._attachment: Attachment | None = None
         self._client: CoordinatorCalls | None = None
         self.coordinator: OpenCoordinator | None = None  # where it is embedded
-        self.sockets: tuple[socket.socket, socket.socket] | None = None  # TCP and UDP
+        self._port: Port | None = None
         self.directory: DataDirectory
         self.token: JoinToken
         self.host: Host
         self.link: Link
-        self.address: Address  # where the fabric listens
+        self.relay: RelayCluster  # once there is a broker
 
     async def open(self) -> None:
         """Raises TreecastError or StartError; then `close` closes what was opened."""
@@ -88,7 +90,10 @@ class Joining:
 
     def cluster(self, parts: LocalParts) -> JoinedCluster:
         """A `broker.JoinCluster`."""
-        return join(parts, self.link)
+        assert self._port is not None
+        ways = Ways(self._port, self.token, ChannelSettings(), FabricSettings())
+        self.relay = join(parts, self.link, ways)
+        return self.relay
 
     # --- the directory and what it says
 
@@ -113,11 +118,17 @@ class Joining:
 
     def _listen(self) -> None:
         try:
-            self.sockets = listen_on_one_number(self._wanted)
+            stream, datagrams = listen_on_one_number(self._wanted)
         except OSError as error:
             raise cannot_listen("fabric", self._wanted, error) from error
-        host, port = self.sockets[0].getsockname()[:2]
-        self.address = Address(host, port)
+        host, port = stream.getsockname()[:2]
+        self._port = Port(Address(host, port), stream, datagrams)
+
+    @property
+    def address(self) -> Address:
+        """Where the fabric listens."""
+        assert self._port is not None
+        return self._port.address
 
     # --- the coordinator
 
@@ -262,8 +273,8 @@ class Joining:
             await self._client.close()
         if self.coordinator is not None:
             await self.coordinator.close()
-        for each in self.sockets or ():
-            each.close()
+        if self._port is not None:
+            self._port.close()
         if hasattr(self, "directory"):
             self.directory.close(clean=self.directory.was_clean)
 

@@ -32,7 +32,8 @@ async def _serve(loaded: Loaded) -> int:
     signals = _Signals()
     daemon = Daemon(loaded.settings)
     try:
-        await daemon.start()
+        if not await _started(daemon, signals):
+            return 0
     except StartError as error:
         print(f"treecast up: {error}", file=sys.stderr)
         return FAILED
@@ -52,6 +53,21 @@ async def _serve(loaded: Loaded) -> int:
     hurry.cancel()
     _log.info("stopped")
     return 0
+
+
+async def _started(daemon: Daemon, signals: _Signals) -> bool:
+    """False where a signal came first; then all is closed again."""
+    starting = asyncio.create_task(daemon.start())
+    asked = asyncio.create_task(signals.first.wait())
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        _log.info("stopped before it served")
+        return False
+    starting.result()
+    return True
 
 
 class _Signals:

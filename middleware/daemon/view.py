@@ -20,14 +20,15 @@ from treecast.middleware.broker import (
     Isolation,
     Topic,
 )
-from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 T = TypeVar("T")
+_AWAY = {Fault.LEADER_UNAVAILABLE, Fault.NOT_LEADER, Fault.TIMED_OUT}
 
 
 class PartitionView(Struct, frozen=True):
-    """One partition's log as it is on this host. `size` in bytes."""
+    """One partition's log. Offsets are -1 where its leader cannot be asked; `size` in bytes, on this host."""
 
     index: int
     leader_epoch: int
@@ -84,9 +85,14 @@ async def settled(value: T | Future[T]) -> T:
 
 async def view_partition(cluster: Cluster, topic: str, index: int) -> PartitionView:
     leader = cluster.partition(topic, index)
-    start = await settled(leader.offset_for_time(EARLIEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))
-    end = await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))
-    stable = await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_COMMITTED))
+    try:
+        start = await settled(leader.offset_for_time(EARLIEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))
+        end = await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))
+        stable = await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_COMMITTED))
+    except TreecastError as error:
+        if error.fault not in _AWAY:
+            raise
+        return PartitionView(index, leader.leader_epoch, -1, -1, -1, leader.size)
     return PartitionView(index, leader.leader_epoch, start.offset, end.offset, stable.offset, leader.size)
 
 

@@ -13,6 +13,8 @@ from treecast.middleware.broker.cluster import Definitions, GroupHome, Partition
 from treecast.middleware.broker.values import GroupListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
+from .neighbours import Neighbours
+
 
 class Life(Protocol):
     """What is opened with the cluster, and closed in reverse."""
@@ -58,8 +60,10 @@ class RelayCluster:
         groups: GroupHomes,
         transactions: TransactionHomes,
         lives: Sequence[Life],
+        neighbours: Neighbours,
     ) -> None:
-        """`lives`: what is started in this order, and closed in reverse."""
+        """`lives`: what is started in this order, and closed in reverse. `neighbours`: for looking."""
+        self.neighbours = neighbours
         self._cluster_id = cluster_id
         self._host = host
         self._definitions = definitions

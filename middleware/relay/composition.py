@@ -8,6 +8,7 @@ from .adoption import Adoption
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .link import Link
+from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
 from .own import OwnHomes, OwnPartitions
 from .view_store import ViewStore
 
@@ -37,8 +38,13 @@ class Opening:
         await self._link.close(detach=True)
 
 
-def join(parts: LocalParts, link: Link) -> RelayCluster:
-    """The cluster over the local parts of a joined host."""
+def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
+    """The cluster over the local parts of a joined host.
+
+    Lives start in order: what is known and led here, the fabric, who answers for partitions and homes (they
+    register their calls and ask nobody yet), the channels.
+    """
+    neighbours = Neighbours(ways, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters)
     definitions = RelayDefinitions(
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
@@ -50,5 +56,6 @@ def join(parts: LocalParts, link: Link) -> RelayCluster:
         OwnPartitions(parts, link.view),
         homes,
         homes,
-        [Opening(parts, link, definitions)],
+        [Opening(parts, link, definitions), FabricLife(neighbours), ChannelLife(neighbours)],
+        neighbours,
     )

@@ -248,6 +248,7 @@ class Channels:
 
     def _settled(self, peer: Peer, call: Call, future: Future[Answer]) -> None:
         if call.wanted and future.cancelled():
+            self._forget(peer)
             self._give_up(peer, call)
             self._over(call)
 
@@ -260,6 +261,11 @@ class Channels:
             peer.link.session.cancel(call)
             peer.link.flush_soon()
         return True
+
+    def _forget(self, peer: Peer) -> None:
+        """Lets go of a host that was only ever asked for."""
+        if peer.address is None and not peer.incarnation and peer.queue.calls == 1:
+            self._peers.pop(peer.host_id, None)
 
     def _fail(self, call: Call, fault: Fault, detail: str, sent: bool) -> None:
         if sent:
@@ -312,6 +318,7 @@ class Channels:
             self._deadline_timer = self.loop.call_at(deadlines[0][0], self._expire)
 
     def _time_out(self, peer: Peer, call: Call) -> None:
+        self._forget(peer)
         sent = self._give_up(peer, call)
         if sent:
             detail = f"host {peer.host_id} did not answer in time"
@@ -327,6 +334,8 @@ class Channels:
         self.counters.accepted += 1
         link = Link(self, 0)
         self._links.add(link)
+        if sum(not one.since for one in self._links) > self.settings.handshakes:
+            link.end(Problem.CROWDED)
         return _Protocol(link)
 
     def new_session(self, link: Link) -> Session:
@@ -421,7 +430,7 @@ class Channels:
         session.attach(peer.queue)
         link.flush_soon()
         if self.on_up is not None:
-            self.on_up(peer.host_id, peer.incarnation)
+            _tell(self.on_up, peer.host_id, peer.incarnation)
 
     def answered(self, link: Link, call: Call, answer: Answer | TreecastError) -> None:
         self.counters.answered += 1
@@ -443,7 +452,7 @@ class Channels:
         peer.link = None
         self.counters.closed += 1
         if self.on_down is not None:
-            self.on_down(peer.host_id)
+            _tell(self.on_down, peer.host_id)
 
     def lost(self, link: Link) -> None:
         self._lose(link)
@@ -473,6 +482,14 @@ class Channels:
         for link in list(self._links):
             link.tick(now)
         self._tick_timer = self.loop.call_later(self.settings.tick, self._tick)
+
+
+def _tell(listener: Callable[..., None], *what: int) -> None:
+    """A listener that fails must not end a connection."""
+    try:
+        listener(*what)
+    except Exception:
+        _log.exception("a listener of the channels failed")
 
 
 def _lost(link: Link, event: Proven) -> bool:

@@ -112,6 +112,7 @@ class Problem(enum.Enum):
     ENCODING = "a frame whose contents make no sense"
     SILENT = "nothing was heard for too long"
     HANDSHAKE = "the other end did not finish its part of the handshake"
+    CROWDED = "more connections than may be in their handshakes at a time"
     LOST = "the connection broke"
     CLOSED = "closed"
     REMOVED = "the host was taken from the cluster"

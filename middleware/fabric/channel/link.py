@@ -23,6 +23,7 @@ _log = logging.getLogger("treecast.channel")
 
 _LONGEST_DETAIL = 4096
 _CLOSING_TICKS = 4
+_WRITE_BYTES = 256 * 1024  # written before it is seen whether the socket takes more
 
 
 class Owner(Protocol):
@@ -156,16 +157,19 @@ class Link:
         self._counters.requests += 1
         try:
             answer = self._owner.handler(self.host_id, request.number, request.head, request.body)
+            if not isinstance(answer, Answer):
+                self._await(request, answer)
+                return
         except Exception as error:
             self._refuse(request, error)
             return
-        if isinstance(answer, Answer):
-            self._answer(request, answer)
-        else:
-            self._await(request, answer)
+        self._answer(request, answer)
 
-    def _await(self, request: Requested, answer: Awaitable[Answer]) -> None:
-        future = asyncio.ensure_future(answer, loop=self._loop)
+    def _await(self, request: Requested, answer: Awaitable[Answer] | None) -> None:
+        if answer is None and request.notice:
+            self.session.done(request.call)
+            return
+        future = asyncio.ensure_future(cast(Awaitable[Answer], answer), loop=self._loop)
         handled = _Handled(self, request, future)
         self._running[request.call] = handled
         future.add_done_callback(handled)
@@ -235,11 +239,11 @@ class Link:
             return
         session = self.session
         left = self._owner.settings.write
-        while session.wants_to_send and not self._paused:
+        while session.wants_to_send and not self._paused and not transport.is_closing():
             if left <= 0:
                 self.flush_soon()
                 return
-            left -= self._write(transport, left)
+            left -= self._write(transport, min(left, _WRITE_BYTES))
             if self._deferred:
                 self._serve_deferred()
         if session.closed:

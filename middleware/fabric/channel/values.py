@@ -28,9 +28,10 @@ class ChannelError(TreecastError):
         self.sent = sent
 
 
-# (the host that asks, method, head, body) -> the answer; of a notice it is not used. A TreecastError
-# that is raised is raised at the caller. Head and body are the handler's own, and the body is writable.
-Handler = Callable[[int, int, bytes, memoryview], Answer | Awaitable[Answer]]
+# (the host that asks, method, head, body) -> the answer. What a notice is answered with is not used, and
+# may be None. A TreecastError that is raised is raised at the caller. Head and body are the handler's own,
+# and the body is writable.
+Handler = Callable[[int, int, bytes, memoryview], Answer | Awaitable[Answer] | None]
 
 
 class PeerStatus(Struct, frozen=True):

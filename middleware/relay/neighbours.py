@@ -1,0 +1,162 @@
+"""`Neighbours`: the two ways from this host to the others, the channel and the fabric, and where they lead.
+
+Both are made before they are started, so that whatever answers calls of other hosts can be registered with
+`methods` first. Addresses are the coordinator's, as the view knows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+
+from msgspec import Struct
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.fabric.channel import Channels, ChannelSettings, Methods, channel_key
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.wire.segment import KeyRing
+
+from .entries import HostEntry
+from .view import ClusterView
+
+SEGMENTS = "fabric segments 1"  # what the key of segments is derived for
+
+_log = logging.getLogger(__name__)
+
+
+class Port(Struct):
+    """The fabric's number, TCP and UDP, reserved before it is used. `address`: where both are bound."""
+
+    address: Address
+    stream: socket.socket
+    datagrams: socket.socket
+
+    def close(self) -> None:
+        self.stream.close()
+        self.datagrams.close()
+
+
+class Ways(Struct):
+    """How this host comes to the others: settings of both ways."""
+
+    port: Port
+    token: JoinToken | None  # None: nothing is authenticated
+    channel: ChannelSettings
+    fabric: FabricSettings
+
+
+class Neighbours:
+    """The other hosts, as far as they can be reached. `start_fabric`, `start_channels`, `close`."""
+
+    def __init__(
+        self, ways: Ways, host_id: int, run: int, cluster_id: str, view: ClusterView, counters: Counters
+    ) -> None:
+        """`run`: this host's, which rises; the epoch of its streams."""
+        self._ways = ways
+        self._host_id = host_id
+        self._view = view
+        self._resolving: set[asyncio.Task[None]] = set()
+        self._sends = False
+        token, rng = ways.token, random.Random()
+        keys = KeyRing({token.key_id: token.derive(SEGMENTS)}, token.key_id) if token else KeyRing({}, None)
+        self.methods = Methods()
+        self.channels = Channels(
+            host_id,
+            run,
+            cluster_id,
+            channel_key(token),
+            ways.channel,
+            counters.channel,
+            rng,
+            self.methods.handle,
+        )
+        self.methods.use(self.channels)
+        self.fabric = Fabric(host_id, ways.fabric, keys, counters.fabric, rng)
+
+    async def start_fabric(self) -> None:
+        """Segments are received from now on. OSError where the port is gone."""
+        address = self._ways.port.address
+        self._ways.port.datagrams.close()
+        await self.fabric.start((address.host, address.port))
+        self._sends = True
+        self._view.hosts.subscribe(self._moved)
+        for host in self._view.hosts:
+            self._moved(None, host)
+
+    async def start_channels(self) -> None:
+        """Other hosts are answered from now on."""
+        await self.channels.start(self._ways.port.address, self._ways.port.stream)
+
+    async def close_channels(self) -> None:
+        await self.channels.close()
+
+    async def close_fabric(self) -> None:
+        for task in list(self._resolving):
+            task.cancel()
+        await asyncio.gather(*self._resolving, return_exceptions=True)
+        if self._sends:
+            self.fabric.close()
+
+    # --- where they are
+
+    def _moved(self, before: HostEntry | None, after: HostEntry | None) -> None:
+        """A host is looked for where it was last, attached or not: the coordinator may be away, too."""
+        if after is None:
+            if before is not None and before.host_id != self._host_id:
+                self.channels.set_host(before.host_id, None)
+                self.fabric.set_host(before.host_id, None)
+        elif after.host_id != self._host_id and (before is None or before.address != after.address):
+            self._set(after.host_id, after.address)
+
+    def _set(self, host_id: int, text: str) -> None:
+        try:
+            address = Address.parse(text)
+        except ValueError as error:
+            _log.warning("host %d cannot be reached at %r: %s", host_id, text, error)
+            return
+        self.channels.set_host(host_id, address)
+        task = asyncio.get_running_loop().create_task(self._resolve(host_id, address))
+        self._resolving.add(task)
+        task.add_done_callback(self._resolving.discard)
+
+    async def _resolve(self, host_id: int, address: Address) -> None:
+        """Segments need the numeric address of our own family."""
+        family = socket.AF_INET6 if ":" in self._ways.port.address.host else socket.AF_INET
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                address.host, address.port, family=family, type=socket.SOCK_DGRAM
+            )
+            self.fabric.set_host(host_id, (str(found[0][4][0]), address.port))
+        except (OSError, ValueError) as error:
+            _log.warning("host %d cannot be sent segments at %s: %s", host_id, address, error)
+
+
+class FabricLife:
+    """A `cluster.Life`: the fabric is there before those who use it."""
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours = neighbours
+
+    async def start(self) -> None:
+        await self._neighbours.start_fabric()
+
+    async def close(self) -> None:
+        await self._neighbours.close_fabric()
+
+
+class ChannelLife:
+    """A `cluster.Life`, the last: nobody is answered before all that answers is there."""
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours = neighbours
+
+    async def start(self) -> None:
+        await self._neighbours.start_channels()
+
+    async def close(self) -> None:
+        await self._neighbours.close_channels()

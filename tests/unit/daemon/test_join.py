@@ -1,0 +1,250 @@
+"""Daemons that join a cluster: the same topics everywhere, through restarts, kills and a coordinator away."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess
+from treecast.middleware.model.errors import Fault, TreecastError
+
+WAIT = 30.0  # seconds until something has to have happened
+FABRIC = ("--fabric", "127.0.0.1:0")
+
+
+def topics(daemon: DaemonProcess) -> dict[str, str]:
+    """Topic ids by name."""
+    with DaemonClient(daemon.control) as client:
+        return {topic.name: topic.topic_id for topic in client.list_topics()}
+
+
+def create(daemon: DaemonProcess, name: str, partitions: int = 1) -> None:
+    with DaemonClient(daemon.control) as client:
+        client.create_topic(name, partitions)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def logs(daemon: DaemonProcess) -> list[str]:
+    return sorted(path.name for path in (daemon.data / "logs").iterdir())
+
+
+def logged(daemon: DaemonProcess, text: str) -> bool:
+    return text in daemon.log()
+
+
+@pytest.fixture
+def first(start_daemon) -> DaemonProcess:
+    return start_daemon("--name", "a", *FABRIC)
+
+
+@pytest.fixture
+def joined(start_daemon, first: DaemonProcess) -> Callable[..., DaemonProcess]:
+    """Starts a daemon that joins `first`: `joined("b")`."""
+
+    def start(name: str, *flags: str, **options) -> DaemonProcess:
+        token = ("--join-token", f"@{first.data / 'join-token'}")
+        return start_daemon("--name", name, *FABRIC, "--join", first.control, *token, *flags, **options)
+
+    return start
+
+
+def test_what_a_first_daemon_has(first: DaemonProcess) -> None:
+    assert list(first.ready) == ["name", "kafka", "admin", "control", "fabric"]
+    path = first.data / "join-token"
+    assert path.read_text().startswith("treecast1.")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    create(first, "t", 2)
+    assert logs(first) == ["t-0", "t-1"]
+
+
+def test_two_hosts_have_the_same_topics(first: DaemonProcess, joined) -> None:
+    create(first, "early", 2)
+    second = joined("b")
+    create(second, "t", 4)
+    until(lambda: topics(first).keys() == topics(second).keys() == {"early", "t"})
+    assert topics(first) == topics(second)
+    led = [name for daemon in (first, second) for name in logs(daemon)]
+    assert sorted(led) == ["early-0", "early-1", "t-0", "t-1", "t-2", "t-3"]
+    assert len(logs(first)) == len(logs(second)) == 3  # who leads less gets more
+    with DaemonClient(second.control) as client:
+        client.alter_topic("early", {"retention.ms": "77"})
+        client.delete_topic("t")
+    with DaemonClient(first.control) as client:
+        until(lambda: client.describe_topic("early").topic.overrides == {"retention.ms": "77"})
+    until(lambda: topics(first).keys() == {"early"})
+    until(lambda: not any(name.startswith("t-") for name in (*logs(first), *logs(second))))
+
+
+def test_each_comes_back_as_what_it_was(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    create(second, "t", 4)
+    before = topics(second)
+    second.flags = ["--name", "b", *FABRIC]  # address and token are kept
+    for daemon in (second, first):
+        daemon.restart()
+        until(lambda daemon=daemon: topics(daemon) == before)
+    second.kill()
+    create(first, "meanwhile")
+    second.restart()
+    until(lambda: topics(second).keys() == {"t", "meanwhile"})
+    create(second, "after")
+    until(lambda: topics(first) == topics(second))
+    assert json.loads((second.data / "meta.json").read_text())["host_id"] == 2
+
+
+def test_a_killed_coordinator_is_missed_and_found_again(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    create(first, "t", 2)
+    until(lambda: "t" in topics(second))
+    first.kill()
+    until(lambda: logged(second, "the coordinator is away"))
+    assert topics(second).keys() == {"t"}
+    with pytest.raises(TreecastError) as refused:
+        create(second, "not-now")
+    assert refused.value.fault is Fault.COORDINATOR_UNAVAILABLE
+    first.restart()
+    until(lambda: logged(second, "the coordinator is back"))
+    create(second, "now")
+    until(lambda: topics(first).keys() == {"t", "now"})
+    assert second.log().count("the coordinator is away") == 1
+
+
+def test_a_host_starts_from_what_it_knew(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    create(second, "t", 2)
+    first.pin_ports()
+    first.kill()
+    second.restart()
+    assert logged(second, "starting from what is known")
+    assert topics(second).keys() == {"t"}
+    first.start()
+    create(first, "now")
+    until(lambda: topics(second).keys() == {"t", "now"})
+
+
+def test_a_new_host_waits_for_the_coordinator(first: DaemonProcess, joined) -> None:
+    first.pin_ports()
+    first.kill()
+    second = joined("b", start=False)
+    second.start(wait=False)
+    until(lambda: logged(second, "waiting for the coordinator"))
+    assert second.running
+    first.start()
+    second.wait_ready()
+    assert second.log().count("waiting for the coordinator") == 1
+
+
+def test_a_signal_ends_the_wait(first: DaemonProcess, joined) -> None:
+    first.kill()
+    second = joined("b", start=False)
+    second.start(wait=False)
+    until(lambda: logged(second, "waiting for the coordinator"))
+    assert second.stop() == 0
+
+
+def refusal(daemon: DaemonProcess) -> str:
+    with pytest.raises(DaemonFailed):
+        daemon.start()
+    assert "Traceback" not in daemon.log()
+    return daemon.log()
+
+
+def test_no_token_a_broken_one_and_another_clusters(
+    first: DaemonProcess, start_daemon, tmp_path: Path
+) -> None:
+    def join(*flags: str) -> str:
+        return refusal(start_daemon("--name", "c", *FABRIC, "--join", first.control, *flags, start=False))
+
+    assert "its token is needed: give --join-token" in join()
+    assert "a join token begins with 'treecast1.'" in join("--join-token", "hello")
+    assert "the file cannot be read: No such file" in join("--join-token", f"@{tmp_path / 'x'}")
+    other = start_daemon("--name", "x", *FABRIC)
+    assert "this coordinator to" in join("--join-token", f"@{other.data / 'join-token'}")
+
+
+def test_a_name_that_is_taken_and_one_that_is_not_the_directorys(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    assert "a host named b is attached already" in refusal(joined("b", start=False))
+    second.stop()
+    second.flags[second.flags.index("b")] = "c"
+    assert "is of host 'b', and this is 'c': start with --name b" in refusal(second)
+
+
+def test_a_daemon_without_a_coordinator_cannot_be_joined(first: DaemonProcess, joined, start_daemon) -> None:
+    second = joined("b")
+    third = start_daemon(
+        *("--name", "c", *FABRIC, "--join", second.control),
+        *("--join-token", f"@{first.data / 'join-token'}"),
+        start=False,
+    )
+    assert "there is no coordinator" in refusal(third)
+
+
+# --- hosts that were alone
+
+
+def test_a_host_alone_is_adopted_with_its_topics(
+    first: DaemonProcess, joined, start_daemon, tmp_path
+) -> None:
+    data = tmp_path / "alone"
+    alone = start_daemon("--name", "b", data=data)
+    create(alone, "mine", 2)
+    before = topics(alone)
+    alone.stop()
+    second = joined("b", data=data)
+    assert topics(second) == before
+    until(lambda: topics(first) == before)
+    assert logs(second) == ["mine-0", "mine-1"]
+    assert json.loads((data / "meta.json").read_text())["host_id"] == 2
+    second.restart()
+    assert topics(second) == before
+
+
+def test_topics_of_one_name_that_are_not_the_same(
+    first: DaemonProcess, joined, start_daemon, tmp_path
+) -> None:
+    data = tmp_path / "alone"
+    alone = start_daemon("--name", "b", data=data)
+    create(alone, "t")
+    alone.stop()
+    create(first, "t")
+    assert "both have a topic 't'" in refusal(joined("b", data=data, start=False))
+    alone.start()
+    assert topics(alone).keys() == {"t"}
+
+
+def test_a_cluster_of_one_can_be_left_and_had_again(first: DaemonProcess) -> None:
+    create(first, "kept")
+    create(first, "gone")
+    before = topics(first)
+    first.stop()
+    first.flags = ["--name", "a"]
+    first.start()
+    assert "fabric" not in first.ready
+    assert topics(first) == before
+    with DaemonClient(first.control) as client:
+        client.delete_topic("gone")
+    first.stop()
+    first.flags = ["--name", "a", *FABRIC]
+    first.start()
+    assert topics(first) == {"kept": before["kept"]}
+
+
+def test_a_cluster_of_several_is_not_left(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    for daemon, said in ((second, "which is joined to others"), (first, "a cluster of 2 hosts (a, b)")):
+        daemon.stop()
+        daemon.flags = [*daemon.flags[:2], "--fabric", "off"]
+        assert said in refusal(daemon)
