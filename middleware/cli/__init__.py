@@ -10,14 +10,25 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; answers the exit code: 0, 1 for a failure, 2 for a wrong use."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["up"]:  # beside the other commands, so that a daemon never loads what they need
+    if given[:1] in (
+        ["up"],
+        ["coordinator"],
+    ):  # beside the others, so that a daemon never loads what they need
         gc.disable()  # until it serves: looking for garbage in what start-up makes takes 10 ms
         try:
-            from .up import up
-
-            return up(given[1:])
+            return _serve(given[0], given[1:])
         finally:
             gc.enable()
     from .app import run
 
     return run(given)
+
+
+def _serve(command: str, arguments: Sequence[str]) -> int:
+    if command == "up":
+        from .up import up
+
+        return up(arguments)
+    from .coordinator import coordinator
+
+    return coordinator(arguments)

@@ -55,6 +55,14 @@ def up(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     raise typer.Exit(run_daemon(arguments or []))
 
 
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Runs a cluster's coordinator as a process of its own."""
+    from .coordinator import coordinator as run_coordinator
+
+    raise typer.Exit(run_coordinator(arguments or []))
+
+
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from treecast.middleware.daemon.config import ConfigError, Loaded, load, unknown_flag
@@ -23,61 +23,84 @@ _EPILOG = (
 )
 
 
-def help_text() -> str:
-    """What `treecast up --help` prints."""
-    import argparse  # here, since it costs 7 ms of start-up, and nothing else needs it
+class Foreground:
+    """A command that runs one process in the foreground: what it takes of the settings, and its help."""
 
-    made = argparse.ArgumentParser(prog="treecast up", description=_DESCRIPTION, epilog=_EPILOG)
-    made.add_argument(_CONFIG, metavar="FILE", help="a TOML file with settings")
-    for key in keys().values():
-        shown = f" [{key.default_text}]" if key.default_text else ""
-        doc = (key.doc + shown).replace("%", "%%")
-        made.add_argument(key.flag, metavar=key.placeholder, help=doc)
-    return made.format_help()
+    def __init__(self, name: str, description: str, settings: Sequence[str]) -> None:
+        """`settings`: the names of those that it takes."""
+        self._name = name
+        self._description = description
+        self._keys = [keys()[name] for name in settings]
+
+    def help_text(self) -> str:
+        """What `--help` prints."""
+        import argparse  # here, since it costs 7 ms of start-up, and nothing else needs it
+
+        made = argparse.ArgumentParser(
+            f"treecast {self._name}", description=self._description, epilog=_EPILOG
+        )
+        made.add_argument(_CONFIG, metavar="FILE", help="a TOML file with settings")
+        for key in self._keys:
+            shown = f" [{key.default_text}]" if key.default_text else ""
+            doc = (key.doc + shown).replace("%", "%%")
+            made.add_argument(key.flag, metavar=key.placeholder, help=doc)
+        return made.format_help()
+
+    def read(self, arguments: Sequence[str]) -> Loaded:
+        """The settings of a command line and this process's environment; raises ConfigError.
+
+        Values stay text; `daemon.config` converts those of all sources alike.
+        """
+        given = self._values(arguments)
+        config = given.pop(_CONFIG, None)
+        flags = {
+            key.name: ";".join(given[key.flag]) if key.base is dict else given[key.flag][-1]
+            for key in self._keys
+            if key.flag in given
+        }
+        return load(flags, os.environ, Path(config[-1]) if config else None)
+
+    def _values(self, arguments: Sequence[str]) -> dict[str, list[str]]:
+        """What stands behind each flag, as `--flag value` or `--flag=value`, in the order given."""
+        flags = {_CONFIG, *(key.flag for key in self._keys)}
+        given: dict[str, list[str]] = {}
+        rest = iter(arguments)
+        for text in rest:
+            flag, equals, value = text.partition("=")
+            if flag not in flags:
+                raise ConfigError(
+                    unknown_flag(text, flags) if text.startswith("-") else f"unexpected argument {text!r}"
+                )
+            if not equals:
+                value = next(rest, "--")
+                if value.startswith("--"):
+                    raise ConfigError(f"{flag}: expected one argument")
+            given.setdefault(flag, []).append(value)
+        return given
+
+    def run(self, arguments: Sequence[str], process: Callable[[Loaded], int]) -> int:
+        """Runs `process` with the settings; answers the exit code."""
+        if not _HELP.isdisjoint(arguments):
+            print(self.help_text(), end="")
+            return 0
+        try:
+            loaded = self.read(arguments)
+        except ConfigError as error:
+            print(f"treecast {self._name}: {error}\nTry `treecast {self._name} --help`.", file=sys.stderr)
+            return WRONG_USE
+        return process(loaded)
 
 
-def read(arguments: Sequence[str]) -> Loaded:
-    """The settings of a command line and this process's environment; raises ConfigError.
-
-    Values stay text; `daemon.config` converts those of all sources alike.
-    """
-    given = _values(arguments)
-    config = given.pop(_CONFIG, None)
-    flags = {
-        key.name: ";".join(given[key.flag]) if key.base is dict else given[key.flag][-1]
-        for key in keys().values()
-        if key.flag in given
-    }
-    return load(flags, os.environ, Path(config[-1]) if config else None)
-
-
-def _values(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """What stands behind each flag, as `--flag value` or `--flag=value`, in the order given."""
-    flags = {_CONFIG, *(key.flag for key in keys().values())}
-    given: dict[str, list[str]] = {}
-    rest = iter(arguments)
-    for text in rest:
-        flag, equals, value = text.partition("=")
-        if flag not in flags:
-            raise ConfigError(unknown_flag(text) if text.startswith("-") else f"unexpected argument {text!r}")
-        if not equals:
-            value = next(rest, "--")
-            if value.startswith("--"):
-                raise ConfigError(f"{flag}: expected one argument")
-        given.setdefault(flag, []).append(value)
-    return given
+def command() -> Foreground:
+    return Foreground("up", _DESCRIPTION, list(keys()))
 
 
 def up(arguments: Sequence[str]) -> int:
     """Runs the daemon; answers the exit code."""
-    if not _HELP.isdisjoint(arguments):
-        print(help_text(), end="")
-        return 0
-    try:
-        loaded = read(arguments)
-    except ConfigError as error:
-        print(f"treecast up: {error}\nTry `treecast up --help`.", file=sys.stderr)
-        return WRONG_USE
-    from treecast.middleware.daemon.run import run
+    return command().run(arguments, _run)
+
+
+def _run(loaded: Loaded) -> int:
+    from treecast.middleware.daemon.run import run  # here: a wrong flag is told without it
 
     return run(loaded)

@@ -105,10 +105,10 @@ def _nearest(name: str, valid: Iterable[str]) -> str:
     return f"did you mean {_similar(name, valid)!r}?"
 
 
-def unknown_flag(text: str) -> str:
-    """What to say of a flag that there is none of."""
+def unknown_flag(text: str, flags: Iterable[str]) -> str:
+    """What to say of a flag that is none of `flags`."""
     flag = text.split("=", 1)[0]
-    valid = [*(key.flag for key in keys().values()), "--config", "--help"]
+    valid = [*flags, "--help"]
     return f"unknown flag {flag}; did you mean {_similar(flag, valid)}?"
 
 
@@ -198,7 +198,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
 def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
     """A host that others shall reach needs an address that means something to them."""
     if settings.fabric == OFF:
-        for name in ("join", "join_token", "fabric_advertised"):
+        for name in ("join", "fabric_advertised"):
             if getattr(settings, name):
                 raise ConfigError(
                     f"{where(name)}: the fabric is off, and a host alone has no cluster:"

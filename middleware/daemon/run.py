@@ -29,7 +29,7 @@ def run(loaded: Loaded) -> int:
 
 
 async def _serve(loaded: Loaded) -> int:
-    signals = _Signals()
+    signals = Signals()
     daemon = Daemon(loaded.settings)
     try:
         if not await _started(daemon, signals):
@@ -37,7 +37,7 @@ async def _serve(loaded: Loaded) -> int:
     except StartError as error:
         print(f"treecast up: {error}", file=sys.stderr)
         return FAILED
-    _say(daemon.now_serving())
+    say(daemon.now_serving())
     tuning.freeze_heap()
     await signals.first.wait()
     _log.info("stopping; another signal hurries")
@@ -55,7 +55,7 @@ async def _serve(loaded: Loaded) -> int:
     return 0
 
 
-async def _started(daemon: Daemon, signals: _Signals) -> bool:
+async def _started(daemon: Daemon, signals: Signals) -> bool:
     """False where a signal came first; then all is closed again."""
     starting = asyncio.create_task(daemon.start())
     asked = asyncio.create_task(signals.first.wait())
@@ -70,8 +70,8 @@ async def _started(daemon: Daemon, signals: _Signals) -> bool:
     return True
 
 
-class _Signals:
-    """The first asks for an orderly end, the second for a quick one."""
+class Signals:
+    """SIGTERM, SIGINT and SIGHUP. The first asks for an orderly end, the second for a quick one."""
 
     def __init__(self) -> None:
         self.first = asyncio.Event()
@@ -84,7 +84,7 @@ class _Signals:
         (self.second if self.first.is_set() else self.first).set()
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """To whoever started the daemon, if it still listens."""
     try:
         print(line, flush=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.cli.up import help_text, read
+from treecast.middleware.cli.up import command
 from treecast.middleware.daemon.config import ConfigError, default_data, load
 from treecast.middleware.daemon.settings import FACES, NOT_SERVED, Settings, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
@@ -66,13 +66,13 @@ def test_each_key_is_a_flag_a_variable_and_a_key_of_the_file(key, tmp_path: Path
     line = line or f"{key.name} = {text if bare else repr(text)}\n"
     by_file = getattr(load({}, {}, config_file(tmp_path, line)).settings, key.name)
     assert by_flag == by_variable == by_file
-    assert key.flag in help_text()
+    assert key.flag in command().help_text()
     assert value_text(by_flag) == text or key.name in ("data", "join")
 
 
 def test_the_flags_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TREECAST_CI", raising=False)
-    loaded = read(
+    loaded = command().read(
         [
             "--kafka",
             "127.0.0.1:0",
@@ -93,13 +93,13 @@ def test_the_flags_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_of_a_repeated_flag_the_last_counts_and_a_value_may_hold_an_equals_sign() -> None:
-    loaded = read(["--name=a", "--data", "/x=y", "--name", "b=c"])
+    loaded = command().read(["--name=a", "--data", "/x=y", "--name", "b=c"])
     assert (loaded.settings.name, loaded.settings.data) == ("b=c", "/x=y")
 
 
 def test_a_file_named_by_a_flag(tmp_path: Path) -> None:
     path = config_file(tmp_path, 'fsync = "never"\n')
-    assert read([f"--config={path}"]).settings.fsync is FsyncPolicy.NEVER
+    assert command().read([f"--config={path}"]).settings.fsync is FsyncPolicy.NEVER
 
 
 def test_topic_defaults_of_a_file_take_tomls_types(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_variable_of_another_program_is_only_remarked() -> None:
 )
 def test_unknown_flags(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        read(arguments)
+        command().read(arguments)
     assert said in str(refused.value)
 
 

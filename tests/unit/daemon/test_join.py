@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from treecast.middleware.api.daemon_client import DaemonClient
-from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess
+from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess, parse_ready
 from treecast.middleware.model.errors import Fault, TreecastError
 
 WAIT = 30.0  # seconds until something has to have happened
@@ -248,3 +252,56 @@ def test_a_cluster_of_several_is_not_left(first: DaemonProcess, joined) -> None:
         daemon.stop()
         daemon.flags = [*daemon.flags[:2], "--fabric", "off"]
         assert said in refusal(daemon)
+
+
+# --- a coordinator of its own
+
+
+@contextmanager
+def coordinator(data: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A `treecast coordinator`, and its control address."""
+    command = [sys.executable, "-m", "treecast.middleware.cli", "coordinator", "--data", str(data), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield process, parse_ready(process.stdout.readline().decode())["control"]
+        finally:
+            process.kill()
+
+
+def test_a_coordinator_as_a_process_of_its_own(start_daemon, tmp_path: Path) -> None:
+    data = tmp_path / "coordinator"
+    with coordinator(data, "--control", "127.0.0.1:0") as (process, control):
+        assert stat.S_IMODE((data / "join-token").stat().st_mode) == 0o600
+        token = ("--join", control, "--join-token", f"@{data / 'join-token'}")
+        hosts = [start_daemon("--name", name, *FABRIC, *token) for name in ("a", "b")]
+        create(hosts[0], "t", 2)
+        until(lambda: topics(hosts[1]).keys() == {"t"})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT) == 0
+    until(lambda: logged(hosts[0], "the coordinator is away"))
+    with coordinator(data, "--control", control):
+        until(lambda: logged(hosts[0], "the coordinator is back"))
+        create(hosts[0], "more")
+        until(lambda: topics(hosts[1]).keys() == {"t", "more"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "code"),
+    [
+        (["--control", "off"], "a coordinator is there to be called", 1),
+        (["--kafka", "127.0.0.1:0"], "unknown flag --kafka", 2),
+        (["--join-token", "x", "--control", "127.0.0.1:0"], "--join-token: a join token begins with", 1),
+    ],
+)
+def test_wrong_use_of_the_coordinator(flags: list[str], said: str, code: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "treecast.middleware.cli", "coordinator", "--data", str(tmp_path / "c")]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=WAIT, check=False)
+    assert said in done.stderr
+    assert (done.returncode, done.stdout) == (code, "")
+
+
+def test_a_daemons_directory_is_no_coordinators(first: DaemonProcess) -> None:
+    command = [sys.executable, "-m", "treecast.middleware.cli", "coordinator", "--data", str(first.data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
+    assert "is a daemon's data directory" in done.stderr

@@ -9,21 +9,24 @@ from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).resolve().parents[3] / "systemd" / "treecast.service"
+FOLDER = Path(__file__).resolve().parents[3] / "systemd"
+UNIT = FOLDER / "treecast.service"
+COORDINATOR = FOLDER / "treecast-coordinator.service"
+UNITS = pytest.mark.parametrize("unit", [UNIT, COORDINATOR], ids=lambda unit: unit.stem)
 
 
-@pytest.fixture(scope="module")
-def service() -> dict[str, str]:
+def service(unit: Path) -> dict[str, str]:
     parsed = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
     parsed.optionxform = str  # type: ignore[assignment]
-    parsed.read(UNIT)
+    parsed.read(unit)
     return dict(parsed["Service"])
 
 
-def test_systemd_accepts_it(require_tool: Callable[[str], str]) -> None:
+@UNITS
+def test_systemd_accepts_it(unit: Path, require_tool: Callable[[str], str]) -> None:
     analyze = require_tool("systemd-analyze")
     done = subprocess.run(
-        [analyze, "verify", str(UNIT)], check=False, capture_output=True, text=True, timeout=60
+        [analyze, "verify", str(unit)], check=False, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -41,16 +44,24 @@ def test_a_broken_unit_would_be_noticed(require_tool: Callable[[str], str], tmp_
     assert "notfy" in done.stderr
 
 
-def test_it_is_little_exposed(require_tool: Callable[[str], str]) -> None:
-    command = [require_tool("systemd-analyze"), "security", "--offline=true", "--threshold=20", str(UNIT)]
+@UNITS
+def test_it_is_little_exposed(unit: Path, require_tool: Callable[[str], str]) -> None:
+    command = [require_tool("systemd-analyze"), "security", "--offline=true", "--threshold=20", str(unit)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout
 
 
-def test_it_tells_when_it_is_ready_and_keeps_its_places(service: dict[str, str]) -> None:
-    assert service["Type"] == "notify"
-    assert service["StateDirectory"] == service["RuntimeDirectory"] == "treecast"
-    assert service["Restart"] == "on-failure"
-    assert service["RestartPreventExitStatus"] == "2"  # what `treecast up` answers to wrong settings
-    assert int(service["LimitNOFILE"]) > 100_000
-    assert service["ExecStart"].endswith("treecast up")
+@UNITS
+def test_it_tells_when_it_is_ready_and_keeps_its_places(unit: Path) -> None:
+    found = service(unit)
+    assert found["Type"] == "notify"
+    assert found["StateDirectory"] == unit.stem
+    assert found["Restart"] == "on-failure"
+    assert found["RestartPreventExitStatus"] == "2"  # what wrong settings are answered with
+    assert int(found["LimitNOFILE"]) > 100_000
+
+
+def test_each_runs_its_command() -> None:
+    assert service(UNIT)["ExecStart"].endswith("treecast up")
+    assert service(UNIT)["RuntimeDirectory"] == "treecast"
+    assert service(COORDINATOR)["ExecStart"].endswith("treecast coordinator")

@@ -1,0 +1,103 @@
+"""Runs a coordinator in the foreground, as a process of its own, until a signal ends it.
+
+<data>/coordinator.db   its store
+<data>/join-token       the token that hosts join with (mode 0600); made at the first start
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id, new_token
+from treecast.middleware.model.errors import TreecastError
+
+from . import logs, tuning
+from .config import Loaded
+from .listeners import StartError, check_free
+from .notify import Notifier
+from .run import FAILED, Signals, say
+from .settings import STORE, Settings
+from .tokens import given_token, keep_token, kept_token
+
+# What of a daemon's settings means something to a coordinator.
+SETTINGS = ("data", "control", "join_token", "fsync", "log_level", "log_format")
+
+_log = logging.getLogger(__name__)
+
+
+def run(loaded: Loaded) -> int:
+    """Serves until SIGTERM, SIGINT or SIGHUP; answers the exit code. One ready line goes to stdout."""
+    tuning.raise_open_files()
+    logs.configure(loaded.settings)
+    for remark in loaded.remarks:
+        _log.warning(remark)
+    with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
+        return runner.run(_serve(loaded))
+
+
+def own_data(loaded: Loaded) -> Path:
+    """Its data directory: by default one beside the daemon's, which would not share."""
+    named = "data" in loaded.sources or os.environ.get("STATE_DIRECTORY")
+    return Path(loaded.settings.data if named else loaded.settings.data + "-coordinator")
+
+
+async def _serve(loaded: Loaded) -> int:
+    signals, notifier = Signals(), Notifier(os.environ)
+    try:
+        data = _opened(own_data(loaded))
+        server = CoordinatorServer(_settings(loaded.settings, data))
+        await server.start()
+    except (StartError, TreecastError, OSError) as error:
+        print(f"treecast coordinator: {error}", file=sys.stderr)
+        return FAILED
+    notifier.send("READY=1", f"STATUS=coordinator of cluster {server.coordinator.cluster_id}")
+    _log.info("coordinator of cluster %s, from %s", server.coordinator.cluster_id, data)
+    say(f"ready control={server.address}")
+    tuning.freeze_heap()
+    feeding = asyncio.create_task(_feed(notifier))
+    await signals.first.wait()
+    _log.info("stopping")
+    notifier.send("STOPPING=1")
+    feeding.cancel()
+    await server.close()
+    _log.info("stopped")
+    return 0
+
+
+async def _feed(notifier: Notifier) -> None:
+    """The service manager's watchdog, where it has one."""
+    while notifier.watchdog_seconds is not None:
+        notifier.send("WATCHDOG=1")
+        await asyncio.sleep(notifier.watchdog_seconds)
+
+
+def _opened(data: Path) -> Path:
+    if (data / "meta.json").exists():
+        raise StartError(
+            f"{data} is a daemon's data directory: give the coordinator one of its own with --data;"
+            " a daemon that joins nobody has a coordinator in it already"
+        )
+    data.mkdir(parents=True, exist_ok=True)
+    return data
+
+
+def _settings(settings: Settings, data: Path) -> ServerSettings:
+    if settings.control == OFF:
+        raise StartError("--control off: a coordinator is there to be called; give HOST:PORT")
+    address = check_free("control", Address.parse(settings.control))
+    return ServerSettings(address, data / STORE, _token(settings, data), fsync=settings.fsync)
+
+
+def _token(settings: Settings, data: Path) -> JoinToken:
+    kept = kept_token(data)
+    token = given_token(settings.join_token) if settings.join_token else kept or new_token(new_id())
+    if kept is not None and kept.cluster_id != token.cluster_id:
+        raise StartError(f"{data} is of cluster {kept.cluster_id}, and the join token of {token.cluster_id}")
+    keep_token(data, token)
+    return token
