@@ -4,6 +4,7 @@
 #   make test      all tests, interpreted and compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
+#   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make foreign   other people's test suites, against our daemon  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 
@@ -12,7 +13,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench foreign crash clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric foreign crash clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -62,6 +63,9 @@ format: setup
 
 bench: setup compiled
 	@$(PY) -m bench kafka --treecast-python $(COMPILED)/bin/python $(BENCH)
+
+bench-fabric: setup compiled
+	@$(PY) -m bench fabric --treecast-python $(COMPILED)/bin/python $(BENCH)
 
 proto: setup
 	@$(PY) proto/generate

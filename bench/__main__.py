@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
-from bench.core import machine, plot, report
+from bench.core import machine, plot, report, versus
 from bench.core.measure import Workload
 from bench.core.peer import Peer
 from bench.core.rounds import Rounds
@@ -71,6 +73,99 @@ def kafka(
     _finish(run, found, context, out, json, console)
     if run.failures:
         raise typer.Exit(1)
+
+
+@app.command()
+def fabric(
+    rounds: Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")] = 5,
+    seconds: Annotated[float, typer.Option(min=1, help="how long each measured run takes, roughly")] = 10,
+    size: Annotated[list[int] | None, typer.Option(help="record sizes; default 100 and 1024")] = None,
+    rate: Annotated[
+        list[int] | None, typer.Option(help="records a second of the latency runs; default 1000 and 5000")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
+    out: Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")] = Path("out"),
+    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = ",".join(
+        fabric_comparison.PEERS
+    ),
+    treecast_python: Annotated[
+        str, typer.Option(help="the Python whose treecast is measured; default: this one")
+    ] = sys.executable,
+    data: Annotated[
+        Path | None, typer.Option(help="the folder under which data directories are made")
+    ] = None,
+) -> None:
+    """Two joined daemons against one, RabbitMQ federation, and two Kafka nodes with MirrorMaker 2."""
+    console = _console(json)
+    if quick:
+        rounds, seconds, size, rate = 1, min(seconds, 2), size or [100], rate or [1_000]
+    loads = fabric_comparison.workloads(seconds, size or (100, 1024), rate or fabric_comparison.RATES)
+    chosen = _choose(loads, only, console)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        names = [name.strip() for name in peers.split(",")]
+        try:
+            found = fabric_comparison.peers(names, treecast_python, Path(folder))
+        except KeyError as error:
+            console.print(f"[red]no such peer: {error}; there are {', '.join(fabric_comparison.PEERS)}[/red]")
+            raise typer.Exit(2) from None
+        left_out = {peer.name: reason for peer in found if (reason := peer.missing())}
+        for name, reason in left_out.items():
+            console.print(f"[yellow]left out:[/yellow] {name}: {reason}")
+        found = [peer for peer in found if peer.name not in left_out]
+        context = {
+            "comparison": "fabric",
+            "machine": machine.describe(),
+            "rounds": rounds,
+            "seconds": seconds,
+            "left out": left_out,
+        }
+        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+        run.run()
+    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
+    _finish_fabric(run, found, chosen, context, out, json, console)
+    if run.failures or not found:
+        raise typer.Exit(1)
+
+
+def _finish_fabric(
+    run: Rounds,
+    peers: Sequence[Peer],
+    chosen: list[Workload],
+    context: dict[str, object],
+    out: Path,
+    json: bool,
+    console: Console,
+) -> None:
+    """Prints the settings and both tables; writes the JSON, the tables as Markdown, and the plot."""
+    rows = report.summarise(run.samples, "", "")
+    ratios = versus.compare(rows, fabric_comparison.AGAINST)
+    notes = fabric_comparison.overloaded(rows, chosen)
+    names = [peer.name for peer in peers]
+    document = report.as_json(rows, run.samples, {**context, "failures": run.failures, "notes": notes})
+    document["ratios"] = versus.as_json(ratios)
+    report.write_json(out / "bench-fabric.json", document)
+    tables = [report.as_markdown(rows, names, ratios=False), versus.as_markdown(ratios)]
+    (out / "bench-fabric.md").write_text("\n".join([*tables, *(f"- {note}" for note in notes), ""]))
+    if json:
+        Console().print_json(data=document)
+    else:
+        for peer in peers:
+            console.print(report.settings_table(peer.name, peer.settings()))
+        console.print(report.settings_table("machine", machine.describe()))
+        console.print(report.as_table(rows, names, ratios=False))
+        console.print(versus.as_table(ratios))
+        for note in [*notes, *(f"failed: {failure}" for failure in run.failures)]:
+            console.print(f"[red]{note}[/red]")
+    title = "From one host's broker to another's"
+    target = out / "bench-fabric.png"
+    try:
+        plot.draw(rows, names, target, title, fabric_comparison.PANELS, fabric_comparison.OURS)
+    except ImportError:
+        console.print("no plot: install the `bench` extra for matplotlib")
+        return
+    console.print(f"written: {out / 'bench-fabric.json'}, .md and .png")
 
 
 def _console(json: bool) -> Console:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .report import Row, Spread, number
+from .measure import Metric
+from .report import Row, Spread, asked, number
 
 COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8"}
+OURS = ("#1b7f79", "#7fc4b8", "#12524e")  # where several of the peers are Treecast
 OTHERS = ("#d9822b", "#7a5195", "#3f6fb5")
 
 
-def draw(rows: Sequence[Row], names: Sequence[str], path: Path, title: str) -> None:
-    """Writes `path` (.png or .svg). Panels: each metric that asks for a ratio, in the rows' order."""
+def draw(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    path: Path,
+    title: str,
+    metrics: Sequence[Metric] = (),
+    ours: Sequence[str] = (),
+) -> None:
+    """Writes `path` (.png or .svg). Panels: `metrics`, else each metric that asks for a ratio, in the rows'
+    order. The peers named in `ours` get shades of one colour."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
 
-    metrics = list(dict.fromkeys(row.metric for row in rows if row.metric.target is not None))
-    panels = [[row for row in rows if row.metric == metric] for metric in metrics]
+    metrics = metrics or list(dict.fromkeys(row.metric for row in rows if row.metric.target is not None))
+    panels = [panel for metric in metrics if (panel := [row for row in rows if row.metric == metric])]
+    if not panels:
+        return
+    colours = _colours(names, ours)
     heights = [0.75 + 0.24 * max(_places(panel), 2) for panel in panels]
     figure, axes = plt.subplots(
         len(panels),
@@ -32,8 +45,8 @@ def draw(rows: Sequence[Row], names: Sequence[str], path: Path, title: str) -> N
     )
     figure.suptitle(title, fontsize=13, x=0.01, ha="left")
     for axis, panel in zip(axes[:, 0], panels, strict=True):
-        _panel(axis, panel, names)
-    patches = [Patch(color=_colour(name, names), label=name) for name in names]
+        _panel(axis, panel, colours)
+    patches = [Patch(color=colours[name], label=name) for name in names]
     figure.legend(handles=patches, loc="outside upper right", ncols=len(names), fontsize=9, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
@@ -45,7 +58,7 @@ def _places(rows: Sequence[Row]) -> float:
     return sum(len(row.peers) + 0.6 for row in rows)
 
 
-def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
+def _panel(axis: object, rows: Sequence[Row], colours: Mapping[str, str]) -> None:
     """Bars on a logarithmic axis where the medians span more than a factor of 20."""
     from matplotlib.axes import Axes
 
@@ -57,20 +70,20 @@ def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
     if smallest > 0 and largest / smallest > 20:
         axis.set_xscale("log")
     for row in rows:
-        present = [name for name in names if name in row.peers]
+        present = [name for name in colours if name in row.peers]
         ticks.append(position + (len(present) - 1) / 2)
         ratio = "" if row.ratio is None else f"\n{row.ratio:.3g}x"
         labels.append(row.workload + ratio)
         for name in present:
-            _bar(axis, position, row.peers[name], name, names)
+            _bar(axis, position, row.peers[name], colours[name])
             position += 1
         position += 0.6
     axis.set_yticks(ticks, labels, fontsize=8)
     axis.invert_yaxis()
     better = "higher" if metric.higher_is_better else "lower"
-    sign = "≥" if metric.higher_is_better else "≤"
-    asked = f"{better} is better; asked: {sign} {metric.target:g}x"
-    axis.set_title(f"{metric.name} ({metric.unit}) · {asked}", fontsize=10, loc="left")
+    target = asked(metric, metric.target) if any(row.ratio is not None for row in rows) else ""
+    heading = f"{better} is better" + (f"; asked: {target}" if target else "")
+    axis.set_title(f"{metric.name} ({metric.unit}) · {heading}", fontsize=10, loc="left")
     axis.margins(x=0.18, y=0.02)
     axis.grid(axis="x", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
@@ -78,7 +91,7 @@ def _panel(axis: object, rows: Sequence[Row], names: Sequence[str]) -> None:
         axis.set_ylim(1.2, -1.2)
 
 
-def _bar(axis: object, position: float, spread: Spread, name: str, names: Sequence[str]) -> None:
+def _bar(axis: object, position: float, spread: Spread, colour: str) -> None:
     from matplotlib.axes import Axes
 
     assert isinstance(axis, Axes)
@@ -88,7 +101,7 @@ def _bar(axis: object, position: float, spread: Spread, name: str, names: Sequen
         [spread.median],
         xerr=whisker if spread.count > 1 else None,
         height=0.9,
-        color=_colour(name, names),
+        color=colour,
         error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "#444444"},
     )
     axis.annotate(
@@ -101,8 +114,10 @@ def _bar(axis: object, position: float, spread: Spread, name: str, names: Sequen
     )
 
 
-def _colour(name: str, names: Sequence[str]) -> str:
-    if name in COLOURS:
-        return COLOURS[name]
-    others = [other for other in names if other not in COLOURS]
-    return OTHERS[others.index(name) % len(OTHERS)]
+def _colours(names: Sequence[str], ours: Sequence[str]) -> dict[str, str]:
+    """Name -> colour, in the order of `names`."""
+    known = {**COLOURS, **{name: OURS[number % len(OURS)] for number, name in enumerate(ours)}}
+    others = [name for name in names if name not in known]
+    return {
+        name: known[name] if name in known else OTHERS[others.index(name) % len(OTHERS)] for name in names
+    }

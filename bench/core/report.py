@@ -14,6 +14,7 @@ from rich.table import Table
 
 from .measure import Metric, Sample
 
+RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
 
 
@@ -141,13 +142,13 @@ def _cell(spread: Spread | None) -> str:
     return text
 
 
-def as_table(rows: Sequence[Row], names: Sequence[str]) -> Table:
+def as_table(rows: Sequence[Row], names: Sequence[str], ratios: bool = True) -> Table:
     """A heading per workload and a line per metric; a cell holds the median and, dimmed, the extremes."""
     table = Table(title="medians over the rounds, with the lowest and the highest")
     table.add_column("metric", no_wrap=True)
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
-    for column in ("ratio", "asked", "reached", "of floor"):
+    for column in RATIOS if ratios else ():
         table.add_column(column, justify="right", no_wrap=True)
     last = ""
     for row in rows:
@@ -158,38 +159,40 @@ def as_table(rows: Sequence[Row], names: Sequence[str]) -> Table:
         table.add_row(
             f"  {row.metric.name} ({row.metric.unit})",
             *(_cell(row.peers.get(name)) for name in names),
-            "" if row.ratio is None else f"{row.ratio:.3g}x",
-            _asked(row.metric),
-            _coloured(row.verdict),
-            "" if row.share_of_floor is None else f"{row.share_of_floor:.0%}",
+            *(_ratio_cells(row, coloured(row.verdict)) if ratios else ()),
         )
         last = row.workload
     return table
 
 
-def _asked(metric: Metric) -> str:
-    if metric.target is None:
+def _ratio_cells(row: Row, verdict: str) -> list[str]:
+    ratio = "" if row.ratio is None else f"{row.ratio:.3g}x"
+    share = "" if row.share_of_floor is None else f"{row.share_of_floor:.0%}"
+    return [ratio, asked(row.metric, row.metric.target), verdict, share]
+
+
+def asked(metric: Metric, target: float | None) -> str:
+    """The ratio that is asked for, as the tables write it."""
+    if target is None:
         return ""
-    return f"{'≥' if metric.higher_is_better else '≤'} {metric.target:g}x"
+    return f"{'≥' if metric.higher_is_better else '≤'} {target:g}x"
 
 
-def _coloured(verdict: str) -> str:
+def coloured(verdict: str) -> str:
     colour = "red" if verdict == "no" else "green"
     return f"[{colour}]{verdict}[/{colour}]" if verdict else ""
 
 
-def as_markdown(rows: Sequence[Row], names: Sequence[str]) -> str:
+def as_markdown(rows: Sequence[Row], names: Sequence[str], ratios: bool = True) -> str:
     """The same table for docs/benchmarks.md."""
-    head = ["workload", "metric", *names, "ratio", "asked", "reached", "of floor"]
+    head = ["workload", "metric", *names, *(RATIOS if ratios else ())]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * 2 + " ---: |" * (len(head) - 2)]
     for row in rows:
         cells = [row.workload, f"{row.metric.name} ({row.metric.unit})"]
         for name in names:
             spread = row.peers.get(name)
             cells.append("" if spread is None else _plain(spread))
-        cells.append("" if row.ratio is None else f"{row.ratio:.3g}x")
-        cells += [_asked(row.metric), row.verdict]
-        cells.append("" if row.share_of_floor is None else f"{row.share_of_floor:.0%}")
+        cells += _ratio_cells(row, row.verdict) if ratios else []
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

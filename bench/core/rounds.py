@@ -26,7 +26,8 @@ Progress = Callable[[str], None]
 class Rounds:
     """Runs `workloads` against `peers` for `count` rounds; `samples` fills as it goes.
 
-    A peer that fails a workload loses that sample only: the failure is told, and kept in `failures`.
+    A peer that fails a workload loses that sample only, one that does not start loses its turn: the failure
+    is told, and kept in `failures`.
     """
 
     def __init__(
@@ -55,7 +56,11 @@ class Rounds:
 
     def _visit(self, peer: Peer, number: int) -> None:
         os.sync()  # a start is not to wait for what the peer before it left in the page cache
-        started = peer.start()
+        try:
+            started = peer.start()
+        except Exception as error:
+            self._fail(f"{peer.name}, round {number}, does not start: {error}")
+            return
         try:
             time.sleep(self._settle)
             if not peer.is_floor:
@@ -78,15 +83,17 @@ class Rounds:
         try:
             values = workload.run(peer, number)
         except Exception as error:
-            failure = f"{peer.name}, round {number}, {workload.name}: {error}"
-            self.failures.append(failure)
-            self._progress(f"  FAILED {failure}")
+            self._fail(f"{peer.name}, round {number}, {workload.name}: {error}")
             return
         shown = []
         for metric, value in values.items():
             self._note(peer, number, workload.name, metric, value)
             shown.append(f"{metric.name} {value:,.4g} {metric.unit}")
         self._progress(f"  {workload.name}: {', '.join(shown)}")
+
+    def _fail(self, failure: str) -> None:
+        self.failures.append(failure)
+        self._progress(f"  FAILED {failure}")
 
     def _note(self, peer: Peer, number: int, workload: str, metric: Metric, value: float) -> None:
         self.samples.append(Sample(peer.name, number, workload, metric, value))

@@ -51,6 +51,20 @@ class TreecastPeer(Peer):
         assert self._folder is not None
         return self._folder / "data"
 
+    def ready(self) -> dict[str, str]:
+        """What the daemon says once it serves: `name`, and each listener's HOST:PORT. Empty before that."""
+        if self._folder is None:
+            return {}
+        for line in (self._folder / "server.log").read_text(errors="replace").splitlines():
+            if line.startswith("ready "):
+                return dict(field.split("=", 1) for field in line.split()[1:] if "=" in field)
+        return {}
+
+    def wait_ready(self) -> dict[str, str]:
+        assert self._process is not None
+        self._process.wait_until(self.ready, self._timeout)
+        return self.ready()
+
     def start(self) -> float:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="treecast-", dir=self._parent))
         self._port = free_port()

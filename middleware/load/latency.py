@@ -44,7 +44,7 @@ class LatencyResult:
     lag: Distribution
 
 
-def _sharpen_timers() -> None:
+def sharpen_timers() -> None:
     """Asks the kernel to end sleeps on time instead of up to 50 us late."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
@@ -177,7 +177,7 @@ class LatencyRun:
 
     def run(self) -> LatencyResult:
         """Raises LoadError on any error or after 30 s of silence."""
-        _sharpen_timers()
+        sharpen_timers()
         gc.collect()
         gc.disable()
         try:

@@ -1,0 +1,25 @@
+"""The load process: an order as a line of JSON on standard input, `ready`, a line to go, a line of result."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from .load import Order, prepare
+
+
+def main() -> int:
+    try:
+        run = prepare(Order.from_json(json.loads(sys.stdin.readline())))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        result = run()
+    except Exception as error:
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+        return 1
+    print(json.dumps({"result": result}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

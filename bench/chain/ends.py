@@ -1,0 +1,108 @@
+"""The two ends of a load, whatever the protocol: a source of equal frames, a sink that counts records."""
+
+from __future__ import annotations
+
+import abc
+import socket
+from collections.abc import Callable
+
+from treecast.middleware.load.frames import LoadError
+
+from .stamp import Arrivals
+
+RING_BYTES = 1 << 20  # frames repeated in one buffer up to about here, so that one send can take many
+_RECEIVE = 1 << 20
+
+Stamper = Callable[[memoryview, int, int], None]  # writes number and due time (ns) into a frame
+
+
+class Source(abc.ABC):
+    """Sends copies of one frame of `per_frame` records, and counts what is acknowledged, in frames.
+
+    With a `stamper`, every copy is given its number and due time in place before it goes.
+    """
+
+    def __init__(
+        self, connected: socket.socket, frame: bytes, per_frame: int, copies: int, stamper: Stamper | None
+    ) -> None:
+        self.socket = connected
+        self.socket.setblocking(False)
+        self.per_frame = per_frame
+        self.acknowledged = 0
+        self._size = len(frame)
+        self._copies = max(1, min(copies, RING_BYTES // len(frame)))
+        self._ring = memoryview(bytearray(frame * self._copies))
+        self._stamper = stamper
+        self._stamped = 0
+        self._sent = 0  # bytes
+        self._buffer = bytearray(_RECEIVE)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+
+    def send(self, upto: int) -> bool:
+        """Sends until `upto` frames have gone in all. True if the socket's buffer is full before that."""
+        while self._sent < upto * self._size:
+            start = self._sent % len(self._ring)
+            try:
+                self._sent += self.socket.send(self._ring[start : start + upto * self._size - self._sent])
+            except BlockingIOError:
+                return True
+        return False
+
+    def send_stamped(self, upto: int, due: Callable[[int], int]) -> bool:
+        """The same with stamps; `due` tells when frame i was meant to go (ns)."""
+        assert self._stamper is not None
+        while True:
+            room = min(upto, self._sent // self._size + self._copies)
+            for number in range(self._stamped, room):
+                start = number % self._copies * self._size
+                self._stamper(self._ring[start : start + self._size], number, due(number))
+            self._stamped = max(self._stamped, room)
+            if self.send(self._stamped):
+                return True
+            if self._stamped >= upto:
+                return False
+
+    def receive(self) -> None:
+        """Takes what has come. Raises LoadError on any answer that is not a success."""
+        try:
+            count = self.socket.recv_into(self._view[self._filled :])
+        except BlockingIOError:
+            return
+        if not count:
+            raise LoadError(f"the server closed the sender's connection after {self.acknowledged} answers")
+        self._filled += count
+        used = self._answers(self._buffer, self._filled)
+        rest = self._filled - used
+        self._buffer[:rest] = self._buffer[used : self._filled]
+        self._filled = rest
+
+    @abc.abstractmethod
+    def _answers(self, buffer: bytearray, filled: int) -> int:
+        """Counts the whole answers at the front of `buffer`; returns how many bytes they take."""
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Sink(abc.ABC):
+    """Counts the records that come. With `arrivals` it looks at every one's stamp as well."""
+
+    def __init__(self, connected: socket.socket, arrivals: Arrivals | None) -> None:
+        self.socket = connected
+        self.records = 0
+        self.arrivals = arrivals
+
+    @abc.abstractmethod
+    def receive(self, clock: Callable[[], int]) -> None:
+        """Takes what has come, and asks for more. `clock` gives nanoseconds."""
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    """A blocking connection without Nagle's delay."""
+    connected = socket.create_connection(address, 30)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected

@@ -1,0 +1,51 @@
+"""What the harness asks of servers in a row: what is written to the first is read from the last."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from .peer import Peer
+
+Protocol = Literal["kafka", "amqp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a load writes and where it reads.
+
+    Kafka: the topic `source` at `near` arrives as `target` at `far`, one partition. AMQP: what is published
+    to the exchange `source` at `near` arrives in the queue `target` at `far`.
+    """
+
+    protocol: Protocol
+    near: tuple[str, int]
+    far: tuple[str, int]
+    source: str
+    target: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Route:
+        near, far = found["near"], found["far"]
+        return cls(**{**found, "near": (near[0], near[1]), "far": (far[0], far[1])})
+
+
+class Chain(Peer):
+    """One or more servers with a route through them. `start` returns once a record has come all the way."""
+
+    @property
+    @abc.abstractmethod
+    def route(self) -> Route:
+        """Valid while it runs."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.route.near
+
+    def missing(self) -> str:
+        """What has to be installed before it can run here, or an empty string."""
+        return ""

@@ -1,0 +1,93 @@
+"""Ratios where one peer is held against several, each with its own demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from .measure import Metric
+from .report import Row, asked, coloured
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """`ours` against `theirs`: the metrics that are compared, each with the ratio asked for, or None.
+
+    At least that ratio where higher is better, else at most.
+    """
+
+    ours: str
+    theirs: str
+    asked: Mapping[Metric, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The quotient of two medians under one workload."""
+
+    workload: str
+    metric: Metric
+    ours: str
+    theirs: str
+    value: float
+    asked: float | None
+
+    @property
+    def reached(self) -> bool | None:
+        if self.asked is None:
+            return None
+        return self.value >= self.asked if self.metric.higher_is_better else self.value <= self.asked
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.reached is None else "yes" if self.reached else "no"
+
+    def cells(self) -> list[str]:
+        return [f"{self.value:.3g}x", asked(self.metric, self.asked)]
+
+
+def compare(rows: Sequence[Row], against: Sequence[Versus]) -> list[Ratio]:
+    """In the order of `rows`; what one of the two sides has no value for is left out."""
+    found = []
+    for row in rows:
+        for versus in against:
+            ours, theirs = row.peers.get(versus.ours), row.peers.get(versus.theirs)
+            if row.metric in versus.asked and ours and theirs and theirs.median:
+                value = ours.median / theirs.median
+                target = versus.asked[row.metric]
+                found.append(Ratio(row.workload, row.metric, versus.ours, versus.theirs, value, target))
+    return found
+
+
+def as_json(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
+    return [{**asdict(ratio), "metric": ratio.metric.name, "reached": ratio.reached} for ratio in ratios]
+
+
+def as_table(ratios: Sequence[Ratio]) -> Table:
+    """A heading per workload, a line per metric and pair."""
+    table = Table(title="ratios of the medians")
+    for column in ("metric", "of", "to"):
+        table.add_column(column, no_wrap=True)
+    for column in ("ratio", "asked", "reached"):
+        table.add_column(column, justify="right", no_wrap=True)
+    last = ""
+    for ratio in ratios:
+        if ratio.workload != last:
+            if last:
+                table.add_section()
+            table.add_row(f"[bold]{ratio.workload}[/bold]")
+        names = (f"  {ratio.metric.name}", ratio.ours, ratio.theirs)
+        table.add_row(*names, *ratio.cells(), coloured(ratio.verdict))
+        last = ratio.workload
+    return table
+
+
+def as_markdown(ratios: Sequence[Ratio]) -> str:
+    lines = ["| workload | metric | of | to | ratio | asked | reached |", "|" + " --- |" * 4 + " ---: |" * 3]
+    for ratio in ratios:
+        cells = [ratio.workload, ratio.metric.name, ratio.ours, ratio.theirs, *ratio.cells(), ratio.verdict]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,85 @@
+"""The second comparison: records that travel from one host's broker to another's.
+
+Two Treecast daemons against one, against RabbitMQ federation and against two Kafka nodes with MirrorMaker 2.
+Each peer is held against the daemons that promise the same durability: Kafka answers from the page cache
+(`--fsync never`), RabbitMQ confirms a persistent message once it is on the disk (`--fsync batch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.core.chain import Chain
+from bench.core.measure import (
+    ACK_P50,
+    DELIVERY_P50,
+    DELIVERY_P99,
+    DELIVERY_P999,
+    LOADED_MEMORY,
+    REACHED,
+    SERVER_CPU,
+    THROUGHPUT,
+    Metric,
+    Workload,
+)
+from bench.core.report import Row
+from bench.core.versus import Versus
+from bench.peers.kafka.mirror import MirrorMaker
+from bench.peers.rabbitmq import Federation
+from bench.peers.treecast_chain import TreecastChain
+from bench.workloads.chain import ChainLatency, ChainThroughput
+
+ONE, TWO, TWO_FSYNC = "one daemon", "two daemons", "two daemons, fsync"
+RABBITMQ, MIRROR = "RabbitMQ federation", "Kafka + MirrorMaker 2"
+OURS = (ONE, TWO, TWO_FSYNC)
+PEERS = ("one", "two", "two-fsync", "rabbitmq-federation", "mirrormaker2")
+RATES = (1_000, 5_000)
+KEPT_UP = 0.98  # a peer that reached less of the rate that was asked for was overloaded
+
+_BESIDE: dict[Metric, float | None] = {
+    DELIVERY_P99: None,
+    DELIVERY_P999: None,
+    ACK_P50: None,
+    SERVER_CPU: None,
+    LOADED_MEMORY: None,
+}
+# At least twice the throughput, at most half the median latency of both; at most double that of one daemon.
+AGAINST = (
+    Versus(TWO, ONE, {THROUGHPUT: None, DELIVERY_P50: 2.0, **_BESIDE}),
+    Versus(TWO_FSYNC, RABBITMQ, {THROUGHPUT: 2.0, DELIVERY_P50: 0.5, **_BESIDE}),
+    Versus(TWO, MIRROR, {THROUGHPUT: 2.0, DELIVERY_P50: 0.5, **_BESIDE}),
+)
+PANELS = (THROUGHPUT, DELIVERY_P50, DELIVERY_P99, SERVER_CPU, LOADED_MEMORY)
+
+
+def workloads(seconds: float, sizes: Sequence[int], rates: Sequence[int] = RATES) -> list[Workload]:
+    """`seconds` is how long each measured run takes, roughly where it goes as fast as it can."""
+    out: list[Workload] = [ChainThroughput(size, seconds) for size in sizes]
+    out += [ChainLatency(size, rate, seconds) for size in sizes for rate in rates]
+    return out
+
+
+def peers(names: Sequence[str], python: str, folder: Path | None) -> list[Chain]:
+    """By the names that the command line knows. Raises KeyError for any other."""
+    known: dict[str, Chain] = {
+        "one": TreecastChain(1, name=ONE, python=python, fsync="never", parent=folder),
+        "two": TreecastChain(2, name=TWO, python=python, fsync="never", parent=folder),
+        "two-fsync": TreecastChain(2, name=TWO_FSYNC, python=python, fsync="batch", parent=folder),
+        "rabbitmq-federation": Federation(parent=folder),
+        "mirrormaker2": MirrorMaker(parent=folder),
+    }
+    return [known[name] for name in names]
+
+
+def overloaded(rows: Sequence[Row], chosen: Sequence[Workload]) -> list[str]:
+    """Who did not keep up with a rate: a latency is then how long the queue has grown, and no more."""
+    rates: Mapping[str, int] = {load.name: load.rate for load in chosen if isinstance(load, ChainLatency)}
+    out = []
+    for row in rows:
+        if row.metric != REACHED or row.workload not in rates:
+            continue
+        for name, spread in row.peers.items():
+            if spread.median < KEPT_UP * rates[row.workload]:
+                out.append(f"{name} did not keep up: {row.workload} reached {spread.median:,.0f}/s")
+    return out

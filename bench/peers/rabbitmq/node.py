@@ -1,0 +1,126 @@
+"""One RabbitMQ broker, started by hand and not as a service, with its own name, ports and directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.core.process import ServerProcess, free_port
+
+# Debian keeps the real script here; what it has on the PATH changes user and directory first.
+DEBIAN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+INSTALL = "RabbitMQ is not installed: `apt-get install rabbitmq-server` (the service need not run)"
+
+
+def server() -> Path | None:
+    """The script that starts a node, or None."""
+    if DEBIAN.exists():
+        return DEBIAN
+    found = shutil.which("rabbitmq-server")
+    return Path(found) if found else None
+
+
+def missing() -> str:
+    """What to install, or an empty string."""
+    if server() is None:
+        return INSTALL
+    if shutil.which("epmd") is None:
+        return "Erlang's epmd is not on the PATH: `apt-get install erlang-base`"
+    return ""
+
+
+def version() -> str:
+    """From the folder of the rabbit application beside the script; `unknown` elsewhere."""
+    script = server()
+    if script is None:
+        return "not installed"
+    for folder in (script.resolve().parent.parent, Path("/usr/lib/rabbitmq/lib")):
+        for application in sorted(folder.rglob("plugins/rabbit-*")):
+            return application.name.removeprefix("rabbit-").removesuffix(".ez")
+    return "unknown"
+
+
+class PortMapper:
+    """Erlang's port mapper, one of our own on loopback: the machine's own RabbitMQ nodes stay strangers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        command = ["epmd", "-port", str(self.port), "-address", "127.0.0.1"]
+        self.process = ServerProcess(command, folder / "epmd.log", environment=self.environment())
+        self.process.wait_until(lambda: _listens(self.port), 10)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "ERL_EPMD_PORT": str(self.port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+
+class Node:
+    """A broker on loopback, all of it under `folder`, that begins with `definitions` (users, exchanges)."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        mapper: PortMapper,
+        definitions: Mapping[str, Any],
+        plugins: tuple[str, ...],
+    ) -> None:
+        self.port = free_port()
+        self.log = folder / "server.log"
+        folder.mkdir(parents=True)
+        found = server()
+        if found is None:
+            raise RuntimeError(INSTALL)
+        (folder / "definitions.json").write_text(json.dumps(definitions))
+        (folder / "plugins").write_text(f"[{','.join(plugins)}].\n")
+        (folder / "rabbitmq.conf").write_text(_configuration(self.port, folder))
+        self.process = ServerProcess(
+            [str(found)], self.log, cwd=folder, environment=_environment(name, folder, mapper)
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    def wait(self, timeout: float) -> None:
+        """Returns once it takes connections. Raises RuntimeError with the end of its log."""
+        self.process.wait_until(lambda: _listens(self.port), timeout, interval=0.02)
+
+
+def _configuration(port: int, folder: Path) -> str:
+    return f"listeners.tcp.1 = 127.0.0.1:{port}\nload_definitions = {folder / 'definitions.json'}\n"
+
+
+def _environment(name: str, folder: Path, mapper: PortMapper) -> dict[str, str]:
+    """Only what is said here: neither the operator's environment nor /etc/rabbitmq."""
+    return {
+        **mapper.environment(),
+        "HOME": str(folder),  # of the Erlang cookie
+        "LANG": "C.UTF-8",
+        "RABBITMQ_NODENAME": f"{name}@localhost",
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced"),
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+    }
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
