@@ -102,7 +102,7 @@ class AmqpSource(Source):
         if multiple:
             self._upto = max(self._upto, tag)
             self._early = {early for early in self._early if early > self._upto}
-        else:
+        elif tag > self._upto:
             self._early.add(tag)
         while self._upto + 1 in self._early:
             self._upto += 1

@@ -37,7 +37,7 @@ class TreecastChain(Chain):
         self._hosts, self._timeout = hosts, start_timeout
         self._python, self._fsync, self._parent = python, fsync, parent
         self._daemons: list[TreecastPeer] = []
-        self._said: Mapping[str, str] = self._daemon([]).settings()
+        self._said: Mapping[str, str] = {}
 
     @property
     def route(self) -> Route:
@@ -71,7 +71,7 @@ class TreecastChain(Chain):
         topology = (
             "one daemon, its fabric off" if self._hosts == 1 else "two daemons, the second joins the first"
         )
-        return {**self._said, "topology": topology}
+        return {**(self._said or self._daemon([]).settings()), "topology": topology}
 
     def _daemon(self, flags: list[str]) -> TreecastPeer:
         return TreecastPeer(

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 from bench.peers.kafka import missing_tools
+from bench.peers.rabbitmq import Federation
 
 
-def run(tmp_path, *arguments):
-    command = [sys.executable, "-m", "bench", "kafka", "--quick", "--records", "20000"]
+def run(tmp_path, *arguments, comparison=("kafka", "--records", "20000")):
+    command = [sys.executable, "-m", "bench", *comparison, "--quick"]
     command += ["--out", str(tmp_path), "--data", str(tmp_path), *arguments]
     return subprocess.run(command, capture_output=True, check=False, text=True, timeout=300)
 
@@ -45,3 +46,41 @@ def test_a_peer_that_is_not_known_is_refused(tmp_path):
     done = run(tmp_path, "--peers", "pulsar")
     assert done.returncode == 2
     assert "no such peer: pulsar" in done.stdout
+
+
+def fabric(tmp_path, *arguments):
+    return run(tmp_path, *arguments, comparison=("fabric", "--seconds", "1"))
+
+
+def measured(tmp_path):
+    document = json.loads((tmp_path / "bench-fabric.json").read_text())
+    assert document["failures"] == []
+    return document, {(row["workload"], row["metric"]): row["peers"] for row in document["summary"]}
+
+
+def test_records_go_through_one_daemon(tmp_path):
+    done = fabric(tmp_path, "--peers", "one")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document, found = measured(tmp_path)
+    assert document["peers"]["one daemon"]["durability"] == "fsync = never"
+    assert found["through the chain, 100 B", "throughput"]["one daemon"]["median"] > 0
+    assert found["latency at 1,000/s, 100 B", "end-to-end p50"]["one daemon"]["median"] > 0
+    assert not list(tmp_path.glob("bench-*/treecast-*")), "data directories stay behind"
+
+
+@pytest.mark.slow
+def test_records_go_through_mirror_maker(tmp_path, require):
+    require(not missing_tools(), "needs java and mvn")
+    done = fabric(tmp_path, "--peers", "mirrormaker2", "--only", "through")
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, found = measured(tmp_path)
+    assert found["through the chain, 100 B", "throughput"]["Kafka + MirrorMaker 2"]["median"] > 0
+
+
+def test_records_go_through_a_federated_exchange(tmp_path):
+    if reason := Federation().missing():
+        pytest.skip(reason)  # CI as well: one comparison doesn't earn a broker there
+    done = fabric(tmp_path, "--peers", "rabbitmq-federation")
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, found = measured(tmp_path)
+    assert found["through the chain, 100 B", "throughput"]["RabbitMQ federation"]["median"] > 0

@@ -10,6 +10,8 @@ from bench.core.rounds import SERVER, Rounds
 class RecordedPeer(Peer):
     """Notes what is asked of it."""
 
+    broken = False
+
     def __init__(self, name: str, journal: list[str], *, is_floor: bool = False) -> None:
         self.name, self._journal, self.is_floor = name, journal, is_floor
 
@@ -18,6 +20,8 @@ class RecordedPeer(Peer):
 
     def start(self) -> float:
         self._journal.append(f"start {self.name}")
+        if self.broken:
+            raise RuntimeError("no such flag")
         return 1.5
 
     def stop(self) -> None:
@@ -90,3 +94,12 @@ def test_a_failure_costs_one_sample_and_is_told(journal):
     assert run.failures == ["a, round 1, bad: no answer"]
     assert "good" in {s.workload for s in run.samples}
     assert journal[-1] == "stop a"
+
+
+def test_a_peer_that_does_not_start_costs_its_turn_only(journal):
+    broken, sound = RecordedPeer("a", journal), RecordedPeer("b", journal)
+    broken.broken = True
+    run = rounds([broken, sound], [Counting("load")], 1)
+    run.run()
+    assert run.failures == ["a, round 1, does not start: no such flag"]
+    assert {s.peer for s in run.samples} == {"b"}

@@ -1,0 +1,152 @@
+"""The comparison of servers in a row: its peers as far as they can be told of without starting them."""
+
+import json
+import sys
+
+import pytest
+from bench import fabric
+from bench.core import report, versus
+from bench.core.chain import Route
+from bench.core.measure import DELIVERY_P50, REACHED, START_UP, THROUGHPUT, Sample
+from bench.core.versus import Versus
+from bench.peers.kafka import jars
+from bench.peers.kafka.mirror import MirrorMaker, mirror_properties
+from bench.peers.rabbitmq import Federation, node
+from bench.peers.rabbitmq.federation import downstream_definitions
+from bench.peers.treecast import TreecastPeer
+from bench.workloads.chain import ChainLatency, ChainThroughput
+from rich.console import Console
+
+
+def rows(metric, workload="load", **values):
+    taken = [
+        Sample(peer, number, workload, metric, value)
+        for peer, found in values.items()
+        for number, value in enumerate(found)
+    ]
+    return report.summarise(taken, "", "")
+
+
+@pytest.mark.parametrize(
+    ("metric", "asked", "ours", "theirs", "reached"),
+    [
+        (THROUGHPUT, 2.0, 200, 100, True),
+        (THROUGHPUT, 2.0, 199, 100, False),
+        (DELIVERY_P50, 0.5, 1.0, 2.0, True),
+        (DELIVERY_P50, 0.5, 1.1, 2.0, False),
+        (DELIVERY_P50, 2.0, 2.0, 1.0, True),
+        (DELIVERY_P50, None, 9.0, 1.0, None),
+    ],
+)
+def test_ratios_are_held_against_what_is_asked_of_the_pair(metric, asked, ours, theirs, reached):
+    found = rows(metric, two=[ours], one=[theirs])
+    (ratio,) = versus.compare(found, [Versus("two", "one", {metric: asked})])
+    assert (ratio.value, ratio.reached) == (ours / theirs, reached)
+
+
+def test_pairs_without_both_sides_are_left_out():
+    found = rows(THROUGHPUT, two=[3.0], zero=[0.0])
+    against = [Versus("two", who, {THROUGHPUT: 2.0}) for who in ("absent", "zero")]
+    assert versus.compare(found, against) == []
+    assert versus.compare(found, [Versus("two", "two", {})]) == []
+
+
+def test_ratios_stand_in_every_form_of_the_report():
+    found = rows(THROUGHPUT, two=[300, 500], one=[100])
+    ratios = versus.compare(found, [Versus("two", "one", {THROUGHPUT: 2.0})])
+    assert "| load | throughput | two | one | 4x | ≥ 2x | yes |" in versus.as_markdown(ratios)
+    assert json.loads(json.dumps(versus.as_json(ratios)))[0]["reached"] is True
+    console = Console(record=True, width=150)
+    console.print(versus.as_table(ratios))
+    assert "4x" in console.export_text()
+    plain = report.as_markdown(found, ["two", "one"], ratios=False)
+    assert plain.splitlines()[0] == "| workload | metric | two | one |"
+    assert "| 400 (300-500) | 100 |" in plain
+
+
+def test_the_issue_s_demands_are_asked():
+    asked = {(pair.ours, pair.theirs): pair.asked for pair in fabric.AGAINST}
+    assert asked[fabric.TWO, fabric.ONE][DELIVERY_P50] == 2.0
+    for ours, theirs in [(fabric.TWO_FSYNC, fabric.RABBITMQ), (fabric.TWO, fabric.MIRROR)]:
+        assert asked[ours, theirs][THROUGHPUT] == 2.0
+        assert asked[ours, theirs][DELIVERY_P50] == 0.5
+
+
+def test_peers_have_the_names_that_are_compared():
+    found = fabric.peers(fabric.PEERS, sys.executable, None)
+    assert [peer.name for peer in found] == [*fabric.OURS, fabric.RABBITMQ, fabric.MIRROR]
+    assert [peer.settings()["durability"] for peer in found[:3]] == [
+        "fsync = never",
+        "fsync = never",
+        "fsync = batch",
+    ]
+    with pytest.raises(KeyError):
+        fabric.peers(["pulsar"], sys.executable, None)
+
+
+def test_who_does_not_keep_up_is_named():
+    loads = fabric.workloads(10, (100,), (1000,))
+    (slow,) = fabric.overloaded(rows(REACHED, loads[-1].name, fast=[999], slow=[800, 900]), loads)
+    assert slow == "slow did not keep up: latency at 1,000/s, 100 B reached 850/s"
+    assert fabric.overloaded(rows(START_UP, loads[-1].name, fast=[1]), loads) == []
+
+
+def test_workloads_have_names_of_their_own():
+    names = [load.name for load in fabric.workloads(10, (100, 1024))]
+    assert len(set(names)) == len(names) == 6
+
+
+def test_a_route_survives_the_way_to_the_load_process():
+    route = Route("amqp", ("127.0.0.1", 1), ("127.0.0.1", 2), "x", "q")
+    assert Route.from_json(json.loads(json.dumps(route.as_json()))) == route
+
+
+def test_a_run_is_as_long_as_asked_and_no_larger_than_a_disk_likes():
+    load = ChainThroughput(1024, 10)
+    assert load._records(1000) == 10_000
+    assert load._records(1e9) * 1024 <= 512 << 20
+    assert ChainLatency(1024, 5000, 10).name == "latency at 5,000/s, 1 KiB"
+
+
+def test_what_is_missing_is_said_with_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(node, "DEBIAN", tmp_path / "nothing")
+    monkeypatch.setattr(jars, "jars_present", lambda: False)
+    assert "apt-get install rabbitmq-server" in Federation().missing()
+    assert MirrorMaker().missing() == "Apache Kafka needs java and mvn on the PATH"
+    (tmp_path / "rabbitmq-server").touch()
+    monkeypatch.setattr(node, "DEBIAN", tmp_path / "rabbitmq-server")
+    assert "epmd" in Federation().missing()
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert Federation().missing() == ""
+
+
+def test_the_downstream_exchange_is_federated_and_its_queue_durable():
+    found = downstream_definitions(5000)
+    (queue,), (binding,) = found["queues"], found["bindings"]
+    (upstream,), (policy,) = found["parameters"], found["policies"]
+    assert queue["durable"]
+    assert "x-queue-type" not in queue["arguments"]
+    assert (binding["source"], binding["destination"]) == (found["exchanges"][0]["name"], queue["name"])
+    assert upstream["value"]["uri"].endswith("@127.0.0.1:5000")
+    assert upstream["value"]["ack-mode"] == "on-confirm"
+    assert policy["definition"]["federation-upstream"] == upstream["name"]
+
+
+def test_mirror_maker_copies_one_way_and_keeps_the_name():
+    found = mirror_properties("h:1", "h:2")
+    assert (found["a.bootstrap.servers"], found["b.bootstrap.servers"]) == ("h:1", "h:2")
+    assert (found["a->b.enabled"], found["b->a.enabled"]) == ("true", "false")
+    assert found["a->b.replication.policy.class"].endswith("IdentityReplicationPolicy")
+    assert found["a->b.producer.override.acks"] == "all"
+
+
+def test_a_daemon_s_ready_line_is_read(tmp_path):
+    peer = TreecastPeer(parent=tmp_path)
+    assert peer.ready() == {}
+    peer._folder = tmp_path
+    log = tmp_path / "server.log"
+    log.write_text("something = else\n")
+    assert peer.ready() == {}
+    log.write_text("warning\nready name=a kafka=127.0.0.1:1 control=127.0.0.1:2 fabric=127.0.0.1:3\nmore\n")
+    assert peer.ready()["control"] == "127.0.0.1:2"
