@@ -113,15 +113,26 @@ def open_route(route: Route, wait: float = 120) -> float:
 
 
 def _topic_at(route: Route, deadline: float) -> None:
-    """Waits until the far end knows the target, with a leader."""
+    """Waits until the far end knows the target and says where it ends."""
     with Connection(*route.far) as connection:
-        while True:
-            error, leaders = connection.metadata([route.target]).topics.get(route.target, (3, {}))
-            if not error and leaders and min(leaders.values()) >= 0:
-                return
+        while error := _unknown(connection, route.target):
             if time.monotonic() > deadline:
-                raise LoadError(f"the far end does not know topic {route.target} (error {error})", error)
+                raise LoadError(f"topic {route.target} cannot be read at the far end (error {error})", error)
             time.sleep(0.05)
+
+
+def _unknown(connection: Connection, topic: str) -> int:
+    """0 once the topic's end can be asked for, else the error that stands in the way."""
+    error, leaders = connection.metadata([topic]).topics.get(topic, (3, {}))
+    if error or not leaders:
+        return error or 5
+    try:
+        connection.offset(topic, 0)
+    except LoadError as refused:
+        if not refused.code:
+            raise
+        return refused.code
+    return 0
 
 
 def _pump(source: Source, sink: Sink, seconds: float, until_first: bool = False) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .measure import Metric
 from .report import Row, Spread, asked, number
 
 COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8"}
 OURS = ("#1b7f79", "#7fc4b8", "#12524e")  # where several of the peers are Treecast
+MANY = 3  # names; more do not fit beside the title
 OTHERS = ("#d9822b", "#7a5195", "#3f6fb5")
 
 
@@ -34,7 +36,8 @@ def draw(
     if not panels:
         return
     colours = _colours(names, ours)
-    heights = [0.75 + 0.24 * max(_places(panel), 2) for panel in panels]
+    many = len(names) > MANY
+    heights = [0.75 + (0.17 if many else 0.24) * max(_places(panel), 2) for panel in panels]
     figure, axes = plt.subplots(
         len(panels),
         1,
@@ -43,14 +46,26 @@ def draw(
         squeeze=False,
         layout="constrained",
     )
-    figure.suptitle(title, fontsize=13, x=0.01, ha="left")
     for axis, panel in zip(axes[:, 0], panels, strict=True):
         _panel(axis, panel, colours)
     patches = [Patch(color=colours[name], label=name) for name in names]
-    figure.legend(handles=patches, loc="outside upper right", ncols=len(names), fontsize=9, frameon=False)
+    _legend(figure, patches, title, many)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _legend(figure: object, patches: Sequence[Any], title: str, many: bool) -> None:
+    """Beside the title, or below it where the names would not fit there."""
+    from matplotlib.figure import Figure
+
+    assert isinstance(figure, Figure)
+    looks = {"handles": patches, "ncols": len(patches), "fontsize": 9, "frameon": False}
+    if many:
+        figure.legend(**looks, loc="outside upper left", title=title, title_fontsize=13, alignment="left")
+    else:
+        figure.suptitle(title, fontsize=13, x=0.01, ha="left")
+        figure.legend(**looks, loc="outside upper right")
 
 
 def _places(rows: Sequence[Row]) -> float:

@@ -69,7 +69,9 @@ class TreecastChain(Chain):
 
     def settings(self) -> Mapping[str, str]:
         topology = (
-            "one daemon, its fabric off" if self._hosts == 1 else "two daemons, the second joins the first"
+            "one daemon, its fabric off"
+            if self._hosts == 1
+            else "two daemons, the second joins the first (--join, --join-token)"
         )
         return {**(self._said or self._daemon([]).settings()), "topology": topology}
 

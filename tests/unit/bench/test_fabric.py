@@ -64,6 +64,22 @@ def test_ratios_stand_in_every_form_of_the_report():
     assert "| 400 (300-500) | 100 |" in plain
 
 
+def test_many_names_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib", reason="the bench extra is not installed")
+    from bench.core import plot
+
+    names = [*fabric.OURS, fabric.RABBITMQ, fabric.MIRROR]
+    found = rows(THROUGHPUT, **{name: [1e3, 2e3] for name in names})
+    target = tmp_path / "p.svg"
+    plot.draw(found, names, target, "title", fabric.PANELS, fabric.OURS)
+    drawn = target.read_text()
+    colours = plot._colours(names, fabric.OURS)
+    assert len(set(colours.values())) == len(names)
+    assert all(colour in drawn for colour in colours.values())
+    plot.draw([], names, tmp_path / "none.svg", "title")
+    assert not (tmp_path / "none.svg").exists()
+
+
 def test_the_issue_s_demands_are_asked():
     asked = {(pair.ours, pair.theirs): pair.asked for pair in fabric.AGAINST}
     assert asked[fabric.TWO, fabric.ONE][DELIVERY_P50] == 2.0
