@@ -9,7 +9,9 @@ from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
-from .own import OwnHomes, OwnPartitions
+from .own import OwnHomes
+from .partitions.relay_partitions import RelayPartitions
+from .partitions.settings import PartitionSettings
 from .view_store import ViewStore
 
 FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
@@ -49,13 +51,25 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
     homes = OwnHomes(parts)
+    partitions = RelayPartitions(
+        parts,
+        definitions,
+        link.view,
+        neighbours.channels,
+        neighbours.methods,
+        neighbours.fabric,
+        PartitionSettings(),
+        parts.counters.relay,
+    )
+    neighbours.channels.on_up = partitions.host_up
+    neighbours.channels.on_down = partitions.host_down
     return RelayCluster(
         parts.cluster_id,
         parts.host,
         definitions,
-        OwnPartitions(parts, link.view),
+        partitions,
         homes,
         homes,
-        [Opening(parts, link, definitions), FabricLife(neighbours), ChannelLife(neighbours)],
+        [Opening(parts, link, definitions), FabricLife(neighbours), partitions, ChannelLife(neighbours)],
         neighbours,
     )
