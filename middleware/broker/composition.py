@@ -25,9 +25,9 @@ from treecast.middleware.storage.tables import Tables
 
 from .cluster import Cluster
 from .directory import DataDirectory, DataDirectoryError
-from .groups import GroupSettings
+from .groups import GroupCoordinator, GroupSettings
 from .housekeeping import Chore, Housekeeping
-from .local import LocalCluster, LocalGroups
+from .local import LocalCluster
 from .partitions import LocalPartitions
 from .parts import JoinCluster, LocalParts
 from .settings import BrokerSettings
@@ -61,12 +61,17 @@ class Parts:
         self._log_settings = _log_settings(settings)
         self.flusher = Flusher()
         self.tables = _open_tables(directory, settings)
-        producer_ids = ProducerIds(self.tables)
+        self.producer_ids = producer_ids = ProducerIds(self.tables)
         self.transactions = TransactionCoordinator(
             _transaction_settings(settings), self.tables, producer_ids, counters.broker, clock
         )
-        self.groups = LocalGroups(
-            _group_settings(settings), self.tables, counters.broker, self.transactions, clock=clock, rng=rng
+        self.groups = GroupCoordinator(
+            _group_settings(settings),
+            self.tables,
+            counters.broker,
+            clock=clock,
+            rng=rng,
+            guard=self.transactions,
         )
         self.partitions = LocalPartitions(
             directory.logs,
@@ -99,10 +104,11 @@ class Parts:
 
     async def start(self) -> None:
         await self.groups.start()
+        self.transactions.restore()
         self.partitions.sweep()
         await (self.registry.load() if self._joined is None else self._joined.start())
         await self.transactions.start(self.cluster)
-        if not self._directory.was_clean:
+        if not self._directory.was_clean and self._joined is None:  # else their homes may be elsewhere
             await abort_hanging(self.partitions.led(), self.transactions.transactions())
 
     async def close(self) -> None:
@@ -110,6 +116,7 @@ class Parts:
         clean = True
         try:
             await self.leave()
+            await asyncio.gather(self.transactions.close(), self.producer_ids.close())
             await self.groups.close()
             await asyncio.gather(self.flusher.close(), self.housekeeping.settle())
             await self.partitions.close()

@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.identity import Host, ProducerIdentity
-from treecast.middleware.storage.tables import Tables
 
 from .cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
-from .groups import GroupCoordinator, GroupSettings
 from .parts import LocalParts
-from .transactions import TransactionCoordinator
-from .values import GroupListing, MemberIdentity, OffsetCommits, PartitionErrors
-
-
-class LocalGroups(GroupCoordinator):
-    """The groups of a host that is home to all transactions as well."""
-
-    def __init__(
-        self,
-        settings: GroupSettings,
-        tables: Tables,
-        counters: BrokerCounters,
-        transactions: TransactionCoordinator,
-        *,
-        clock: Callable[[], float],
-        rng: random.Random,
-    ) -> None:
-        super().__init__(settings, tables, counters, clock=clock, rng=rng)
-        self._transactions = transactions
-
-    async def commit_transaction_offsets(
-        self,
-        group_id: str,
-        member: MemberIdentity,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        offsets: OffsetCommits,
-    ) -> PartitionErrors:
-        """Refused where no open transaction of the producer holds the group: nothing would decide them."""
-        self._transactions.verify_offsets(transactional_id, producer, group_id)
-        return await super().commit_transaction_offsets(group_id, member, transactional_id, producer, offsets)
+from .values import GroupListing
 
 
 class LocalCluster:

@@ -37,19 +37,21 @@ class RelayCounters(Struct):
     coordinator_lost: int = 0  # times that it went away
     coordinator_found: int = 0  # times that it came back
 
-    local_reads: int = 0  # fetches of partitions led elsewhere, served from their replicas
-    local_read_bytes: int = 0
-    proxied_reads: int = 0  # the same, served by asking the leader
-    proxied_read_bytes: int = 0
-    forwarded_appends: int = 0
-    forwarded_bytes: int = 0
-    replicated_batches: int = 0
-    replicated_bytes: int = 0
-    follows: int = 0  # times that a replica was begun, or went on
-    truncations: int = 0  # replicas that had more than their leaders
-    restarted_replicas: int = 0  # whose leaders had nothing in common with them any more
-    failed_chunks: int = 0  # what a stream brought and a replica could not take
-    stalled_replicas: int = 0  # times that a replica made no progress though its leader had more
+
+class HomeCounters(Struct):
+    """Homes of groups and transactional ids, of a joined host."""
+
+    asked: int = 0  # calls to the coordinator for where a home is
+    forwarded: int = 0  # calls to homes on other hosts
+    served: int = 0  # calls of other hosts to homes here
+    not_home: int = 0  # of those, refused as the home is not here, or not in that epoch
+    taken_over: int = 0  # homes that came here from another host
+    given_up: int = 0  # homes that went to another host
+    accepted_alone: int = 0  # items that were answered for without the coordinator's store
+    not_merged: int = 0  # of those, left out as another host had become the home
+    store_calls: int = 0
+    store_lost: int = 0  # times that the store went out of reach
+    store_refused: dict[str, int] = {}  # homes' writes, by Fault name
 
 
 class FaceCounters(Struct):
@@ -110,6 +112,7 @@ class Counters(Struct):
     relay: RelayCounters = field(default_factory=RelayCounters)
     channel: ChannelCounters = field(default_factory=ChannelCounters)
     fabric: FabricCounters = field(default_factory=FabricCounters)
+    homes: HomeCounters = field(default_factory=HomeCounters)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

@@ -7,12 +7,14 @@ import enum
 import logging
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
+from typing import Protocol
 
 import msgspec
 
+from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, TableStore
 from treecast.middleware.broker.values import (
     CommittedOffset,
     GroupDescription,
@@ -33,12 +35,14 @@ from treecast.middleware.storage.tables import Change, Tables
 from .deadlines import Deadlines
 from .effects import Answer, Note, Write
 from .group import NEVER, Group
+from .items import Items, items_of, rows_of
 from .journal import Journal
 from .offsets import GroupOffsets, split_by_metadata
 from .records import (
     GROUPS,
     OFFSETS,
     PENDING,
+    GroupRecord,
     OffsetRecord,
     decode_group,
     decode_offset,
@@ -60,14 +64,24 @@ class _Life(enum.Enum):
     CLOSED = Fault.COORDINATOR_UNAVAILABLE
 
 
+class OffsetGuard(Protocol):
+    """Knows whether a producer's open transaction holds a group: else nothing would decide its offsets."""
+
+    def verify_offsets(
+        self, transactional_id: str, producer: ProducerIdentity, group_id: str
+    ) -> Awaitable[None] | None:
+        """Raises what refuses them, at once or, where the transaction's home has to be asked, later."""
+
+
 class _Entry:
-    """A group and its offsets."""
+    """A group and its offsets. `epoch`: in which this host is its home; 0 on a host alone."""
 
-    __slots__ = ("group", "offsets")
+    __slots__ = ("epoch", "group", "offsets")
 
-    def __init__(self, group: Group, offsets: GroupOffsets) -> None:
+    def __init__(self, group: Group, offsets: GroupOffsets, epoch: int) -> None:
         self.group = group
         self.offsets = offsets
+        self.epoch = epoch
 
     @property
     def blank(self) -> bool:
@@ -92,6 +106,7 @@ class GroupCoordinator:
         clock: Callable[[], float],
         rng: random.Random,
         timer: Callable[[], float] | None = None,
+        guard: OffsetGuard | None = None,
     ) -> None:
         self._settings = settings
         self._tables = tables
@@ -99,7 +114,9 @@ class GroupCoordinator:
         self._clock = clock
         self._rng = rng
         self._timer = timer
-        self._journal = Journal(tables)
+        self._guard = guard
+        self._store: HomeStore | None = None  # None: a host alone
+        self._journal = Journal(TableStore(tables))
         self._deadlines = Deadlines(self._now, self.expire)
         self._groups: dict[str, _Entry] = {}
         self._waiting: dict[int, asyncio.Future[Joined | Synced]] = {}
@@ -107,26 +124,39 @@ class GroupCoordinator:
         self._order = 0  # of the last commit
         self._life = _Life.LOADING
 
+    def use(self, store: HomeStore, guard: OffsetGuard) -> None:
+        """Before `start`: from now on `store` says of which groups this host is the home."""
+        self._store = self._journal.store = store
+        self._guard = guard
+
     async def start(self) -> None:
-        """Loads groups and offsets from the tables; session time-outs start anew. Serves from here on."""
-        now, now_ms = self._now(), self._now_ms()
-        for group_id, value in self._tables.load(GROUPS).items():
-            record = decode_group(value)
-            since = now - (now_ms - record.since_ms) / 1000
-            self._entry(group_id).group.restore(record, since, now)
-        for key, value in self._tables.load(OFFSETS).items():
+        """Loads groups and offsets from the tables; session time-outs start anew. Serves from here on.
+
+        On a joined host the groups are served once `own` has said in which epoch.
+        """
+        for table in (GROUPS, OFFSETS, PENDING):
+            for key, value in self._tables.load(table).items():
+                self._restore(table, key, value)
+        for entry in list(self._groups.values()):
+            self._follow(entry)
+        self._life = _Life.SERVING
+
+    def _restore(self, table: str, key: str, value: bytes) -> None:
+        """Takes one row of the tables into memory."""
+        if table == GROUPS:
+            record, now = decode_group(value), self._now()
+            since = now - (self._now_ms() - record.since_ms) / 1000
+            self._loaded(key).group.restore(record, since, now)
+        elif table == OFFSETS:
             group_id, partition = parse_offset_key(key)
             offset = decode_offset(value)
             self._order = max(self._order, offset.order)
-            self._entry(group_id).offsets.restore(partition, offset)
-        for key, value in self._tables.load(PENDING).items():
+            self._loaded(group_id).offsets.restore(partition, offset)
+        elif table == PENDING:
             group_id, producer_id = parse_pending_key(key)
             pending = decode_pending(value)
             self._order = max([self._order, *(offset.order for _, _, offset in pending.offsets)])
-            self._entry(group_id).offsets.restore_pending(producer_id, pending)
-        for entry in self._groups.values():
-            self._follow(entry)
-        self._life = _Life.SERVING
+            self._loaded(group_id).offsets.restore_pending(producer_id, pending)
 
     async def close(self) -> None:
         """Answers all who wait with NOT_COORDINATOR, and waits for the last write. Safe to call twice."""
@@ -136,6 +166,65 @@ class GroupCoordinator:
             entry.group.unload(self._now())
             self._follow(entry)
         await self._journal.drain()
+
+    # --- the homes of a joined host
+
+    def known(self) -> Sequence[str]:
+        """The ids of all groups that are loaded here."""
+        return list(self._groups)
+
+    def own(self, group_id: str, epoch: int) -> None:
+        """This host is the home in `epoch`, and what is loaded of the group is what counts."""
+        entry = self._groups.get(group_id)
+        if entry is not None:
+            entry.epoch = epoch
+            entry.group.resume(self._now())
+            self._follow(entry)
+
+    def items(self, group_id: str) -> Items:
+        """What another host would need to become the group's home: without members, who join again."""
+        entry = self._groups.get(group_id)
+        if entry is None:
+            return {}
+        rows = entry.offsets.rows()
+        if entry.group.generation:
+            group = GroupRecord(entry.group.generation, entry.group.protocol_type, "", "", (), self._now_ms())
+            rows.append(Change(GROUPS, group_id, encode(group)))
+        return items_of(rows)
+
+    def rows(self, group_id: str, items: Items) -> Sequence[Change]:
+        """`items` as rows of the tables; they have to be there before `load`. INTERNAL for nonsense."""
+        try:
+            return rows_of(group_id, items, self._now_ms())
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise TreecastError(
+                Fault.INTERNAL, f"what the coordinator keeps of group {group_id!r} makes no sense: {error}"
+            ) from error
+
+    def load(self, group_id: str, epoch: int, rows: Sequence[Change]) -> None:
+        """Becomes the group's home in `epoch` with what the home before it wrote. INTERNAL for nonsense."""
+        self.unload(group_id)
+        try:
+            for row in rows:
+                self._restore(row.table, row.key, row.value or b"")
+        except (ValueError, msgspec.MsgspecError) as error:
+            self.unload(group_id)
+            raise TreecastError(
+                Fault.INTERNAL, f"what the coordinator keeps of group {group_id!r} makes no sense: {error}"
+            ) from error
+        self.own(group_id, epoch)
+
+    def unload(self, group_id: str) -> Sequence[Change]:
+        """This host is not the home any more: who waits gets NOT_COORDINATOR. Answers what removes its rows.
+
+        Writes that are under way are refused by the store, as their epoch is over.
+        """
+        entry = self._groups.get(group_id)
+        if entry is None:
+            return []
+        entry.group.unload(self._now())
+        self._follow(entry)
+        return self._forget(group_id, entry)
 
     # --- membership
 
@@ -205,7 +294,7 @@ class GroupCoordinator:
             taken, refused = split_by_metadata(offsets, self._settings.offset_metadata_max)
             if taken:
                 records, changes = entry.offsets.begin_commit(taken, self._now_ms(), self._next_order())
-                await self._write(changes, partial(entry.offsets.end_commit, records))
+                await self._write(entry, changes, partial(entry.offsets.end_commit, records))
         finally:
             self._follow(entry)
         self._counters.committed_offsets += len(taken)
@@ -227,7 +316,7 @@ class GroupCoordinator:
             for partition in partitions
             if entry.group.is_subscribed(partition.topic)
         }
-        await self._write(entry.offsets.remove([p for p in partitions if p not in refused]))
+        await self._write(entry, entry.offsets.remove([p for p in partitions if p not in refused]))
         return refused
 
     async def commit_transaction_offsets(
@@ -238,7 +327,11 @@ class GroupCoordinator:
         producer: ProducerIdentity,
         offsets: OffsetCommits,
     ) -> PartitionErrors:
-        """TxnOffsetCommit. Who calls has checked that `producer` owns `transactional_id`."""
+        """TxnOffsetCommit; refused where no open transaction of the producer holds the group."""
+        if self._guard is not None:
+            waiting = self._guard.verify_offsets(transactional_id, producer, group_id)
+            if waiting is not None:
+                await waiting
         self._check(group_id)
         entry = self._entry(group_id)
         try:
@@ -249,7 +342,7 @@ class GroupCoordinator:
                     producer, taken, self._now_ms(), self._next_order()
                 )
                 undo = partial(entry.offsets.drop_pending, producer.producer_id, records)
-                await self._write(changes, lambda error: None if error is None else undo())
+                await self._write(entry, changes, lambda error: None if error is None else undo())
         finally:
             self._follow(entry)
         return refused
@@ -259,10 +352,10 @@ class GroupCoordinator:
     ) -> None:
         """Answered when on disk; may be repeated."""
         self._check(group_id)
-        offsets = self._entry(group_id).offsets
-        changes, done = offsets.end_transaction(producer, self._now_ms(), committed=committed)
+        entry = self._entry(group_id)
+        changes, done = entry.offsets.end_transaction(producer, self._now_ms(), committed=committed)
         if changes:
-            await self._write(changes, done)
+            await self._write(entry, changes, done)
 
     # --- administration
 
@@ -276,44 +369,52 @@ class GroupCoordinator:
     def list_groups(self) -> Sequence[GroupListing]:
         if self._life is not _Life.SERVING:
             raise TreecastError(self._life.value)
-        return [entry.group.listing() for entry in self._groups.values() if not entry.blank]
+        return [
+            entry.group.listing()
+            for entry in self._groups.values()
+            if not entry.blank and self._is_home(entry)
+        ]
 
     async def delete(self, group_id: str) -> None:
         self._check(group_id, may_be_empty=True)
         entry = self._existing(group_id)
         entry.group.delete(self._now())
-        await self._write(self._forget(group_id, entry))
+        await self._write(entry, self._forget(group_id, entry), forget=True)
 
     async def forget_topic(self, topic: str) -> None:
         """Deletes the offsets committed on a topic that was deleted."""
-        changes: list[Change] = []
-        for entry in self._groups.values():
-            changes += entry.offsets.remove([p for p in entry.offsets.partitions() if p.topic == topic])
-        if changes:
-            await self._write(changes)
+        writes = []
+        for entry in filter(self._is_home, self._groups.values()):
+            changes = entry.offsets.remove([p for p in entry.offsets.partitions() if p.topic == topic])
+            writes += [self._write(entry, changes)] if changes else []
+        await asyncio.gather(*writes)
 
     async def expire_offsets(self) -> None:
         """Deletes offsets past their retention, and groups of which nothing is left. For housekeeping."""
-        changes: list[Change] = []
-        now_ms = self._now_ms()
-        for group_id, entry in list(self._groups.items()):
-            due = self._due(entry.group)
-            expired = [] if due is None else entry.offsets.expired(due)
-            self._counters.expired_offsets += len(expired)
-            changes += entry.offsets.remove(expired)
-            changes += entry.offsets.forget_producers(now_ms - self._settings.producer_id_expiration_ms)
-            if entry.group.idle and not entry.offsets and not entry.offsets.remembers:
-                entry.group.forget(self._now())
-                changes += self._forget(group_id, entry)
-        if changes:
-            await self._write(changes)
+        writes = []
+        for entry in list(self._groups.values()):
+            changes, forget = self._expired(entry) if self._is_home(entry) else ([], False)
+            writes += [self._write(entry, changes, forget=forget)] if changes else []
+        await asyncio.gather(*writes)
+
+    def _expired(self, entry: _Entry) -> tuple[list[Change], bool]:
+        """What is to be deleted of a group, and whether that is all of it."""
+        due = self._due(entry.group)
+        expired = [] if due is None else entry.offsets.expired(due)
+        self._counters.expired_offsets += len(expired)
+        before_ms = self._now_ms() - self._settings.producer_id_expiration_ms
+        changes = [*entry.offsets.remove(expired), *entry.offsets.forget_producers(before_ms)]
+        if not entry.group.idle or entry.offsets or entry.offsets.remembers:
+            return changes, False
+        entry.group.forget(self._now())
+        return [*changes, *self._forget(entry.group.group_id, entry)], True
 
     def expire(self) -> None:
         """Does what is due by now. The coordinator's own timer calls it."""
         now = self._now()
         for key in self._deadlines.take_due(now):
             entry = self._groups.get(str(key))
-            if entry is not None:
+            if entry is not None and self._is_home(entry):
                 entry.group.expire(now)
                 self._follow(entry)
 
@@ -335,16 +436,35 @@ class GroupCoordinator:
     def _check(self, group_id: str, *, may_be_empty: bool = False) -> None:
         if self._life is not _Life.SERVING:
             raise TreecastError(self._life.value)
+        if self._store is not None:
+            self._store.epoch(HomeName(HomeKind.GROUP, group_id))
         if not group_id and not may_be_empty:
             raise TreecastError(Fault.INVALID_GROUP, "a group id cannot be empty")
 
     def _entry(self, group_id: str) -> _Entry:
-        """The group, made if nobody has named it yet."""
+        """The group, made if nobody has named it yet. NOT_COORDINATOR where its home is elsewhere."""
+        entry = self._groups.get(group_id)
+        if entry is None:
+            store = self._store
+            entry = self._loaded(group_id)
+            entry.epoch = 0 if store is None else store.epoch(HomeName(HomeKind.GROUP, group_id))
+        return entry
+
+    def _loaded(self, group_id: str) -> _Entry:
+        """The group as it is loaded, wherever its home may be."""
         entry = self._groups.get(group_id)
         if entry is None:
             group = Group(group_id, self._settings, self._counters, self._new_member_id, self._now())
-            entry = self._groups[group_id] = _Entry(group, GroupOffsets(group_id))
+            entry = self._groups[group_id] = _Entry(group, GroupOffsets(group_id), 0)
         return entry
+
+    def _is_home(self, entry: _Entry) -> bool:
+        if self._store is None:
+            return True
+        try:
+            return self._store.epoch(HomeName(HomeKind.GROUP, entry.group.group_id)) == entry.epoch
+        except TreecastError:
+            return False
 
     def _existing(self, group_id: str) -> _Entry:
         entry = self._groups.get(group_id)
@@ -404,19 +524,28 @@ class GroupCoordinator:
             entry.group.written(write.then, error, self._now())
             self._follow(entry)
 
-        return self._journal.submit([Change(GROUPS, entry.group.group_id, encode(record))], done)
+        group_id = entry.group.group_id
+        return self._journal.submit(group_id, entry.epoch, [Change(GROUPS, group_id, encode(record))], done)
 
     async def _write(
-        self, changes: Sequence[Change], done: Callable[[TreecastError | None], None] = lambda _: None
+        self,
+        entry: _Entry,
+        changes: Sequence[Change],
+        done: Callable[[TreecastError | None], None] = lambda _: None,
+        *,
+        forget: bool = False,
     ) -> None:
         """Returns when `changes` are on disk. `done` is called even if the caller has been cancelled."""
-        error = await asyncio.shield(self._journal.submit(changes, done))
+        group_id = entry.group.group_id
+        error = await asyncio.shield(
+            self._journal.submit(group_id, entry.epoch, changes, done, forget=forget)
+        )
         if error is not None:
             raise TreecastError(error.fault, error.detail)
 
     def _forget(self, group_id: str, entry: _Entry) -> list[Change]:
         """Takes a dead group out; answers what is to be deleted of it."""
-        del self._groups[group_id]
+        self._groups.pop(group_id, None)
         self._deadlines.discard(group_id)
         return [*entry.offsets.remove_all(), Change(GROUPS, group_id, None)]
 

@@ -580,6 +580,12 @@ class Group:
         if len(self.members) > self._settings.max_size:
             self._enter(step(self.state, Event.CHANGE), now)
 
+    def resume(self, now: float) -> None:
+        """Sessions start anew: until now nobody could be heard here."""
+        for member in self.members:
+            if member.deadline is not None:
+                self._prolong(member, now)
+
     def check_invariants(self) -> None:
         """Raises AssertionError where the group contradicts itself. For tests; costs time."""
         members = list(self.members)

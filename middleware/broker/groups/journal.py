@@ -1,4 +1,4 @@
-"""Writes to the tables, shared: what is submitted in one turn of the loop is one transaction."""
+"""Writes of groups, shared: what is submitted in one turn of the loop is one commit of the store."""
 
 from __future__ import annotations
 
@@ -6,37 +6,61 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from msgspec import Struct
+
+from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, HomeWrite, Refusals
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.tables import Change, Tables
+from treecast.middleware.storage.tables import Change
 
 from .effects import Done
 
 log = logging.getLogger(__name__)
 
+Written = asyncio.Future[TreecastError | None]
+
+
+class _Gathered(Struct):
+    """What one group has submitted since the last commit began. Of one key only the last change counts."""
+
+    written: Written
+    changes: dict[tuple[str, str], Change] = {}
+    done: list[Done] = []
+    forget: bool = False
+
+    def add(self, changes: Sequence[Change], done: Done) -> None:
+        for change in changes:
+            key = change.table, change.key
+            self.changes.pop(key, None)  # so that changes stay in the order in which they came
+            self.changes[key] = change
+        self.done.append(done)
+        self.forget = False  # something follows what was to be the last
+
 
 class Journal:
-    """Gathers changes and writes them in the order they came; of one key only the last."""
+    """Gathers changes and commits them in the order they came. One commit is under way at a time."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._changes: dict[tuple[str, str], Change] = {}
-        self._done: list[Done] = []
-        self._written: asyncio.Future[TreecastError | None] | None = None
+    def __init__(self, store: HomeStore) -> None:
+        self.store = store
+        self._gathered: dict[tuple[str, int], _Gathered] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def submit(self, changes: Sequence[Change], done: Done) -> asyncio.Future[TreecastError | None]:
-        """Calls `done` with None when `changes` are on disk, or with what prevented it.
+    def submit(
+        self, group_id: str, epoch: int, changes: Sequence[Change], done: Done, *, forget: bool = False
+    ) -> Written:
+        """Calls `done` with None when `changes` are safe, or with what prevented it.
 
-        The future has the same result, after `done`; it is shared, so shield it to await it.
+        `epoch`: of this host as the group's home. The future has the same result, after `done`; it is
+        shared, so shield it to await it. `forget` as in `HomeWrite`.
         """
-        for change in changes:
-            self._changes[change.table, change.key] = change
-        self._done.append(done)
-        if self._written is None:
-            self._written = asyncio.get_running_loop().create_future()
+        gathered = self._gathered.get((group_id, epoch))
+        if gathered is None:
+            gathered = _Gathered(asyncio.get_running_loop().create_future())
+            self._gathered[group_id, epoch] = gathered
+        gathered.add(changes, done)
+        gathered.forget = forget
         if self._task is None:
             self._task = asyncio.create_task(self._write_all())
-        return self._written
+        return gathered.written
 
     async def drain(self) -> None:
         """Returns when all that was submitted is written."""
@@ -44,28 +68,35 @@ class Journal:
             await asyncio.shield(self._task)
 
     async def _write_all(self) -> None:
-        while self._done:
-            changes, self._changes = list(self._changes.values()), {}
-            done, self._done = self._done, []
-            written, self._written = self._written, None
-            error = await self._write(changes)
-            for call in done:
-                try:
-                    call(error)
-                except Exception:
-                    log.exception("what follows a write failed")
-            if written is not None:
-                written.set_result(error)
+        while self._gathered:
+            gathered, self._gathered = self._gathered, {}
+            refused, error = await self._commit(gathered)
+            for place, group in enumerate(gathered.values()):
+                _tell(group, error or refused.get(place))
         self._task = None
 
-    async def _write(self, changes: list[Change]) -> TreecastError | None:
+    async def _commit(
+        self, gathered: dict[tuple[str, int], _Gathered]
+    ) -> tuple[Refusals, TreecastError | None]:
+        """The groups that were refused, or what refused all."""
+        writes = [
+            HomeWrite(HomeName(HomeKind.GROUP, group_id), epoch, list(group.changes.values()), group.forget)
+            for (group_id, epoch), group in gathered.items()
+        ]
         try:
-            if changes:
-                await self._tables.commit(changes)
+            return await self.store.commit(writes), None
         except TreecastError as error:
             log.error("groups and offsets cannot be written: %s", error)
-            return error
+            return {}, error
         except Exception as error:
             log.exception("groups and offsets cannot be written")
-            return TreecastError(Fault.STORAGE, str(error))
-        return None
+            return {}, TreecastError(Fault.STORAGE, str(error))
+
+
+def _tell(group: _Gathered, error: TreecastError | None) -> None:
+    for call in group.done:
+        try:
+            call(error)
+        except Exception:
+            log.exception("what follows a write failed")
+    group.written.set_result(error)

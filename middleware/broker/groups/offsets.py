@@ -230,7 +230,12 @@ class GroupOffsets:
             del self._producers[producer_id]
         return [Change(PENDING, pending_key(self._group_id, producer_id), None) for producer_id in gone]
 
-    # --- after a restart
+    # --- after a restart, and for another host
+
+    def rows(self) -> list[Change]:
+        """What the tables hold of it, while nothing is being written."""
+        rows = [self._set(partition, record) for partition, record in self._committed.items()]
+        return rows + [self._set_pending(number, producer) for number, producer in self._producers.items()]
 
     def restore(self, partition: TopicPartition, record: OffsetRecord) -> None:
         self._committed[partition] = record

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from treecast.middleware.broker.cluster import GroupHome, PartitionLeader
+from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, HomeWrite, TableStore
 from treecast.middleware.broker.values import InitProducer, PartitionErrors
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdentity, TopicPartition
-from treecast.middleware.storage.tables import Tables
+from treecast.middleware.storage.tables import Change, Tables
 
 from . import records
 from .producer_ids import ProducerIds
@@ -45,8 +46,19 @@ from .state import (
 
 _log = logging.getLogger(__name__)
 
-# One home on a host alone; with a fabric it rises when the home moves.
-COORDINATOR_EPOCH = 0
+# What says that a leader or another home cannot be reached now. The decision stands, and is carried out
+# when it can.
+ELSEWHERE_SECONDS = 10.0
+ELSEWHERE = frozenset(
+    {
+        Fault.LEADER_UNAVAILABLE,
+        Fault.NOT_LEADER,
+        Fault.NOT_COORDINATOR,
+        Fault.COORDINATOR_LOADING,
+        Fault.COORDINATOR_UNAVAILABLE,
+        Fault.TIMED_OUT,
+    }
+)
 
 
 class TransactionSettings(Struct, frozen=True):
@@ -65,12 +77,17 @@ class Reach(Protocol):
 
 
 class _Slot:
-    """A transactional id: its transaction, None until the first one is on disk, and who is at it."""
+    """A transactional id: its transaction, None until the first one is on disk, and who is at it.
 
-    __slots__ = ("lock", "transaction")
+    `epoch`: in which this host is its home; markers carry it. `confirmed`: what was loaded is in the store.
+    """
 
-    def __init__(self, transaction: Transaction | None = None) -> None:
+    __slots__ = ("confirmed", "epoch", "lock", "transaction")
+
+    def __init__(self, epoch: int, transaction: Transaction | None = None, *, confirmed: bool = True) -> None:
         self.transaction = transaction
+        self.epoch = epoch
+        self.confirmed = confirmed
         self.lock = asyncio.Lock()
 
 
@@ -87,18 +104,91 @@ class TransactionCoordinator:
     ) -> None:
         self._settings = settings
         self._tables = tables
+        self._homes: HomeStore | None = None  # None: a host alone
+        self._store: HomeStore = TableStore(tables)
         self._producer_ids = producer_ids
         self._reach: Reach
         self._counters = counters
         self._clock = clock
         self._slots: dict[str, _Slot] = {}
+        self._started = False
+        self._completing: set[asyncio.Task[None]] = set()
+
+    def use(self, store: HomeStore) -> None:
+        """Before `start`: from now on `store` says of which transactional ids this host is the home."""
+        self._homes = self._store = store
+
+    def restore(self) -> None:
+        """Loads all transactions. On a joined host `own` says later in which epoch it is their home."""
+        for transactional_id, value in self._tables.load(records.TRANSACTIONS).items():
+            transaction = records.decode(transactional_id, value)
+            self._slots[transactional_id] = _Slot(0, transaction, confirmed=self._homes is None)
 
     async def start(self, reach: Reach) -> None:
-        """Loads all transactions and completes those that are decided; partitions and groups are open."""
+        """Completes the transactions that are decided; partitions and groups are open."""
         self._reach = reach
-        for transactional_id, value in self._tables.load(records.TRANSACTIONS).items():
-            self._slots[transactional_id] = _Slot(records.decode(transactional_id, value))
+        self._started = True
         await self._complete_decided()
+
+    async def close(self) -> None:
+        """Waits for what is being completed."""
+        await asyncio.gather(*self._completing, return_exceptions=True)
+
+    # --- the homes of a joined host
+
+    def known(self) -> Sequence[str]:
+        """All transactional ids that are loaded here."""
+        return list(self._slots)
+
+    def own(self, transactional_id: str, epoch: int) -> None:
+        """This host is the home in `epoch`, and what is loaded is what counts; completes what is decided."""
+        slot = self._slots.get(transactional_id)
+        if slot is not None:
+            slot.epoch = epoch
+            self._complete_soon(slot)
+
+    def items(self, transactional_id: str) -> Mapping[bytes, bytes]:
+        """What another host would need to become the home."""
+        slot = self._slots.get(transactional_id)
+        return {} if slot is None or slot.transaction is None else records.items_of(slot.transaction)
+
+    def rows(self, transactional_id: str, items: Mapping[bytes, bytes]) -> Sequence[Change]:
+        """`items` as rows of the tables; they have to be there before `load`. INTERNAL for nonsense."""
+        try:
+            return records.rows_of(transactional_id, items)
+        except ValueError as error:
+            raise TreecastError(
+                Fault.INTERNAL,
+                f"what the coordinator keeps of {transactional_id!r} makes no sense: {error}",
+            ) from error
+
+    def load(self, transactional_id: str, epoch: int, rows: Sequence[Change]) -> None:
+        """Becomes the home in `epoch` with what the home before it wrote."""
+        self.unload(transactional_id)
+        for row in rows:
+            transaction = records.decode(transactional_id, row.value or b"")
+            self._slots[transactional_id] = _Slot(epoch, transaction)
+        self.own(transactional_id, epoch)
+
+    def unload(self, transactional_id: str) -> Sequence[Change]:
+        """This host is not the home any more. Answers what removes its rows.
+
+        Whoever is at it goes on with a transaction that the store refuses to keep.
+        """
+        slot = self._slots.pop(transactional_id, None)
+        return [] if slot is None else [Change(records.TRANSACTIONS, transactional_id, None)]
+
+    def _epoch(self, transactional_id: str) -> int:
+        """NOT_COORDINATOR where the home is elsewhere."""
+        if self._homes is None:
+            return 0
+        return self._homes.epoch(HomeName(HomeKind.TRANSACTION, transactional_id))
+
+    def _is_home(self, transactional_id: str, slot: _Slot) -> bool:
+        try:
+            return self._epoch(transactional_id) == slot.epoch
+        except TreecastError:
+            return False
 
     def transactions(self) -> Iterable[Transaction]:
         """All that are known, as they stand."""
@@ -118,7 +208,8 @@ class TransactionCoordinator:
                 f"transaction.timeout.ms must be 1 to {self._settings.max_timeout_ms},"
                 f" not {request.transaction_timeout_ms}",
             )
-        slot = self._slots.setdefault(request.transactional_id, _Slot())
+        epoch = self._epoch(request.transactional_id)
+        slot = self._slots.setdefault(request.transactional_id, _Slot(epoch))
         async with slot.lock:
             return await self._take_over(slot, request.transactional_id, request)
 
@@ -150,7 +241,16 @@ class TransactionCoordinator:
             if decided is not transaction:
                 await self._keep(slot, decided)
             if decided.state in DECIDED:
-                await self._complete(slot, decided)
+                await self._carry_out(slot, decided)
+
+    async def _carry_out(self, slot: _Slot, decided: Transaction) -> None:
+        """Completes; what cannot be reached now is told later (`expire`), as the decision stands."""
+        try:
+            await self._complete(slot, decided)
+        except TreecastError as error:
+            if self._homes is None or error.fault not in ELSEWHERE:
+                raise
+            _log.info("the end of %r is told later: %s", decided.transactional_id, error)
 
     def verify(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> None:
         """Whether `producer` may append to `partition` now (KIP-890); looks only, for the hot path.
@@ -167,6 +267,7 @@ class TransactionCoordinator:
             raise _not_in(transactional_id, f"group {group_id}")
 
     def _ongoing(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
+        self._epoch(transactional_id)
         slot = self._slots.get(transactional_id)
         transaction = slot.transaction if slot is not None else None
         if transaction is None or transaction.producer_id != producer.producer_id:
@@ -183,16 +284,23 @@ class TransactionCoordinator:
         """Aborts transactions that are open too long, completes what was left, forgets idle ids."""
         now = self._clock()
         idle = now - self._settings.expiration_ms / 1000
-        for slot in list(self._slots.values()):
+        for transactional_id, slot in list(self._slots.items()):
             transaction = slot.transaction
-            if transaction is None or slot.lock.locked():
+            if transaction is None or slot.lock.locked() or not self._is_home(transactional_id, slot):
                 continue
-            if transaction.has_expired(now):
-                async with slot.lock:
-                    await self._time_out(slot)
-            elif transaction.updated <= idle and TRANSITIONS[transaction.state, Event.EXPIRE] is State.DEAD:
-                async with slot.lock:
-                    await self._forget(slot)
+            try:
+                if transaction.has_expired(now):
+                    async with slot.lock:
+                        await self._time_out(slot)
+                elif (
+                    transaction.updated <= idle and TRANSITIONS[transaction.state, Event.EXPIRE] is State.DEAD
+                ):
+                    async with slot.lock:
+                        await self._forget(slot)
+            except TreecastError as error:
+                if self._homes is None:
+                    raise
+                _log.warning("transactional id %r: %s", transactional_id, error)
         await self._complete_decided()
 
     async def _time_out(self, slot: _Slot) -> None:
@@ -209,18 +317,36 @@ class TransactionCoordinator:
         if transaction is None:
             return
         await self._keep(slot, replace(transaction, state=State.DEAD))
-        del self._slots[transaction.transactional_id]
+        self._slots.pop(transaction.transactional_id, None)
 
     async def _complete_decided(self) -> None:
-        for slot in list(self._slots.values()):
-            if slot.transaction is None or slot.transaction.state not in DECIDED or slot.lock.locked():
+        for transactional_id, slot in list(self._slots.items()):
+            if slot.lock.locked() or not self._is_home(transactional_id, slot):
                 continue
-            async with slot.lock:
-                if slot.transaction.state in DECIDED:
-                    try:
-                        await self._complete(slot, slot.transaction)
-                    except TreecastError as error:
-                        _log.warning("markers of %r wait: %s", slot.transaction.transactional_id, error)
+            if self._homes is None:
+                await self._complete_slot(slot)
+            else:  # a leader that does not answer holds up nobody else's transaction
+                self._complete_soon(slot)
+
+    def _complete_soon(self, slot: _Slot) -> None:
+        decided = slot.transaction is not None and slot.transaction.state in DECIDED
+        if decided and self._started:
+            task = asyncio.create_task(self._complete_slot(slot))
+            self._completing.add(task)
+            task.add_done_callback(self._completing.discard)
+
+    async def _complete_slot(self, slot: _Slot) -> None:
+        async with slot.lock:
+            transaction = slot.transaction
+            if transaction is None or transaction.state not in DECIDED:
+                return
+            try:
+                if not slot.confirmed:  # a kill may have come before the store had the decision
+                    await self._keep(slot, transaction)
+                    slot.confirmed = True
+                await self._complete(slot, transaction)
+            except TreecastError as error:
+                _log.warning("markers of %r wait: %s", transaction.transactional_id, error)
 
     # --- steps; the slot's lock is held
 
@@ -231,7 +357,7 @@ class TransactionCoordinator:
             assert slot.transaction is not None
             aborted = fenced(slot.transaction, Event.INIT, now, last_epoch=known.epoch)
             await self._keep(slot, aborted)
-            await self._complete(slot, aborted)
+            await self._carry_out(slot, aborted)
             how = entry(slot.transaction, known)
             if how is Entry.REPEAT:  # the fencing epoch is taken, hand out the next one
                 how = Entry.BUMP
@@ -258,6 +384,7 @@ class TransactionCoordinator:
                 await self._keep(slot, grown)
 
     def _slot(self, transactional_id: str) -> _Slot:
+        self._epoch(transactional_id)
         slot = self._slots.get(transactional_id)
         if slot is None:
             raise TreecastError(
@@ -273,7 +400,13 @@ class TransactionCoordinator:
 
     async def _keep(self, slot: _Slot, transaction: Transaction) -> None:
         """On disk first, then in memory: what memory says has been promised."""
-        await self._tables.commit([records.change(transaction)])
+        name = HomeName(HomeKind.TRANSACTION, transaction.transactional_id)
+        forget = transaction.state is State.DEAD
+        refused = await self._store.commit(
+            [HomeWrite(name, slot.epoch, [records.change(transaction)], forget=forget)]
+        )
+        if refused:
+            raise TreecastError(refused[0].fault, refused[0].detail)
         slot.transaction = transaction
 
     async def _complete(self, slot: _Slot, transaction: Transaction) -> None:
@@ -281,7 +414,7 @@ class TransactionCoordinator:
 
         Raises the first refusal after all were tried; the transaction stays decided then.
         """
-        pending = [*self._write_markers(transaction), *self._decide_offsets(transaction)]
+        pending = [*self._write_markers(slot, transaction), *self._decide_offsets(transaction)]
         failures = [
             result
             for result in await asyncio.gather(*pending, return_exceptions=True)
@@ -295,24 +428,39 @@ class TransactionCoordinator:
         else:
             self._counters.transactions_aborted += 1
 
-    def _write_markers(self, transaction: Transaction) -> list[Awaitable[None]]:
-        return [self._write_marker(transaction, partition) for partition in sorted(transaction.partitions)]
+    def _write_markers(self, slot: _Slot, transaction: Transaction) -> list[Awaitable[None]]:
+        return [
+            self._write_marker(transaction, partition, slot.epoch)
+            for partition in sorted(transaction.partitions)
+        ]
 
-    async def _write_marker(self, transaction: Transaction, partition: TopicPartition) -> None:
+    async def _write_marker(self, transaction: Transaction, partition: TopicPartition, epoch: int) -> None:
         leader = self._reach.partition(partition.topic, partition.partition)
         waiting = leader.append_marker(
-            transaction.producer, committed=transaction.committed, coordinator_epoch=COORDINATOR_EPOCH
+            transaction.producer, committed=transaction.committed, coordinator_epoch=epoch
         )
         if waiting is not None:
-            await waiting
+            await self._bounded(waiting)
 
     def _decide_offsets(self, transaction: Transaction) -> list[Awaitable[None]]:
         return [
-            self._reach.group_home(group).end_transaction_offsets(
-                group, transaction.producer, committed=transaction.committed
+            self._bounded(
+                self._reach.group_home(group).end_transaction_offsets(
+                    group, transaction.producer, committed=transaction.committed
+                )
             )
             for group in sorted(transaction.groups)
         ]
+
+    async def _bounded(self, deed: Awaitable[None]) -> None:
+        """Waits for as long as it takes here, and for a while where it may be another host's to do."""
+        if self._homes is None:
+            await deed
+            return
+        try:
+            await asyncio.wait_for(asyncio.shield(deed), ELSEWHERE_SECONDS)
+        except TimeoutError:
+            raise TreecastError(Fault.TIMED_OUT, "a leader or a group's home does not answer") from None
 
 
 def _is_gone(error: BaseException) -> bool:

@@ -1,34 +1,115 @@
-"""Producer ids: handed out in blocks, each block durable before its first id is used; never used again."""
+"""Producer ids: handed out in blocks, each block durable before its first id is used; never used again.
+
+A host alone counts for itself. A joined host gets blocks of the coordinator, and reserves them in strides,
+so that a restart while the coordinator is away can go on with what is left.
+
+| table             | key      | value                                                               |
+| ----------------- | -------- | ------------------------------------------------------------------- |
+| `producer_ids`    | `next`   | decimal, of a host alone: the first id of no block yet              |
+| `producer_blocks` | `next`   | decimal, of a joined host: all ids below may be used                |
+|                   | `blocks` | JSON, blocks of the coordinator: [first, first after it] for each   |
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+from typing import Protocol
 
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.tables import Change, Tables
 
 BLOCK = 1000
-PRODUCER_IDS = "producer_ids"
-_NEXT = "next"
+STRIDE = 100
+PRODUCER_IDS, PRODUCER_BLOCKS = "producer_ids", "producer_blocks"
+_NEXT, _BLOCKS = "next", "blocks"
+
+_log = logging.getLogger(__name__)
+
+
+class BlockSource(Protocol):
+    """Where a joined host gets its ids from."""
+
+    async def producer_ids(self, count: int) -> range:
+        """Ids that nobody had before. COORDINATOR_UNAVAILABLE."""
 
 
 class ProducerIds:
-    """Table `producer_ids`: `next` -> the first id (decimal) of no block yet.
-
-    A restart skips what is left of a block.
-    """
+    """Gives each id once. A restart skips what is left of a block or stride."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._next = self._end = int(tables.load(PRODUCER_IDS).get(_NEXT, b"0"))
+        rows = tables.load(PRODUCER_BLOCKS)
+        alone = tables.load(PRODUCER_IDS).get(_NEXT, b"0")
+        self._next = self._end = max(int(alone), int(rows.get(_NEXT, b"0")))
+        self._blocks = [range(first, end) for first, end in json.loads(rows.get(_BLOCKS, b"[]"))]
+        self._source: BlockSource | None = None  # None: a host alone
+        self._fetching: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()
 
+    def use(self, source: BlockSource) -> None:
+        """From now on ids are those that `source` gives."""
+        self._source = source
+
     async def take(self) -> int:
-        """An id that nobody had before."""
+        """An id that nobody had before. COORDINATOR_UNAVAILABLE where none is left and none can be got."""
         async with self._taking:
             if self._next == self._end:
-                end = self._end + BLOCK
-                await self._tables.commit([Change(PRODUCER_IDS, _NEXT, str(end).encode())])
-                self._end = end
+                await self._reserve()
             taken = self._next
             self._next += 1
             return taken
+
+    async def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
+
+    async def _reserve(self) -> None:
+        if self._source is None:
+            first, end = self._end, self._end + BLOCK
+            changes = [Change(PRODUCER_IDS, _NEXT, str(end).encode())]
+        else:
+            first, end = await self._stride(self._source)
+            left = json.dumps([[block.start, block.stop] for block in self._blocks])
+            changes = [
+                Change(PRODUCER_BLOCKS, _NEXT, str(end).encode()),
+                Change(PRODUCER_BLOCKS, _BLOCKS, left.encode()),
+            ]
+        await self._tables.commit(changes)
+        self._next, self._end = first, end
+
+    async def _stride(self, source: BlockSource) -> tuple[int, int]:
+        """Takes a stride from the blocks; gets the next block before the last one is empty."""
+        self._drop_used()
+        while not self._blocks:
+            await self._fetch(source)
+            self._drop_used()
+        first = self._blocks[0].start
+        end = min(first + STRIDE, self._blocks[0].stop)
+        self._blocks[0] = range(end, self._blocks[0].stop)
+        if sum(map(len, self._blocks)) <= BLOCK // 2 and self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch_ahead(source))
+        return first, end
+
+    def _drop_used(self) -> None:
+        """Leaves out what this host has used already, be it as a host alone."""
+        left = (range(max(block.start, self._end), block.stop) for block in self._blocks)
+        self._blocks = [block for block in left if block]
+
+    async def _fetch(self, source: BlockSource) -> None:
+        if self._fetching is not None:  # on its way already
+            await asyncio.shield(self._fetching)
+            if self._blocks:
+                return
+        self._blocks.append(await source.producer_ids(BLOCK))
+
+    async def _fetch_ahead(self, source: BlockSource) -> None:
+        try:
+            self._blocks.append(await source.producer_ids(BLOCK))
+        except TreecastError as error:
+            if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                _log.warning("no producer ids from the coordinator: %s", error)
+        finally:
+            self._fetching = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.tables import Change
@@ -56,3 +57,25 @@ def decode(transactional_id: str, value: bytes) -> Transaction:
         last_producer_id=entry["last"][0],
         last_epoch=entry["last"][1],
     )
+
+
+# What a transactional id's home keeps in the coordinator's store is one item, the value of its row.
+_ITEM = b"t"
+
+
+def item_of(change: Change) -> tuple[bytes, bytes | None]:
+    return _ITEM, change.value
+
+
+def items_of(transaction: Transaction) -> dict[bytes, bytes]:
+    return {_ITEM: encode(transaction)}
+
+
+def rows_of(transactional_id: str, items: Mapping[bytes, bytes]) -> list[Change]:
+    """The rows of a transactional id that a host takes over. ValueError where an item makes no sense."""
+    if items.keys() - {_ITEM}:
+        raise ValueError(f"an item {next(iter(items.keys() - {_ITEM}))!r} of a transactional id")
+    try:
+        return [change(decode(transactional_id, value)) for value in items.values()]
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"a transaction without {error}") from error

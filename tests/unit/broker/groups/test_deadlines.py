@@ -10,6 +10,7 @@ from hypothesis import given
 
 from treecast.middleware.broker.groups.deadlines import Deadlines
 from treecast.middleware.broker.groups.journal import Journal
+from treecast.middleware.broker.homes import TableStore
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
@@ -88,12 +89,12 @@ def change(key: str, value: bytes | None = b"") -> Change:
 
 async def test_what_comes_while_a_write_is_under_way_is_the_next_write() -> None:
     disk, done = Disk(), []
-    journal = Journal(disk)
-    journal.submit([change("a")], lambda error: done.append("a"))
-    journal.submit([change("b")], lambda error: done.append("b"))
+    journal = Journal(TableStore(disk))
+    journal.submit("g", 0, [change("a")], lambda error: done.append("a"))
+    journal.submit("g", 0, [change("b")], lambda error: done.append("b"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    last = journal.submit([change("a", None), change("c")], lambda error: done.append("c"))
+    last = journal.submit("g", 0, [change("a", None), change("c")], lambda error: done.append("c"))
     assert done == []
     disk.go.set()
     await asyncio.shield(last)
@@ -103,10 +104,10 @@ async def test_what_comes_while_a_write_is_under_way_is_the_next_write() -> None
 
 async def test_of_one_key_the_last_change_counts(tmp_path) -> None:
     tables = Tables(tmp_path / "tables", FsyncPolicy.NEVER)
-    journal = Journal(tables)
-    journal.submit([change("set", b"1"), change("deleted", b"1")], lambda error: None)
-    journal.submit([change("deleted", None), change("set", None)], lambda error: None)
-    journal.submit([change("set", b"2")], lambda error: None)
+    journal = Journal(TableStore(tables))
+    journal.submit("g", 0, [change("set", b"1"), change("deleted", b"1")], lambda error: None)
+    journal.submit("g", 0, [change("deleted", None), change("set", None)], lambda error: None)
+    journal.submit("g", 0, [change("set", b"2")], lambda error: None)
     await journal.drain()
     assert tables.load("table") == {"set": b"2"}
     tables.close()
@@ -117,24 +118,24 @@ async def test_everybody_is_told_of_a_failure(error: Exception) -> None:
     disk, told = Disk(), []
     disk.error = error
     disk.go.set()
-    journal = Journal(disk)
-    futures = [journal.submit([change(key)], told.append) for key in "ab"]
+    journal = Journal(TableStore(disk))
+    futures = [journal.submit("g", 0, [change(key)], told.append) for key in "ab"]
     result = await asyncio.shield(futures[0])
     assert futures[0] is futures[1]
     assert result.fault is Fault.STORAGE
     assert [found.fault for found in told] == [Fault.STORAGE] * 2
     disk.error = None
-    assert await asyncio.shield(journal.submit([change("c")], told.append)) is None, "and it goes on"
+    assert await asyncio.shield(journal.submit("g", 0, [change("c")], told.append)) is None, "and it goes on"
 
 
 async def test_an_error_in_what_follows_a_write_stops_nobody_else() -> None:
     disk, told = Disk(), []
     disk.go.set()
-    journal = Journal(disk)
+    journal = Journal(TableStore(disk))
 
     def broken(error: TreecastError | None) -> None:
         raise ZeroDivisionError
 
-    journal.submit([change("a")], broken)
-    await asyncio.shield(journal.submit([change("b")], told.append))
+    journal.submit("g", 0, [change("a")], broken)
+    await asyncio.shield(journal.submit("g", 0, [change("b")], told.append))
     assert told == [None]

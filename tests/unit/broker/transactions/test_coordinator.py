@@ -45,6 +45,7 @@ class Bench:
         self.home = TransactionCoordinator(
             TransactionSettings(), self.tables, ProducerIds(self.tables), self.counters, self.clock
         )
+        self.home.restore()
         await self.home.start(self.cluster)
         return self
 
