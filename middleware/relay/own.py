@@ -6,13 +6,11 @@ Partitions that others lead can be looked up and described, and refuse all else 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Sequence
 
-from treecast.middleware.broker.cluster import GroupHome, PartitionLeader, ReadWaiter, TransactionHome
+from treecast.middleware.broker.cluster import PartitionLeader, ReadWaiter
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.values import (
     Appended,
-    GroupListing,
     Isolation,
     OffsetAtTime,
     PartitionRead,
@@ -91,22 +89,3 @@ class ElsewherePartition:
         return TreecastError(
             Fault.LEADER_UNAVAILABLE, f"host {self._host_id} leads {self._name}, and cannot be reached"
         )
-
-
-class OwnHomes:
-    """Implements `cluster.GroupHomes` and `cluster.TransactionHomes` with the local coordinators."""
-
-    def __init__(self, parts: LocalParts) -> None:
-        self._parts = parts
-
-    def group_home(self, group_id: str) -> GroupHome:
-        return self._parts.groups
-
-    async def list_groups(self) -> Sequence[GroupListing]:
-        return self._parts.groups.list_groups()
-
-    def transaction_home(self, transactional_id: str) -> TransactionHome:
-        return self._parts.transactions
-
-    async def new_producer(self) -> ProducerIdentity:
-        return ProducerIdentity(await self._parts.producer_ids.take(), 0)

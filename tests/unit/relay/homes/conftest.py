@@ -1,16 +1,14 @@
-"""A cluster that is closed after the test."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.relay.world import World
+from tests.unit.relay.homes.town import Town
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    made = World(tmp_path)
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    made = Town(tmp_path)
     yield made
     await made.close()

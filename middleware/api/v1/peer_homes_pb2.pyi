@@ -1,0 +1,372 @@
+from treecast.middleware.api.v1 import coordinator_pb2 as _coordinator_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class HomeTarget(_message.Message):
+    __slots__ = ("kind", "id", "epoch")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    kind: _coordinator_pb2.HomeKind
+    id: str
+    epoch: int
+    def __init__(self, kind: _Optional[_Union[_coordinator_pb2.HomeKind, str]] = ..., id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class HomeDone(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HomeOutcome(_message.Message):
+    __slots__ = ("fault", "detail")
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    fault: str
+    detail: str
+    def __init__(self, fault: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class HomePartition(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class HomePartitionError(_message.Message):
+    __slots__ = ("partition", "outcome")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    partition: HomePartition
+    outcome: HomeOutcome
+    def __init__(self, partition: _Optional[_Union[HomePartition, _Mapping]] = ..., outcome: _Optional[_Union[HomeOutcome, _Mapping]] = ...) -> None: ...
+
+class HomePartitionErrors(_message.Message):
+    __slots__ = ("errors",)
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    errors: _containers.RepeatedCompositeFieldContainer[HomePartitionError]
+    def __init__(self, errors: _Optional[_Iterable[_Union[HomePartitionError, _Mapping]]] = ...) -> None: ...
+
+class HomeProducer(_message.Message):
+    __slots__ = ("producer_id", "epoch")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class HomeMember(_message.Message):
+    __slots__ = ("member_id", "instance_id", "generation", "reason")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    generation: int
+    reason: str
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., generation: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class HomeProtocol(_message.Message):
+    __slots__ = ("name", "metadata")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    metadata: bytes
+    def __init__(self, name: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+
+class HomeJoin(_message.Message):
+    __slots__ = ("home", "member_id", "instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms", "protocol_type", "protocols", "require_known_member_id", "reason", "can_skip_assignment")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_KNOWN_MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CAN_SKIP_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: _containers.RepeatedCompositeFieldContainer[HomeProtocol]
+    require_known_member_id: bool
+    reason: str
+    can_skip_assignment: bool
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[HomeProtocol, _Mapping]]] = ..., require_known_member_id: _Optional[bool] = ..., reason: _Optional[str] = ..., can_skip_assignment: _Optional[bool] = ...) -> None: ...
+
+class HomeJoinedMember(_message.Message):
+    __slots__ = ("member_id", "instance_id", "metadata")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    metadata: bytes
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+
+class HomeJoined(_message.Message):
+    __slots__ = ("generation", "protocol_type", "protocol", "leader", "member_id", "members", "skip_assignment", "required_member_id")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    SKIP_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    member_id: str
+    members: _containers.RepeatedCompositeFieldContainer[HomeJoinedMember]
+    skip_assignment: bool
+    required_member_id: str
+    def __init__(self, generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., leader: _Optional[str] = ..., member_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[HomeJoinedMember, _Mapping]]] = ..., skip_assignment: _Optional[bool] = ..., required_member_id: _Optional[str] = ...) -> None: ...
+
+class HomeAssignment(_message.Message):
+    __slots__ = ("member_id", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    assignment: bytes
+    def __init__(self, member_id: _Optional[str] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+
+class HomeSync(_message.Message):
+    __slots__ = ("home", "generation", "member_id", "instance_id", "protocol_type", "protocol", "assignments")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    generation: int
+    member_id: str
+    instance_id: str
+    protocol_type: str
+    protocol: str
+    assignments: _containers.RepeatedCompositeFieldContainer[HomeAssignment]
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., generation: _Optional[int] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[HomeAssignment, _Mapping]]] = ...) -> None: ...
+
+class HomeSynced(_message.Message):
+    __slots__ = ("protocol_type", "protocol", "assignment")
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+    def __init__(self, protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+
+class HomeHeartbeat(_message.Message):
+    __slots__ = ("home", "member")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    member: HomeMember
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., member: _Optional[_Union[HomeMember, _Mapping]] = ...) -> None: ...
+
+class HomeLeave(_message.Message):
+    __slots__ = ("home", "members")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    members: _containers.RepeatedCompositeFieldContainer[HomeMember]
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., members: _Optional[_Iterable[_Union[HomeMember, _Mapping]]] = ...) -> None: ...
+
+class HomeLeft(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[HomeOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[HomeOutcome, _Mapping]]] = ...) -> None: ...
+
+class HomeOffset(_message.Message):
+    __slots__ = ("partition", "offset", "leader_epoch", "metadata")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    partition: HomePartition
+    offset: int
+    leader_epoch: int
+    metadata: str
+    def __init__(self, partition: _Optional[_Union[HomePartition, _Mapping]] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
+
+class HomeCommit(_message.Message):
+    __slots__ = ("home", "member", "offsets", "transactional_id", "producer")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    member: HomeMember
+    offsets: _containers.RepeatedCompositeFieldContainer[HomeOffset]
+    transactional_id: str
+    producer: HomeProducer
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., member: _Optional[_Union[HomeMember, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[HomeOffset, _Mapping]]] = ..., transactional_id: _Optional[str] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ...) -> None: ...
+
+class HomeFetch(_message.Message):
+    __slots__ = ("home", "all", "partitions", "require_stable")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    all: bool
+    partitions: _containers.RepeatedCompositeFieldContainer[HomePartition]
+    require_stable: bool
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., all: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[HomePartition, _Mapping]]] = ..., require_stable: _Optional[bool] = ...) -> None: ...
+
+class HomeFetchedOffset(_message.Message):
+    __slots__ = ("offset", "refused")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    offset: HomeOffset
+    refused: HomeOutcome
+    def __init__(self, offset: _Optional[_Union[HomeOffset, _Mapping]] = ..., refused: _Optional[_Union[HomeOutcome, _Mapping]] = ...) -> None: ...
+
+class HomeFetched(_message.Message):
+    __slots__ = ("offsets",)
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedCompositeFieldContainer[HomeFetchedOffset]
+    def __init__(self, offsets: _Optional[_Iterable[_Union[HomeFetchedOffset, _Mapping]]] = ...) -> None: ...
+
+class HomeDeleteOffsets(_message.Message):
+    __slots__ = ("home", "partitions")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    partitions: _containers.RepeatedCompositeFieldContainer[HomePartition]
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[HomePartition, _Mapping]]] = ...) -> None: ...
+
+class HomeEndOffsets(_message.Message):
+    __slots__ = ("home", "producer", "committed")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    producer: HomeProducer
+    committed: bool
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., committed: _Optional[bool] = ...) -> None: ...
+
+class HomeAsked(_message.Message):
+    __slots__ = ("home",)
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ...) -> None: ...
+
+class HomeDescribedMember(_message.Message):
+    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "metadata", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+
+class HomeDescribed(_message.Message):
+    __slots__ = ("state", "protocol_type", "protocol", "members")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    protocol_type: str
+    protocol: str
+    members: _containers.RepeatedCompositeFieldContainer[HomeDescribedMember]
+    def __init__(self, state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., members: _Optional[_Iterable[_Union[HomeDescribedMember, _Mapping]]] = ...) -> None: ...
+
+class HomeList(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HomeListing(_message.Message):
+    __slots__ = ("group_id", "protocol_type", "state")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    protocol_type: str
+    state: str
+    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class HomeListed(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[HomeListing]
+    def __init__(self, groups: _Optional[_Iterable[_Union[HomeListing, _Mapping]]] = ...) -> None: ...
+
+class HomeInit(_message.Message):
+    __slots__ = ("home", "transaction_timeout_ms", "known")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    transaction_timeout_ms: int
+    known: HomeProducer
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., transaction_timeout_ms: _Optional[int] = ..., known: _Optional[_Union[HomeProducer, _Mapping]] = ...) -> None: ...
+
+class HomeAddPartitions(_message.Message):
+    __slots__ = ("home", "producer", "partitions")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    producer: HomeProducer
+    partitions: _containers.RepeatedCompositeFieldContainer[HomePartition]
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[HomePartition, _Mapping]]] = ...) -> None: ...
+
+class HomeAddOffsets(_message.Message):
+    __slots__ = ("home", "producer", "group_id")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    producer: HomeProducer
+    group_id: str
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., group_id: _Optional[str] = ...) -> None: ...
+
+class HomeEnd(_message.Message):
+    __slots__ = ("home", "producer", "committed")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    producer: HomeProducer
+    committed: bool
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., committed: _Optional[bool] = ...) -> None: ...
+
+class HomeVerify(_message.Message):
+    __slots__ = ("home", "producer", "partition", "group_id")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    producer: HomeProducer
+    partition: HomePartition
+    group_id: str
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., partition: _Optional[_Union[HomePartition, _Mapping]] = ..., group_id: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,96 @@
+"""`HomeFinder`: which host is the home of a group or a transactional id.
+
+The view knows, as the coordinator tells it; else the coordinator is asked, and gives a home that nobody has
+to who asks. What it answered counts until the view has it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.model.counters import HomeCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .ports import Coordinator, HomeAt
+
+_REMEMBERED = 10_000  # answers that the view does not have yet
+
+
+class HomeFinder:
+    """`home` looks into the view, `present` says whether a host is attached; `clock` gives steady seconds.
+
+    `ask_again`: s between questions for a home whose host is away.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        home: Callable[[HomeName], HomeAt | None],
+        present: Callable[[int], bool],
+        counters: HomeCounters,
+        clock: Callable[[], float],
+        ask_again: float,
+    ) -> None:
+        self._coordinator = coordinator
+        self._home = home
+        self._present = present
+        self._counters = counters
+        self._clock = clock
+        self._ask_again = ask_again
+        self._answers: OrderedDict[HomeName, tuple[HomeAt, float]] = OrderedDict()
+        self._asking: dict[HomeName, asyncio.Task[HomeAt]] = {}
+
+    def known(self, name: HomeName) -> HomeAt | None:
+        """As far as this host has heard."""
+        at = self._home(name)
+        answer = self._answers.get(name)
+        if answer is not None and (at is None or answer[0].epoch > at.epoch):
+            return answer[0]
+        return at
+
+    async def find(self, name: HomeName, denied: int = 0) -> HomeAt:
+        """Where to call. `denied`: an epoch up to which a call was answered with NOT_COORDINATOR.
+
+        COORDINATOR_UNAVAILABLE where nothing is known and nobody answers.
+        """
+        at = self.known(name)
+        if at is None or at.epoch <= denied:
+            self._answers.pop(name, None)
+            return await self.ask(name)
+        if self._present(at.host_id) or self._asked_lately(name):
+            return at
+        try:
+            return await self.ask(name)  # it may be time for another host
+        except TreecastError as error:
+            if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                raise
+            return at
+
+    async def ask(self, name: HomeName) -> HomeAt:
+        """What the coordinator says; many who ask at once share one call."""
+        task = self._asking.get(name)
+        if task is None:
+            task = asyncio.create_task(self._ask(name), name=f"where is {name}")
+            self._asking[name] = task
+            task.add_done_callback(lambda _: self._asking.pop(name, None))
+        return await asyncio.shield(task)
+
+    def forget(self, name: HomeName) -> None:
+        """The home is no more, and what was answered with it."""
+        self._answers.pop(name, None)
+
+    async def _ask(self, name: HomeName) -> HomeAt:
+        self._counters.asked += 1
+        at = await self._coordinator.ask(name)
+        self._answers[name] = at, self._clock()
+        self._answers.move_to_end(name)
+        if len(self._answers) > _REMEMBERED:
+            self._answers.popitem(last=False)
+        return at
+
+    def _asked_lately(self, name: HomeName) -> bool:
+        answer = self._answers.get(name)
+        return answer is not None and self._clock() - answer[1] < self._ask_again

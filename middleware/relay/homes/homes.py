@@ -1,0 +1,195 @@
+"""`Homes`: groups and transactional ids of a joined host, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from treecast.middleware.api.v1 import peer_homes_pb2 as pb
+from treecast.middleware.broker.cluster import GroupHome, TransactionHome
+from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.parts import LocalParts
+from treecast.middleware.broker.values import GroupListing
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.relay.entries import HomeEntry, Presence, home_key
+from treecast.middleware.relay.entries import HomeKind as EntryKind
+from treecast.middleware.relay.view import ClusterView
+
+from . import messages as m
+from .finder import HomeFinder
+from .groups import RoutedGroups
+from .keeper import HomeKeeper, HomeSide
+from .methods import HomeMethod
+from .mirror import HomeMirror
+from .ports import Coordinator, HomeAt
+from .router import HomeRouter
+from .service import HomeService
+from .settings import DEFAULTS, HomeSettings
+from .store import JoinedStore
+from .transactions import RoutedTransactions
+
+_log = logging.getLogger(__name__)
+
+LIST_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
+_ADOPT_AGAIN = 1.0  # s
+_UNKNOWN = "Unknown"  # Kafka's word for the state of a group that cannot be asked for
+
+
+class Homes:
+    """Implements `relay.cluster.GroupHomes`, `TransactionHomes` and `Life`.
+
+    It has to be made before the local coordinators are started. `is_up` says whether there is a connection
+    to a host; `methods` gets the handlers for calls of other hosts.
+    """
+
+    def __init__(
+        self,
+        parts: LocalParts,
+        view: ClusterView,
+        coordinator: Coordinator,
+        methods: Methods,
+        is_up: Callable[[int], bool],
+        settings: HomeSettings = DEFAULTS,
+    ) -> None:
+        counters, host_id = parts.counters.homes, parts.host.host_id
+        sides: dict[HomeKind, HomeSide] = {
+            HomeKind.GROUP: parts.groups,
+            HomeKind.TRANSACTION: parts.transactions,
+        }
+        self._host_id = host_id
+        self._view = view
+        self._parts = parts
+        self._methods = methods
+        self._counters = counters
+        self.keeper = HomeKeeper(parts.tables, coordinator, sides, counters, parts.clock)
+        self.mirror = HomeMirror(
+            coordinator, counters, lost=self.keeper.release, sent=self.keeper.sent, settings=settings.mirror
+        )
+        self.keeper.mirror = self.mirror
+        self.finder = HomeFinder(
+            coordinator, self._home, self._present, counters, _steady, settings.ask_again
+        )
+        self.router = HomeRouter(
+            host_id, self.finder, self.keeper, methods, is_up, counters, settings.connect
+        )
+        self.groups = RoutedGroups(self.router, self.finder, parts.groups)
+        self.transactions = RoutedTransactions(self.router, self.finder, self.keeper, parts.transactions)
+        store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
+        parts.groups.use(store, self.transactions)
+        parts.transactions.use(store)
+        parts.producer_ids.use(coordinator)
+        HomeService(host_id, parts.groups, parts.transactions, self.keeper, self.finder, counters).register(
+            methods
+        )
+        self._adopting: asyncio.Task[None] | None = None
+
+    # --- life
+
+    async def start(self) -> None:
+        """When the view knows what it can, groups and transactions are loaded, and before anybody asks."""
+        self._view.homes.subscribe(self._heard)
+        own = self.keeper.start(self._home, self._host_id)
+        self._adopt(own)
+
+    async def close(self) -> None:
+        if self._adopting is not None:
+            self._adopting.cancel()
+            await asyncio.gather(self._adopting, return_exceptions=True)
+        await self.mirror.close(CLOSE_SECONDS)
+        await self.keeper.close()
+
+    # --- look-ups
+
+    def group_home(self, group_id: str) -> GroupHome:
+        return self.groups
+
+    def transaction_home(self, transactional_id: str) -> TransactionHome:
+        return self.transactions
+
+    async def new_producer(self) -> ProducerIdentity:
+        return ProducerIdentity(await self._parts.producer_ids.take(), 0)
+
+    async def list_groups(self) -> Sequence[GroupListing]:
+        """Of all hosts; the groups of one that cannot be asked are in state Unknown."""
+        elsewhere: dict[int, list[str]] = {}
+        for home in self._view.homes:
+            if home.kind == HomeKind.GROUP.value and home.host_id != self._host_id:
+                elsewhere.setdefault(home.host_id, []).append(home.id)
+        listed = [self._list(host_id, ids) for host_id, ids in elsewhere.items()]
+        found = [*self._parts.groups.list_groups()]
+        for groups in await asyncio.gather(*listed):
+            found += groups
+        return list({group.group_id: group for group in found}.values())
+
+    async def _list(self, host_id: int, ids: Iterable[str]) -> Sequence[GroupListing]:
+        try:
+            answer = await self.router.call(
+                HomeAt(host_id, 0), HomeMethod.LIST, pb.HomeList(), pb.HomeListed, LIST_SECONDS
+            )
+        except TreecastError as error:
+            _log.info("the groups of host %d cannot be asked for: %s", host_id, error)
+            return [GroupListing(id, "", _UNKNOWN) for id in ids]
+        return m.read_listed(answer)
+
+    # --- the view
+
+    def _home(self, name: HomeName) -> HomeAt | None:
+        entry = self._view.homes.get(home_key(EntryKind(name.kind.value), name.id))
+        return None if entry is None else HomeAt(entry.host_id, entry.epoch)
+
+    def _present(self, host_id: int) -> bool:
+        host = self._view.host(host_id)
+        return host is not None and host.presence is Presence.ATTACHED
+
+    def _heard(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
+        entry = after or before
+        assert entry is not None
+        name = HomeName(HomeKind(entry.kind.value), entry.id)
+        at = None if after is None else HomeAt(after.host_id, after.epoch)
+        if at is None:
+            self.finder.forget(name)
+        self.keeper.moved(name, at, doubtful=self._view.doubtful)
+        if at is None and self._view.doubtful:
+            self._adopt([name])
+
+    def _forgotten(self, name: HomeName, epoch: int) -> None:
+        self.finder.forget(name)
+        self.keeper.forgotten(name, epoch)
+
+    # --- what the host had when it was alone
+
+    def _adopt(self, names: Iterable[HomeName]) -> None:
+        """In the background, and as often as it takes."""
+        wanted = dict.fromkeys(names)
+        if wanted:
+            before = self._adopting
+            self._adopting = asyncio.create_task(self._adopt_all(before, wanted), name="homes of before")
+
+    async def _adopt_all(self, before: asyncio.Task[None] | None, wanted: dict[HomeName, None]) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        while wanted:
+            for name in list(wanted):
+                try:
+                    if name not in self.keeper.owned:
+                        at = await self.finder.find(name)
+                        if at.host_id == self._host_id:
+                            await self.keeper.acquire(name, at.epoch)
+                        else:
+                            self.keeper.refuse(name)
+                except TreecastError as error:
+                    if error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                        break
+                    _log.warning("%s, which this host had, is not the cluster's yet: %s", name, error)
+                else:
+                    del wanted[name]
+            if wanted:
+                await asyncio.sleep(_ADOPT_AGAIN)
+
+
+def _steady() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,299 @@
+"""`HomeMirror`: what this host's homes write, on its way to the coordinator's store.
+
+One call is under way at a time, with what all homes have written since the one before began. While the
+coordinator does not answer, writes are accepted by this host alone: remembered, of each key the last, and
+sent when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+
+from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.model.counters import HomeCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .ports import Coordinator, StateWrite
+from .settings import MirrorSettings
+
+_log = logging.getLogger(__name__)
+
+_SHORT = 0.05  # s, the first pause between attempts
+
+
+class Kept(enum.Enum):
+    """What became of a write."""
+
+    STORED = "the coordinator has it on disk"
+    ALONE = "this host has it, and the coordinator gets it when it is back"
+
+
+Outcome = Kept | TreecastError
+
+
+class _Unsent(Struct):
+    """What is to be sent of one home. `fresh`: keys of those who wait; `alone`: of those who do no more."""
+
+    epoch: int
+    items: dict[bytes, bytes | None] = {}
+    fresh: set[bytes] = set()
+    alone: set[bytes] = set()
+    waiting: list[asyncio.Future[Outcome]] = []
+    forget: bool = False
+
+    def add(self, items: Mapping[bytes, bytes | None], *, forget: bool = False) -> None:
+        for key, value in items.items():
+            self.items.pop(key, None)  # the order of items is that of their last writes
+            self.items[key] = value
+        self.forget = forget
+
+    def put_under(self, newer: _Unsent) -> None:
+        """Takes what was written later, in the same epoch, over."""
+        self.add(newer.items, forget=newer.forget)
+        self.fresh |= newer.fresh
+        self.alone |= newer.alone
+        self.waiting += newer.waiting
+
+    def accept(self) -> int:
+        """Answers who waits that this host has it; how many items that were."""
+        accepted, self.fresh = self.fresh, set()
+        self.alone |= accepted
+        self.forget = False  # removing the items is enough, and may be followed by others
+        self.answer(Kept.ALONE)
+        return len(accepted)
+
+    def answer(self, outcome: Outcome) -> None:
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(outcome)
+
+    def accepted_alone(self) -> dict[bytes, bytes | None]:
+        return {key: value for key, value in self.items.items() if key in self.alone}
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a message, about."""
+        return sum(_size(key, value) for key, value in self.items.items())
+
+    def cut(self, room: int) -> _Unsent:
+        """Takes the first items that fit out, at least one; who waits stays with the rest."""
+        part = _Unsent(self.epoch)
+        for key in list(self.items):
+            if part.items and room <= 0:
+                break
+            part.items[key] = value = self.items.pop(key)
+            room -= _size(key, value)
+        part.alone = self.alone & part.items.keys()
+        return part
+
+
+def _size(key: bytes, value: bytes | None) -> int:
+    return len(key) + len(value or b"") + 16
+
+
+# told of a home: its name, its epoch, the refusal, and what had been accepted alone in that epoch
+Lost = Callable[[HomeName, int, TreecastError, Mapping[bytes, bytes | None]], None]
+# told of a home: its name, and the keys that had been accepted alone and are in the store now
+Sent = Callable[[HomeName, Iterable[bytes]], None]
+
+
+class HomeMirror:
+    """From its first `put` to `close`. `lost` is called for a home that, says the coordinator, is not this
+    host's; `sent` with what was accepted alone once it is in the store."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        counters: HomeCounters,
+        *,
+        lost: Lost,
+        sent: Sent,
+        settings: MirrorSettings,
+    ) -> None:
+        self._coordinator = coordinator
+        self._counters = counters
+        self._lost = lost
+        self._sent = sent
+        self._settings = settings
+        self._unsent: dict[HomeName, _Unsent] = {}
+        self._under_way: dict[HomeName, _Unsent] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self.away = False  # whether the coordinator does not answer
+
+    def put(self, write: StateWrite) -> asyncio.Future[Outcome]:
+        """What became of the write; at once while the coordinator is away."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            future.set_result(Kept.ALONE)
+            return future
+        unsent = self._unsent_of(write.name, write.epoch)
+        unsent.add(write.items, forget=write.forget)
+        unsent.fresh |= write.items.keys()
+        unsent.waiting.append(future)
+        if self.away:
+            self._counters.accepted_alone += unsent.accept()
+        self._go_on()
+        return future
+
+    def remember(self, write: StateWrite, alone: Iterable[bytes] = ()) -> None:
+        """What is not known to be in the store; nobody waits, and newer writes win.
+
+        `alone`: the keys that were accepted without the store.
+        """
+        newer = self._unsent.pop(write.name, None)
+        unsent = self._unsent_of(write.name, write.epoch)
+        unsent.add(write.items)
+        unsent.alone.update(alone)
+        if newer is not None and newer.epoch == write.epoch:
+            unsent.put_under(newer)
+        self._go_on()
+
+    def drop(
+        self, name: HomeName, refusal: TreecastError, *, forgotten: bool = False
+    ) -> dict[bytes, bytes | None]:
+        """The home is another host's, or with `forgotten` nobody's: then a write that forgets it is done.
+
+        Answers what was accepted alone, and will not get into the store.
+        """
+        alone: dict[bytes, bytes | None] = {}
+        for place in (self._under_way, self._unsent):
+            unsent = place.pop(name, None)
+            if unsent is not None:
+                alone |= unsent.accepted_alone()
+                unsent.answer(Kept.STORED if forgotten and unsent.forget else refusal)
+        return alone
+
+    @property
+    def waiting(self) -> int:
+        """Items that the coordinator does not have yet."""
+        return sum(len(unsent.items) for unsent in self._unsent.values())
+
+    async def close(self, grace: float) -> None:
+        """Sends what is left, for at most `grace` seconds; what waits longer is accepted alone."""
+        if self._task is not None and not self.away:
+            await asyncio.wait([self._task], timeout=grace)
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for place in (self._under_way, self._unsent):
+            for unsent in place.values():
+                self._counters.accepted_alone += unsent.accept()
+
+    # --- sending
+
+    def _unsent_of(self, name: HomeName, epoch: int) -> _Unsent:
+        unsent = self._unsent.get(name)
+        if unsent is not None and unsent.epoch != epoch:
+            unsent.answer(_outdated(name))
+            unsent = None
+        if unsent is None:
+            unsent = self._unsent[name] = _Unsent(epoch)
+        return unsent
+
+    def _go_on(self) -> None:
+        if self._task is None and not self._closed:
+            self._task = asyncio.create_task(self._send_all(), name="homes to the coordinator")
+
+    async def _send_all(self) -> None:
+        """Until nothing is left. Attempts are repeated with pauses that double."""
+        loop = asyncio.get_running_loop()
+        failing_since, pause = 0.0, _SHORT
+        while self._unsent:
+            error = await self._send_some()
+            if error is None:
+                failing_since, pause = 0.0, _SHORT
+                self._found()
+                continue
+            failing_since = failing_since or loop.time()
+            if not self.away and loop.time() - failing_since >= self._settings.patience:
+                self._miss(error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, self._settings.pause)
+        self._task = None
+
+    async def _send_some(self) -> TreecastError | None:
+        """One call with as much as it may carry. Answers what refuses all of it."""
+        self._under_way = batch = self._take()
+        writes = [StateWrite(name, u.epoch, u.items, u.forget) for name, u in batch.items()]
+        try:
+            async with asyncio.timeout(self._settings.call):
+                refused = await self._coordinator.put(writes)
+        except TimeoutError:
+            error = TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator does not answer in time")
+        except TreecastError as raised:
+            error = raised
+        else:
+            self._counters.store_calls += 1
+            for place, write in enumerate(writes):
+                if write.name in self._under_way:
+                    self._end(write, self._under_way.pop(write.name), refused.get(place))
+            return None
+        self._put_back()
+        return error
+
+    def _take(self) -> dict[HomeName, _Unsent]:
+        """Whole homes, up to the bounds; one that is too much goes in parts, who waits with the last."""
+        taken: dict[HomeName, _Unsent] = {}
+        room = self._settings.bytes
+        for name in list(self._unsent):
+            if len(taken) == self._settings.homes:
+                break
+            unsent = self._unsent[name]
+            if unsent.size > room:
+                if not taken:
+                    taken[name] = unsent.cut(room)
+                break
+            taken[name] = self._unsent.pop(name)
+            room -= unsent.size
+        return taken
+
+    def _put_back(self) -> None:
+        """What was not taken goes under what has come since."""
+        batch, self._under_way = self._under_way, {}
+        for name, older in batch.items():
+            newer = self._unsent.pop(name, None)
+            if newer is not None and newer.epoch != older.epoch:
+                older.answer(_outdated(name))
+                older = newer
+            elif newer is not None:
+                older.put_under(newer)
+            self._unsent[name] = older
+
+    def _end(self, write: StateWrite, unsent: _Unsent, refusal: TreecastError | None) -> None:
+        unsent.answer(Kept.STORED if refusal is None else refusal)
+        if refusal is None:
+            if unsent.alone:
+                self._sent(write.name, unsent.alone)
+            return
+        name = refusal.fault.name
+        self._counters.store_refused[name] = self._counters.store_refused.get(name, 0) + 1
+        if refusal.fault is Fault.NOT_COORDINATOR:
+            self._lost(write.name, write.epoch, refusal, unsent.accepted_alone())
+        elif unsent.alone:
+            _log.error("the coordinator's store does not take what %s has written: %s", write.name, refusal)
+
+    # --- the coordinator's absence
+
+    def _miss(self, error: TreecastError) -> None:
+        self.away = True
+        self._counters.store_lost += 1
+        _log.warning("the coordinator's store is out of reach, homes write to this host alone: %s", error)
+        for unsent in self._unsent.values():
+            self._counters.accepted_alone += unsent.accept()
+
+    def _found(self) -> None:
+        if self.away:
+            self.away = False
+            _log.info("the coordinator's store is back, %d items are left to be sent", self.waiting)
+
+
+def _outdated(name: HomeName) -> TreecastError:
+    return TreecastError(Fault.NOT_COORDINATOR, f"the home of {name} has a newer epoch")

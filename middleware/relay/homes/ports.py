@@ -1,0 +1,62 @@
+"""What homes need of the coordinator and of other hosts, as Protocols, and the values that go between."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message
+from msgspec import Struct
+
+from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.model.errors import TreecastError
+
+
+class HomeAt(Struct, frozen=True):
+    """Which host is a home, and in which epoch."""
+
+    host_id: int
+    epoch: int
+
+
+class StateWrite(Struct, frozen=True):
+    """Items of one home for the coordinator's store, None removes; `forget`: the home and all its items."""
+
+    name: HomeName
+    epoch: int
+    items: Mapping[bytes, bytes | None]
+    forget: bool = False
+
+
+class Coordinator(Protocol):
+    """The coordinator's calls about homes. All raise COORDINATOR_UNAVAILABLE where it does not answer."""
+
+    async def ask(self, name: HomeName) -> HomeAt:
+        """Where the home is. One that has none, or whose host is away for long, is given to who asks."""
+
+    async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
+        """The writes that were refused, by their place; all others are on its disk."""
+
+    async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
+        """All items of a home of this host; NOT_COORDINATOR where it is not that."""
+
+    async def producer_ids(self, count: int) -> range:
+        """Ids that nobody had before."""
+
+
+_Response = TypeVar("_Response", bound=Message)
+
+
+class Calls(Protocol):
+    """Calls to other hosts: `fabric.channel.Methods`."""
+
+    def ask(
+        self,
+        host_id: int,
+        method: enum.IntEnum,
+        request: Message,
+        response: type[_Response],
+        timeout: float,
+    ) -> Awaitable[tuple[_Response, memoryview]]:
+        """Raises the refusal of the host that is asked, or ChannelError where the call failed on its way."""

@@ -1,0 +1,110 @@
+"""`HomeRouter`: brings a call to the home, be it here or on another host."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from treecast.middleware.api.v1 import peer_homes_pb2 as pb
+from treecast.middleware.api.v1.coordinator_pb2 import HomeKind
+from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.fabric.channel import ChannelError
+from treecast.middleware.model.counters import HomeCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .finder import HomeFinder
+from .keeper import HomeKeeper
+from .ports import Calls, HomeAt
+
+CALL_SECONDS = 5.0
+_ATTEMPTS = 3
+_LOOK = 0.05  # s
+
+T = TypeVar("T")
+_Response = TypeVar("_Response", bound=Message)
+
+
+def target(name: HomeName, at: HomeAt) -> pb.HomeTarget:
+    return pb.HomeTarget(kind=HomeKind.Name(name.kind.value), id=name.id, epoch=at.epoch)
+
+
+class HomeRouter:
+    """`is_up` says whether there is a connection to a host; `connect`: s to wait for one."""
+
+    def __init__(
+        self,
+        host_id: int,
+        finder: HomeFinder,
+        keeper: HomeKeeper,
+        calls: Calls,
+        is_up: Callable[[int], bool],
+        counters: HomeCounters,
+        connect: float,
+    ) -> None:
+        self._host_id = host_id
+        self._finder = finder
+        self._keeper = keeper
+        self._calls = calls
+        self._is_up = is_up
+        self._counters = counters
+        self._connect = connect
+
+    async def route(
+        self,
+        name: HomeName,
+        here: Callable[[], Awaitable[T]],
+        there: Callable[[HomeAt, pb.HomeTarget], Awaitable[T]],
+    ) -> T:
+        """`here` where this host is the home, else `there` with where it is.
+
+        A host that is not the home any more says so, and the home is looked for again.
+        COORDINATOR_UNAVAILABLE where it cannot be reached.
+        """
+        denied = 0
+        for _ in range(_ATTEMPTS):
+            if name in self._keeper.owned:
+                return await here()
+            at = await self._finder.find(name, denied)
+            try:
+                if at.host_id != self._host_id:
+                    return await there(at, target(name, at))
+                await self._keeper.acquire(name, at.epoch)
+            except TreecastError as error:
+                if error.fault is not Fault.NOT_COORDINATOR:
+                    raise
+                denied = at.epoch
+        raise TreecastError(Fault.NOT_COORDINATOR, f"{name} is moving from host to host: try again")
+
+    async def call(
+        self,
+        at: HomeAt,
+        method: enum.IntEnum,
+        request: Message,
+        response: type[_Response],
+        timeout: float = CALL_SECONDS,
+    ) -> _Response:
+        """Asks the host `at`. A home that went away in between is COORDINATOR_UNAVAILABLE."""
+        self._counters.forwarded += 1
+        try:
+            await self._connected(at.host_id)
+            answer, _ = await self._calls.ask(at.host_id, method, request, response, timeout)
+        except ChannelError as error:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, f"the home, host {at.host_id}, cannot be reached: {error}"
+            ) from error
+        return answer
+
+    async def _connected(self, host_id: int) -> None:
+        """A call would wait for the connection as long as for its answer: that may be minutes."""
+        waited = 0.0
+        while not self._is_up(host_id):
+            if waited >= self._connect:
+                raise TreecastError(
+                    Fault.COORDINATOR_UNAVAILABLE, f"the home, host {host_id}, is not connected"
+                )
+            await asyncio.sleep(_LOOK)
+            waited += _LOOK

@@ -1,0 +1,102 @@
+"""What a joined host keeps of its homes in the durable tables, beside what the homes themselves write.
+
+| table              | key                        | value                                                |
+| ------------------ | -------------------------- | ---------------------------------------------------- |
+| `homes`            | home                       | decimal: the epoch in which its rows here are true   |
+| `homes-alone`      | home NUL key of item (hex) | msgpack [epoch, value or nil]                        |
+| `homes-not-merged` | home NUL epoch             | msgpack `NotMerged`                                  |
+
+A home's key is its kind (decimal), `:` and its id. `homes-alone` has what was accepted without the
+coordinator's store, and is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from treecast.middleware.broker.groups.items import item_of as group_item
+from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
+from treecast.middleware.broker.transactions.records import item_of as transaction_item
+from treecast.middleware.storage.tables import Change, Tables
+
+HOMES, ALONE, NOT_MERGED = "homes", "homes-alone", "homes-not-merged"
+_NUL = "\0"
+
+Items = Mapping[bytes, bytes | None]
+
+
+class NotMerged(msgspec.Struct, array_like=True, frozen=True):
+    """What a home that was cut off accepted alone, and what did not become the cluster's. Unix time."""
+
+    kind: int
+    id: str
+    epoch: int
+    at: float
+    items: dict[bytes, bytes | None]
+
+
+class Stored(msgspec.Struct):
+    """What is known of homes at the start."""
+
+    epochs: dict[HomeName, int]
+    alone: dict[HomeName, dict[bytes, bytes | None]]
+
+
+def load(tables: Tables) -> Stored:
+    """What was accepted alone counts only in the epoch that the home is in."""
+    epochs = {_name(key): int(value) for key, value in tables.load(HOMES).items()}
+    alone: dict[HomeName, dict[bytes, bytes | None]] = {}
+    for key, row in tables.load(ALONE).items():
+        home, _, item = key.rpartition(_NUL)
+        name = _name(home)
+        epoch, value = _decode_alone(row)
+        if epochs.get(name) == epoch:
+            alone.setdefault(name, {})[bytes.fromhex(item)] = value
+    return Stored(epochs, alone)
+
+
+def reports(tables: Tables) -> list[NotMerged]:
+    return [_decode_report(row) for row in tables.load(NOT_MERGED).values()]
+
+
+def items_of(write: HomeWrite) -> dict[bytes, bytes | None]:
+    """A home's changes as items for the coordinator's store."""
+    item_of = group_item if write.name.kind is HomeKind.GROUP else transaction_item
+    return dict(item_of(change) for change in write.changes)
+
+
+def epoch_row(name: HomeName, epoch: int | None) -> Change:
+    return Change(HOMES, _key(name), None if epoch is None else str(epoch).encode())
+
+
+def alone_rows(name: HomeName, epoch: int, items: Items) -> list[Change]:
+    return [Change(ALONE, _alone_key(name, key), _encode((epoch, value))) for key, value in items.items()]
+
+
+def no_alone_rows(name: HomeName, keys: Iterable[bytes]) -> list[Change]:
+    return [Change(ALONE, _alone_key(name, key), None) for key in keys]
+
+
+def report_row(report: NotMerged) -> Change:
+    key = f"{_key(HomeName(HomeKind(report.kind), report.id))}{_NUL}{report.epoch}"
+    return Change(NOT_MERGED, key, _encode(report))
+
+
+def _key(name: HomeName) -> str:
+    return f"{name.kind.value}:{name.id}"
+
+
+def _name(key: str) -> HomeName:
+    kind, _, id = key.partition(":")
+    return HomeName(HomeKind(int(kind)), id)
+
+
+def _alone_key(name: HomeName, key: bytes) -> str:
+    return f"{_key(name)}{_NUL}{key.hex()}"
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_alone = msgspec.msgpack.Decoder(tuple[int, bytes | None]).decode
+_decode_report = msgspec.msgpack.Decoder(NotMerged).decode

@@ -1,0 +1,84 @@
+"""`JoinedStore`: where the homes of a joined host write: its own tables, and the coordinator's store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from treecast.middleware.broker.homes import HomeName, HomeWrite, Refusals
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.tables import Change, Tables
+
+from . import rows
+from .mirror import HomeMirror, Kept, Outcome
+from .ports import StateWrite
+
+
+def not_home(name: HomeName) -> TreecastError:
+    return TreecastError(Fault.NOT_COORDINATOR, f"this host is not the home of {name} now")
+
+
+class JoinedStore:
+    """Implements `broker.homes.HomeStore`. `owned`: the homes that this host is, and their epochs.
+
+    A write is on this host's disk before the coordinator has it, so what is answered for is always here.
+    `forgotten` is told of homes that wrote their last.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        mirror: HomeMirror,
+        owned: Mapping[HomeName, int],
+        forgotten: Callable[[HomeName, int], None],
+    ) -> None:
+        self._tables = tables
+        self._mirror = mirror
+        self._owned = owned
+        self._forgotten = forgotten
+
+    def epoch(self, name: HomeName) -> int:
+        epoch = self._owned.get(name)
+        if epoch is None:
+            raise not_home(name)
+        return epoch
+
+    async def commit(self, writes: Sequence[HomeWrite]) -> Refusals:
+        taken = {place: w for place, w in enumerate(writes) if self._owned.get(w.name) == w.epoch}
+        refused = {place: not_home(w.name) for place, w in enumerate(writes) if place not in taken}
+        states = {
+            place: StateWrite(w.name, w.epoch, rows.items_of(w), w.forget) for place, w in taken.items()
+        }
+        changes = [change for w in taken.values() for change in w.changes]
+        noted = self._mirror.away
+        if noted:
+            changes += _alone(states.values())
+        await self._tables.commit(changes)
+        outcomes = [self._mirror.put(state) for state in states.values()]
+        await asyncio.gather(*outcomes)
+        alone: list[StateWrite] = []
+        for (place, state), outcome in zip(states.items(), outcomes, strict=True):
+            self._end(place, state, outcome.result(), refused, alone)
+        if alone and not noted:
+            await self._tables.commit(_alone(alone))
+        return refused
+
+    def _end(
+        self,
+        place: int,
+        state: StateWrite,
+        outcome: Outcome,
+        refused: dict[int, TreecastError],
+        alone: list[StateWrite],
+    ) -> None:
+        if isinstance(outcome, TreecastError):
+            refused[place] = outcome
+        elif outcome is Kept.ALONE:
+            alone.append(state)
+        elif state.forget:
+            self._forgotten(state.name, state.epoch)
+
+
+def _alone(states: Iterable[StateWrite]) -> list[Change]:
+    """Says on disk what was accepted without the coordinator's store."""
+    return [row for s in states for row in rows.alone_rows(s.name, s.epoch, s.items)]

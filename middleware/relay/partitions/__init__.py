@@ -1,1 +1,0 @@
-"""Partitions across hosts: their leaders answer, and hosts with interest hold replicas."""

@@ -1,0 +1,409 @@
+"""Hosts with homes in one process: a real coordinator, real tables, and calls that can be cut.
+
+Time stands still but for `pass_time`. A host can be killed (nothing it does afterwards reaches a disk or
+another host), restarted, and cut off from the coordinator or from other hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.parts import LocalParts
+from treecast.middleware.broker.transactions import ProducerIds, TransactionCoordinator, TransactionSettings
+from treecast.middleware.control import commands, values
+from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
+from treecast.middleware.control.store import SqliteStore
+from treecast.middleware.fabric.channel import Answer, ChannelError, Methods
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
+from treecast.middleware.relay.entries import read_change
+from treecast.middleware.relay.homes import Homes, HomeSettings, MirrorSettings
+from treecast.middleware.relay.homes.ports import HomeAt, StateWrite
+from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.tables import Tables
+
+START = 1_700_000_000.0
+FAST = HomeSettings(MirrorSettings(patience=0.02, call=0.5, pause=0.02), ask_again=0.0, connect=0.1)
+TAKEOVER = 31.0
+
+
+class Town:
+    def __init__(self, path: Path, seed: int = 1) -> None:
+        self.path = path
+        self.now = START
+        self.rng = random.Random(seed)
+        self.up = True  # whether the coordinator answers
+        self.hosts: dict[int, TownHost] = {}
+        self.cut: set[frozenset[int]] = set()  # pairs of hosts that do not reach each other
+        self.partitions: dict[TopicPartition, TownPartition] = {}
+        self.coordinator: Coordinator
+        self._start_coordinator()
+
+    def _start_coordinator(self) -> None:
+        store = SqliteStore(
+            self.path / "coordinator.sqlite", lambda: uuid.uuid4().hex, fsync=FsyncPolicy.NEVER
+        )
+        self.coordinator = Coordinator(store, CoordinatorSettings(), lambda: self.now)
+
+    async def restart_coordinator(self) -> None:
+        self.up = False
+        await self.coordinator.close()
+        self._start_coordinator()
+        self.up = True
+
+    async def host(self, name: str) -> TownHost:
+        """A new host, attached and started."""
+        entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1"))
+        made = TownHost(self, name, entry.host_id, entry.incarnation)
+        self.hosts[entry.host_id] = made
+        await made.start()
+        return made
+
+    def partition(self, topic: str, index: int) -> TownPartition:
+        try:
+            return self.partitions[TopicPartition(topic, index)]
+        except KeyError:
+            raise TreecastError(Fault.UNKNOWN_TOPIC) from None
+
+    def add_partitions(self, *names: TopicPartition) -> None:
+        self.partitions |= {name: TownPartition() for name in names}
+
+    async def pass_time(self, seconds: float) -> None:
+        """In steps; hosts that live and reach the coordinator renew their leases."""
+        while seconds > 0:
+            step = min(seconds, 2.0)
+            seconds -= step
+            self.now += step
+            for host in self.hosts.values():
+                if not host.dead:
+                    host.parts.groups.expire()
+                if host.reaches:
+                    await host.renew()
+            if self.up:
+                await self.coordinator.expire_leases()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Until the views that can be are as far as the coordinator."""
+        for host in self.hosts.values():
+            while host.reaches and host.behind and not host._watching.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.002)
+
+    async def close(self) -> None:
+        for host in self.hosts.values():
+            if not host.dead:
+                await host.stop()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.coordinator.close()
+        for host in self.hosts.values():
+            host.close_files()
+
+
+class TownPartition:
+    """Knows the open transactions of a partition, and the markers that were written."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, ProducerIdentity] = {}
+        self.markers: list[tuple[ProducerIdentity, bool, int]] = []
+        self.refuses: TreecastError | None = None
+
+    def append_marker(self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        if self.open.pop(producer.producer_id, None) is not None:
+            self.markers.append((producer, committed, coordinator_epoch))
+
+
+class DyingTables(Tables):
+    """From a kill on nothing is written any more, and nobody is answered."""
+
+    dead = False
+
+    async def commit(self, changes: Sequence[Any]) -> None:
+        await _while_alive(self)
+        await super().commit(changes)
+        await _while_alive(self)
+
+
+async def _while_alive(thing: Any) -> None:
+    if thing.dead:
+        await asyncio.get_running_loop().create_future()
+
+
+class TownHost:
+    """One host over its runs. `parts`, `homes` and so on are of the present run."""
+
+    def __init__(self, town: Town, name: str, host_id: int, incarnation: int) -> None:
+        self.town = town
+        self.name = name
+        self.host_id = host_id
+        self.session = commands.Session(host_id, incarnation)
+        self.cut_off = False  # from the coordinator
+        self.dead = True
+        self.died = asyncio.Event()
+        self.known: list[Update] = []  # what the view was told, kept over runs
+        self.files: list[Tables] = []
+
+    @property
+    def reaches(self) -> bool:
+        return not self.dead and not self.cut_off and self.town.up
+
+    # --- life
+
+    async def start(self, *, attach: bool = False) -> None:
+        if attach:
+            await self.attach()
+        self.dead, self.died = False, asyncio.Event()
+        self.tables = DyingTables(self.town.path / f"{self.name}.sqlite", FsyncPolicy.NEVER)
+        self.files.append(self.tables)
+        self.counters = Counters()
+        self.parts = self._parts()
+        self.view = ClusterView()
+        for update in self.known:
+            self.view.apply(update)
+        if self.reaches:
+            await self._see()
+        self.methods = Methods()
+        self.caller = Caller(self)
+        self.methods.use(self.caller)
+        port = Port(self, self.tables)
+        self.homes = Homes(self.parts, self.view, port, self.methods, self.caller.is_up, FAST)
+        await self.parts.groups.start()
+        self.parts.transactions.restore()
+        await self.homes.start()
+        await self.parts.transactions.start(Reach(self))
+        self._watching = asyncio.create_task(self._watch(self.tables))
+
+    def _parts(self) -> LocalParts:
+        now = lambda: self.town.now  # noqa: E731
+        producer_ids = ProducerIds(self.tables)
+        settings = TransactionSettings()
+        transactions = TransactionCoordinator(settings, self.tables, producer_ids, self.counters.broker, now)
+        groups = GroupCoordinator(
+            GroupSettings(initial_rebalance_delay_ms=0),
+            self.tables,
+            self.counters.broker,
+            clock=now,
+            rng=random.Random(self.town.rng.getrandbits(64)),
+            timer=lambda: self.town.now - START,
+            guard=transactions,
+        )
+        unused: Any = None
+        host = Host(self.host_id, self.name)
+        return LocalParts(
+            unused,
+            "cluster",
+            host,
+            self.tables,
+            unused,
+            groups,
+            transactions,
+            producer_ids,
+            unused,
+            self.counters,
+            now,
+            self.town.rng,
+            1,
+        )
+
+    def kill(self) -> None:
+        self.dead = self.tables.dead = True
+        self._watching.cancel()
+        self.died.set()
+
+    async def stop(self) -> None:
+        """In order."""
+        await self.homes.close()
+        await asyncio.gather(self.parts.transactions.close(), self.parts.producer_ids.close())
+        await self.parts.groups.close()
+        self.kill()
+
+    def close_files(self) -> None:
+        for tables in self.files:
+            tables.close()
+
+    async def restart(self) -> None:
+        """After a kill: the coordinator sees another incarnation, where it is there."""
+        if not self.dead:
+            self.kill()
+        await self.start(attach=self.town.up and not self.cut_off)
+
+    # --- the coordinator
+
+    async def attach(self) -> None:
+        entry = await self.town.coordinator.do(commands.Attach(self.name, f"data of {self.name}", "h:1", "1"))
+        self.session = commands.Session(entry.host_id, entry.incarnation)
+
+    async def renew(self) -> None:
+        try:
+            await self.town.coordinator.do(commands.Renew(self.session))
+        except TreecastError:
+            await self.attach()
+
+    @property
+    def behind(self) -> bool:
+        at = Position(self.town.coordinator.history_id, self.town.coordinator.revision)
+        return self.view.position != at
+
+    async def _watch(self, tables: DyingTables) -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            if self.reaches and self.behind:
+                await self._see()
+
+    async def _see(self) -> None:
+        coordinator, at = self.town.coordinator, self.view.position
+        after = coordinator.after(at.history, at.revision, 1 << 20)
+        if after is None:
+            taken = await coordinator.snapshot()
+            revision, messages, snapshot = taken.revision, taken.changes, True
+        elif after:
+            messages = [change for one in after for change in one.changes]
+            revision, snapshot = after[-1].number, False
+        else:
+            return
+        changes = tuple(read_change(pb.EntryChange.FromString(message)) for message in messages)
+        update = Update(snapshot, Position(coordinator.history_id, revision), changes)
+        self.known.append(update)
+        self.view.apply(update)
+
+    # --- for tests
+
+    @property
+    def group(self) -> Any:
+        return self.homes.group_home("")
+
+    @property
+    def transaction(self) -> Any:
+        return self.homes.transaction_home("")
+
+    def is_home(self, id: str, kind: HomeKind = HomeKind.GROUP) -> bool:
+        return HomeName(kind, id) in self.homes.keeper.owned
+
+
+class Port:
+    """Implements `homes.ports.Coordinator` for one run of a host."""
+
+    def __init__(self, host: TownHost, tables: DyingTables) -> None:
+        self._host = host
+        self._tables = tables
+        self.lose_answers = 0  # of so many calls to come
+
+    async def _do(self, command: commands.Command) -> Any:
+        await _while_alive(self._tables)
+        if not self._host.reaches:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "cut off")
+        try:
+            answer = await self._host.town.coordinator.do(command)
+        except TreecastError as error:
+            if error.fault is not Fault.UNKNOWN_MEMBER:
+                raise
+            await self._host.attach()
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "attached again") from error
+        await _while_alive(self._tables)
+        if not self._host.reaches:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the answer was lost")
+        return answer
+
+    async def ask(self, name: HomeName) -> HomeAt:
+        command = commands.AskHome(self._host.session, values.HomeKind(name.kind.value), name.id)
+        entry = await self._do(command)
+        return HomeAt(entry.host_id, entry.epoch)
+
+    async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
+        made = tuple(
+            commands.HomeWrite(
+                values.HomeKind(w.name.kind.value),
+                w.name.id,
+                w.epoch,
+                () if w.forget else tuple(w.items.items()),
+                w.forget,
+            )
+            for w in writes
+        )
+        refusals: Mapping[int, TreecastError] = (
+            await self._do(commands.PutHomeState(self._host.session, made))
+        ).refused
+        return refusals
+
+    async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
+        kind = values.HomeKind(name.kind.value)
+        await self._do(commands.CheckHome(self._host.session, kind, name.id, epoch))
+        key = values.home_key(kind, name.id)
+        items, more = await self._host.town.coordinator.home_items(key, b"", 1 << 20)
+        assert not more
+        return dict(items)
+
+    async def producer_ids(self, count: int) -> range:
+        block = await self._do(commands.TakeProducerIds(self._host.session, count))
+        return range(block.first, block.first + block.count)
+
+
+class Caller:
+    """Implements what `Methods` needs of the channels: a call runs at the other host, as bytes."""
+
+    def __init__(self, host: TownHost) -> None:
+        self._host = host
+        self.cancellable: set[int] = set()
+
+    def is_up(self, host_id: int) -> bool:
+        town, me = self._host.town, self._host.host_id
+        other = town.hosts.get(host_id)
+        return other is not None and not other.dead and frozenset((me, host_id)) not in town.cut
+
+    def call(
+        self, host_id: int, method: int, head: bytes = b"", body: Any = b"", *, timeout: float
+    ) -> Awaitable[Answer]:
+        return asyncio.ensure_future(self._call(host_id, method, head, timeout))
+
+    async def _call(self, host_id: int, method: int, head: bytes, timeout: float) -> Answer:
+        await asyncio.sleep(0)
+        if not self.is_up(host_id):
+            raise ChannelError(Fault.LEADER_UNAVAILABLE, "not connected", False)
+        other = self._host.town.hosts[host_id]
+        died = asyncio.ensure_future(other.died.wait())
+        handled = asyncio.ensure_future(_handled(other.methods, self._host.host_id, method, head))
+        try:
+            await asyncio.wait([died, handled], return_when=asyncio.FIRST_COMPLETED, timeout=timeout)
+            if not handled.done() or not self.is_up(host_id):
+                raise ChannelError(Fault.LEADER_UNAVAILABLE, "the connection broke", True)
+            return handled.result()
+        finally:
+            died.cancel()
+            if method in self.cancellable:
+                handled.cancel()
+
+    def notify(self, host_id: int, method: int, head: bytes = b"", body: Any = b"") -> bool:
+        return False
+
+
+async def _handled(methods: Methods, host_id: int, method: int, head: bytes) -> Answer:
+    answer = methods.handle(host_id, method, head, memoryview(bytearray()))
+    return answer if isinstance(answer, Answer) else await answer
+
+
+class Reach:
+    """What transactions at a host reach of the town."""
+
+    def __init__(self, host: TownHost) -> None:
+        self._host = host
+
+    def partition(self, topic: str, index: int) -> Any:
+        return self._host.town.partition(topic, index)
+
+    def group_home(self, group_id: str) -> Any:
+        return self._host.homes.group_home(group_id)
