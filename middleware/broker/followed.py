@@ -32,14 +32,14 @@ class FollowedPartition(LogPartition):
         """Takes back all from `offset` on; answers where the replica ends now. STORAGE."""
         self._check_here()
         end = self.log.truncate_to(offset, now_ms)
-        self._look_again()
+        self.look_again()
         return end
 
     def restart(self, offset: int, now_ms: int) -> None:
         """Lets go of all there is and begins, empty, at `offset`. STORAGE."""
         self._check_here()
         self.log.restart_at(offset, now_ms)
-        self._look_again()
+        self.look_again()
 
     def advance_start(self, offset: int, now_ms: int) -> None:
         """The leader's log begins at `offset`. STORAGE."""
@@ -49,7 +49,3 @@ class FollowedPartition(LogPartition):
     def _check_here(self) -> None:
         if self._gone is not None:
             raise TreecastError(self._gone, f"partition {self.name} is not here any more")
-
-    def _look_again(self) -> None:
-        for waiter in (*self._waiters, *self._committed_waiters):
-            waiter.grown(0)

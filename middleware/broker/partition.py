@@ -134,6 +134,20 @@ class LogPartition:
         self._committed_waiters.pop(waiter, None)
 
     @property
+    def watched(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiters or self._committed_waiters)
+
+    def watches(self, waiter: ReadWaiter) -> bool:
+        """Whether `waiter` waits here."""
+        return waiter in self._waiters or waiter in self._committed_waiters
+
+    def look_again(self) -> None:
+        """Wakes all who wait, to read anew."""
+        for waiter in (*self._waiters, *self._committed_waiters):
+            waiter.grown(0)
+
+    @property
     def leader_epoch(self) -> int:
         return self.log.leader_epoch
 

@@ -37,6 +37,20 @@ class RelayCounters(Struct):
     coordinator_lost: int = 0  # times that it went away
     coordinator_found: int = 0  # times that it came back
 
+    local_reads: int = 0  # fetches of partitions led elsewhere, served from their replicas
+    local_read_bytes: int = 0
+    proxied_reads: int = 0  # the same, served by asking the leader
+    proxied_read_bytes: int = 0
+    forwarded_appends: int = 0
+    forwarded_bytes: int = 0
+    replicated_batches: int = 0
+    replicated_bytes: int = 0
+    follows: int = 0  # times that a replica was begun, or went on
+    truncations: int = 0  # replicas that had more than their leaders
+    restarted_replicas: int = 0  # whose leaders had nothing in common with them any more
+    failed_chunks: int = 0  # what a stream brought and a replica could not take
+    stalled_replicas: int = 0  # times that a replica made no progress though its leader had more
+
 
 class HomeCounters(Struct):
     """Homes of groups and transactional ids, of a joined host."""

@@ -151,9 +151,9 @@ _TABLE = (
     ConfigKey(
         "treecast.replica",
         _STR,
-        "full",
-        "what a host with interest keeps: the whole log or the tail from joining",
-        choices=("full", "tail"),
+        "whole",
+        "what a host with readers keeps: the whole log, the tail from joining, or none and asks the leader",
+        choices=("whole", "tail", "none"),
     ),
 )
 
@@ -183,7 +183,7 @@ class TopicConfig(Struct, frozen=True):
     segment_bytes: int
     segment_index_bytes: int
     segment_ms: int
-    full_replica: bool
+    replica: str  # whole, tail or none
 
     @classmethod
     def of(
@@ -220,7 +220,7 @@ class TopicConfig(Struct, frozen=True):
             segment_bytes=_int(values["segment.bytes"]),
             segment_index_bytes=_int(values["segment.index.bytes"]),
             segment_ms=_int(values["segment.ms"]),
-            full_replica=values["treecast.replica"] == "full",
+            replica=str(values["treecast.replica"]),
         )
 
 

@@ -10,7 +10,8 @@ from .definitions import RelayDefinitions
 from .homes import Homes, LinkCoordinator
 from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
-from .own import OwnPartitions
+from .partitions.relay_partitions import RelayPartitions
+from .partitions.settings import PartitionSettings
 from .view_store import ViewStore
 
 FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
@@ -50,13 +51,31 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
     homes = Homes(parts, link.view, LinkCoordinator(link), neighbours.methods, neighbours.channels.is_up)
+    partitions = RelayPartitions(
+        parts,
+        definitions,
+        link.view,
+        neighbours.channels,
+        neighbours.methods,
+        neighbours.fabric,
+        PartitionSettings(),
+        parts.counters.relay,
+    )
+    neighbours.channels.on_up = partitions.host_up
+    neighbours.channels.on_down = partitions.host_down
     return RelayCluster(
         parts.cluster_id,
         parts.host,
         definitions,
-        OwnPartitions(parts, link.view),
+        partitions,
         homes,
         homes,
-        [Opening(parts, link, definitions), FabricLife(neighbours), homes, ChannelLife(neighbours)],
+        [
+            Opening(parts, link, definitions),
+            FabricLife(neighbours),
+            partitions,
+            homes,
+            ChannelLife(neighbours),
+        ],
         neighbours,
     )

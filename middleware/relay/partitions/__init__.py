@@ -1,0 +1,1 @@
+"""Partitions across hosts: their leaders answer, and hosts with interest hold replicas."""

@@ -1,0 +1,223 @@
+"""At a partition's leader: its stream to the hosts that follow, and where each of them begins.
+
+A stream exists from the first follower on. Its log is the partition's; its epoch is the number of this run
+of the host, and its id was never used in this run before.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.partition import LocalPartition
+from treecast.middleware.broker.partitions import LocalPartitions
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.origin import Origin
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.storage.epochs import divergence
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.wire.record_batch import BatchHeader
+
+from .ports import PartitionMethod, Topics
+from .stream_log import PartitionStreamLog
+
+_log = logging.getLogger(__name__)
+
+Reply = tuple[pb.FollowResponse | pb.UnfollowResponse, Buffer]
+
+
+class LedStream:
+    """One partition's stream. Implements `broker.partition.AppendTap`."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        partition: LocalPartition,
+        log: PartitionStreamLog,
+        origin: Origin,
+        moved: Callable[[LedStream], None],
+        ended: Callable[[LedStream], None],
+    ) -> None:
+        self.topic = topic
+        self.name: TopicPartition = partition.name
+        self.partition = partition
+        self.log = log
+        self.origin = origin
+        self._moved = moved
+        self._ended = ended
+
+    def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
+        self.log.appended(batches, headers)
+        self.origin.grown()
+
+    def moved(self) -> None:
+        self._moved(self)
+
+    def gone(self) -> None:
+        self._ended(self)
+
+    def hosts(self) -> list[int]:
+        """Who follows."""
+        return [peer.host for peer in self.origin.sender.peers]
+
+    def follows(self, host: int) -> bool:
+        return self.origin.sender.peers.get(host) is not None
+
+
+class Led:
+    """Looks up the partitions that this host leads, as peers name them."""
+
+    def __init__(self, partitions: LocalPartitions, topics: Topics) -> None:
+        self._partitions = partitions
+        self._topics = topics
+        self._found: dict[tuple[bytes, int], LocalPartition] = {}
+
+    def find(self, ref: pb.PartitionRef) -> LocalPartition:
+        """INVALID_REQUEST, UNKNOWN_TOPIC_ID or NOT_LEADER."""
+        key = (ref.topic_id, ref.partition)
+        known = self._found.get(key)
+        if known is not None and known.here:
+            return known
+        self._found.pop(key, None)
+        self._found[key] = self._find(self.topic(ref), ref.partition)
+        return self._found[key]
+
+    def topic(self, ref: pb.PartitionRef) -> Topic:
+        if len(ref.topic_id) != 16:
+            raise TreecastError(Fault.INVALID_REQUEST, f"a topic id has 16 bytes, not {len(ref.topic_id)}")
+        return self._topics.topic_by_id(uuid.UUID(bytes=ref.topic_id))
+
+    def _find(self, topic: Topic, index: int) -> LocalPartition:
+        found = self._partitions.find(topic.name, index)
+        if found is None:
+            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} is not led here")
+        return found
+
+
+class Leading:
+    """The streams of the partitions that this host leads. All calls come from the loop."""
+
+    def __init__(
+        self, run: int, led: Led, fabric: Fabric, methods: Methods, stream_ids: Iterator[int]
+    ) -> None:
+        """`run`: of this host, the streams' epoch. `stream_ids`: those that it did not use yet."""
+        self.on_followers: Callable[[Topic], None] | None = None  # those of a topic have changed
+        self._run = run
+        self._led = led
+        self._fabric = fabric
+        self._methods = methods
+        self._stream_ids = stream_ids
+        self._streams: dict[TopicPartition, LedStream] = {}
+        methods.register(PartitionMethod.FOLLOW, pb.FollowRequest, self.follow)
+        methods.register(PartitionMethod.UNFOLLOW, pb.UnfollowRequest, self.unfollow)
+
+    def __iter__(self) -> Iterator[LedStream]:
+        """As they are now."""
+        return iter(list(self._streams.values()))
+
+    def of_topic(self, topic: str) -> list[LedStream]:
+        return [stream for stream in self._streams.values() if stream.name.topic == topic]
+
+    def follow(self, host: int, request: pb.FollowRequest, body: memoryview) -> Reply:
+        """`host` is sent the stream from where the answer says."""
+        partition = self._led.find(request.partition)
+        topic = self._led.topic(request.partition)
+        stream = self._stream(topic, partition)
+        begin, restart = beginning(partition.log, stream.log, request)
+        kept = self._receives(stream, host, request) and begin == request.end and not restart
+        if not kept:
+            stream.origin.add_receiver(host, begin)
+            if self.on_followers is not None:
+                self.on_followers(topic)
+        _, number, epoch = stream.origin.key
+        answer = pb.FollowResponse(
+            stream=number,
+            epoch=epoch,
+            kept=kept,
+            begin=begin,
+            restart=restart,
+            log_start=partition.log.start_offset,
+            end=partition.log.end_offset,
+            leader_epoch=partition.leader_epoch,
+        )
+        return answer, b""
+
+    def _receives(self, stream: LedStream, host: int, request: pb.FollowRequest) -> bool:
+        if not request.HasField("receiving") or not stream.follows(host):
+            return False
+        said = (request.receiving.stream, request.receiving.epoch)
+        return said == stream.origin.key[1:]
+
+    def _stream(self, topic: Topic, partition: LocalPartition) -> LedStream:
+        stream = self._streams.get(partition.name)
+        if stream is not None:
+            return stream
+        log = PartitionStreamLog(partition.log)
+        origin = self._fabric.originate(
+            next(self._stream_ids), self._run, log=log, live_from=log.end, name=str(partition.name)
+        )
+        stream = LedStream(topic, partition, log, origin, self._moved, self._ended)
+        self._streams[partition.name] = stream
+        partition.tap(stream)
+        return stream
+
+    def unfollow(self, host: int, request: pb.UnfollowRequest, body: memoryview) -> Reply:
+        partition = self._led.find(request.partition)
+        stream = self._streams.get(partition.name)
+        if stream is not None:
+            self._remove(stream, [host])
+        return pb.UnfollowResponse(), b""
+
+    def host_left(self, host: int) -> None:
+        """It is not in the cluster any more."""
+        for stream in self:
+            self._remove(stream, [host])
+
+    def _remove(self, stream: LedStream, hosts: Iterable[int]) -> None:
+        for host in hosts:
+            if stream.follows(host):
+                stream.origin.remove_receiver(host)
+                if self.on_followers is not None:
+                    self.on_followers(stream.topic)
+
+    def _moved(self, stream: LedStream) -> None:
+        """The log begins later. A notice that is lost is made up for by the next, or by the next Follow."""
+        ref = pb.PartitionRef(topic_id=stream.topic.topic_id.bytes, partition=stream.name.partition)
+        notice = pb.LogStartNotice(partition=ref, log_start=stream.partition.log.start_offset)
+        for host in stream.hosts():
+            self._methods.tell(host, PartitionMethod.LOG_START, notice)
+
+    def _ended(self, stream: LedStream) -> None:
+        """The partition was deleted, or is led elsewhere, or this host stops."""
+        if self._streams.get(stream.name) is stream:
+            del self._streams[stream.name]
+        stream.origin.forget()
+
+    def close(self) -> None:
+        for stream in self:
+            stream.partition.tap(None)
+            self._ended(stream)
+
+
+def beginning(
+    log: PartitionLog, stream_log: PartitionStreamLog, request: pb.FollowRequest
+) -> tuple[int, bool]:
+    """(the offset at which a replica begins to be sent the leader's `log`, whether it lets go of all it has).
+
+    What the replica has before that offset is the leader's; what it has from there on is not, and goes.
+    """
+    start, end = stream_log.first_at(log.start_offset), request.end
+    if end < 0:
+        return (log.end_offset if request.tail else start), True
+    entries = [(entry.leader_epoch, entry.start) for entry in request.epochs]
+    if not entries:  # it has no records
+        begin = end if start <= end <= log.end_offset else start
+        return begin, begin != end
+    parted = divergence(entries, end, log.epoch_entries, log.end_offset)
+    return (start, True) if parted < start else (parted, False)

@@ -1,0 +1,214 @@
+"""Calls to a partition's leader on another host. Order is kept, as the channel keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.values import (
+    AbortedTransaction,
+    Appended,
+    Isolation,
+    OffsetAtTime,
+    PartitionRead,
+)
+from treecast.middleware.fabric.channel import Answer, ChannelError, Channels
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import ProducerIdentity
+
+from .ports import PartitionMethod
+from .settings import PartitionSettings
+
+T = TypeVar("T")
+
+_WATCH_TIMEOUT = 60.0  # the leader answers sooner
+
+# What a leader may say that clients are not to hear: it will be otherwise when they ask again.
+_NOT_YET = {Fault.UNKNOWN_TOPIC_ID, Fault.UNKNOWN_TOPIC, Fault.NOT_LEADER, Fault.NOT_SUPPORTED}
+
+
+class LeaderProxy:
+    """One partition's leader. What cannot be reached fails with LEADER_UNAVAILABLE."""
+
+    def __init__(
+        self, topic_id: bytes, index: int, host: int, channels: Channels, settings: PartitionSettings
+    ) -> None:
+        self.host = host
+        self.ref = pb.PartitionRef(topic_id=topic_id, partition=index)
+        self.epoch: int | None = None  # the leader's, once it has said it
+        self._channels = channels
+        self._settings = settings
+
+    @property
+    def up(self) -> bool:
+        return self._channels.is_up(self.host)
+
+    def produce(self, batches: bytes, acks: int, transactional_id: str | None) -> Future[Appended]:
+        request = pb.PeerProduceRequest(partition=self.ref, acks=acks, transactional_id=transactional_id)
+        timeout = self._settings.produce_timeout
+        return self._call(PartitionMethod.PRODUCE, request, self._appended, timeout, batches)
+
+    def _appended(self, answer: Answer) -> Appended:
+        found = pb.PeerProduceResponse.FromString(answer.head)
+        self.epoch = found.leader_epoch
+        return Appended(found.base_offset, found.log_append_time, found.log_start)
+
+    def fetch(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+    ) -> Future[PartitionRead]:
+        request = pb.PeerFetchRequest(
+            partition=self.ref,
+            offset=offset,
+            max_bytes=max_bytes,
+            read_committed=isolation is Isolation.READ_COMMITTED,
+            at_least_one=at_least_one,
+        )
+        return self._call(PartitionMethod.FETCH, request, self._read, self._settings.call_timeout)
+
+    def _read(self, answer: Answer) -> PartitionRead:
+        found = pb.PeerFetchResponse.FromString(answer.head)
+        self.epoch = found.leader_epoch
+        body = answer.body
+        return PartitionRead(
+            [body] if len(body) else [],
+            len(body),
+            found.high_watermark,
+            found.last_stable,
+            found.log_start,
+            [AbortedTransaction(one.producer_id, one.first_offset) for one in found.aborted],
+        )
+
+    def watch(self, beyond: int, isolation: Isolation) -> Future[Answer]:
+        """Done when more can be read than before `beyond`, or after a while; to be cancelled."""
+        request = pb.PeerWatchRequest(
+            partition=self.ref, beyond=beyond, read_committed=isolation is Isolation.READ_COMMITTED
+        )
+        head = request.SerializeToString()
+        return self._channels.call(self.host, PartitionMethod.WATCH, head, timeout=_WATCH_TIMEOUT)
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation) -> Future[OffsetAtTime]:
+        request = pb.PeerOffsetRequest(
+            partition=self.ref,
+            timestamp=timestamp,
+            read_committed=isolation is Isolation.READ_COMMITTED,
+        )
+        return self._call(PartitionMethod.OFFSET, request, _offset, self._settings.offsets_wait)
+
+    def end_of_epoch(self, leader_epoch: int) -> Future[tuple[int, int]]:
+        request = pb.PeerEpochEndRequest(partition=self.ref, leader_epoch=leader_epoch)
+        return self._call(PartitionMethod.EPOCH_END, request, _epoch_end, self._settings.offsets_wait)
+
+    def delete_before(self, offset: int) -> Future[int]:
+        request = pb.PeerDeleteRequest(partition=self.ref, before=offset)
+        return self._call(PartitionMethod.DELETE, request, _log_start, self._settings.call_timeout)
+
+    def append_marker(
+        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
+    ) -> Future[None]:
+        request = pb.PeerMarkerRequest(
+            partition=self.ref,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+        )
+        return self._call(PartitionMethod.MARKER, request, _nothing, self._settings.call_timeout)
+
+    def follow(
+        self,
+        end: int,
+        epochs: Iterable[tuple[int, int]],
+        *,
+        tail: bool,
+        receiving: tuple[int, int] | None,
+    ) -> Future[pb.FollowResponse]:
+        """`receiving`: the (stream, epoch) that is being received."""
+        request = pb.FollowRequest(
+            partition=self.ref,
+            end=end,
+            epochs=[pb.EpochStart(leader_epoch=epoch, start=start) for epoch, start in epochs],
+            tail=tail,
+        )
+        if receiving is not None:
+            request.receiving.stream, request.receiving.epoch = receiving
+        return self._call(PartitionMethod.FOLLOW, request, self._followed, self._settings.call_timeout)
+
+    def _followed(self, answer: Answer) -> pb.FollowResponse:
+        found = pb.FollowResponse.FromString(answer.head)
+        if not 0 <= found.begin <= found.end or not 0 <= found.log_start <= found.end:
+            raise TreecastError(Fault.INTERNAL, f"host {self.host} answers what makes no sense: {found}")
+        self.epoch = found.leader_epoch
+        return found
+
+    def unfollow(self) -> Future[None]:
+        request = pb.UnfollowRequest(partition=self.ref)
+        return self._call(PartitionMethod.UNFOLLOW, request, _nothing, self._settings.call_timeout)
+
+    def _call(
+        self,
+        method: PartitionMethod,
+        request: Message,
+        read: Callable[[Answer], T],
+        timeout: float,
+        body: bytes = b"",
+    ) -> Future[T]:
+        if not self.up:
+            timeout = min(timeout, 2 * self._settings.down_grace)
+        asked = self._channels.call(self.host, method, request.SerializeToString(), body, timeout=timeout)
+        answer: Future[T] = asyncio.get_running_loop().create_future()
+        asked.add_done_callback(partial(_settle, answer, read))
+        return answer
+
+
+def _settle(answer: Future[T], read: Callable[[Answer], T], asked: Future[Answer]) -> None:
+    if answer.done():  # nobody waits any more
+        asked.cancelled() or asked.exception()
+        return
+    if asked.cancelled():
+        answer.cancel()
+        return
+    error = asked.exception()
+    if error is None:
+        try:
+            answer.set_result(read(asked.result()))
+            return
+        except DecodeError as wrong:
+            error = TreecastError(Fault.INTERNAL, f"the answer cannot be read: {wrong}")
+        except TreecastError as wrong:
+            error = wrong
+    answer.set_exception(as_client_hears(error))
+    answer.exception()  # who has gone meanwhile is not told
+
+
+def as_client_hears(error: BaseException) -> BaseException:
+    """A leader that is not there, or not yet, is one that clients try again."""
+    if not isinstance(error, TreecastError):
+        return error
+    never_sent = isinstance(error, ChannelError) and not error.sent
+    if error.fault in _NOT_YET or never_sent:
+        return TreecastError(Fault.LEADER_UNAVAILABLE, error.detail)
+    return error
+
+
+def _offset(answer: Answer) -> OffsetAtTime:
+    found = pb.PeerOffsetResponse.FromString(answer.head)
+    return OffsetAtTime(found.offset, found.timestamp, found.leader_epoch)
+
+
+def _epoch_end(answer: Answer) -> tuple[int, int]:
+    found = pb.PeerEpochEndResponse.FromString(answer.head)
+    return found.leader_epoch, found.end_offset
+
+
+def _log_start(answer: Answer) -> int:
+    return pb.PeerDeleteResponse.FromString(answer.head).log_start
+
+
+def _nothing(answer: Answer) -> None:
+    return None

@@ -1,0 +1,284 @@
+"""`RemotePartition`: a partition that another host leads, as the faces of this host see it.
+
+Writes go to the leader, in order. Reads come from the replica where it reaches, else from the leader. What
+the leader alone may say (OFFSET_OUT_OF_RANGE, what the latest offset is) is its to say; while it cannot be
+reached, readers go on with what the replica has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from treecast.middleware.broker.cluster import ReadWaiter
+from treecast.middleware.broker.values import (
+    LATEST_TIMESTAMP,
+    Appended,
+    Isolation,
+    OffsetAtTime,
+    PartitionRead,
+)
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
+from treecast.middleware.storage.log import PartitionLog
+
+from .proxy import LeaderProxy
+from .replica import Replica
+from .settings import PartitionSettings
+from .watches import Watches
+
+T = TypeVar("T")
+
+
+class RemotePartition:
+    """Implements `broker.cluster.PartitionLeader`. All calls come from the loop."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        leader: LeaderProxy,
+        epoch: int,
+        settings: PartitionSettings,
+        counters: RelayCounters,
+        wanted: Callable[[RemotePartition], None],
+        down_since: Callable[[int], float],
+    ) -> None:
+        """`epoch`: the coordinator's. `wanted` is called at a fetch while there is no replica.
+
+        `down_since`: the loop's time from when on a host has not been connected.
+        """
+        self.name = name
+        self.leader = leader
+        self.replica: Replica | None = None
+        self.used = 0.0  # the loop's time of the last fetch
+        self._epoch = epoch
+        self._settings = settings
+        self._counters = counters
+        self._wanted = wanted
+        self._down_since = down_since
+        self._loop = asyncio.get_running_loop()
+        self._gone: Fault | None = None
+        self._watches = Watches(leader)
+
+    # --- what is known of it
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._epoch if self.leader.epoch is None else self.leader.epoch
+
+    @property
+    def size(self) -> int:
+        return self.replica.partition.log.size if self.replica is not None else 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody waits for records."""
+        replica = self.replica
+        return bool(self._watches) or (replica is not None and replica.partition.watched)
+
+    def check_leader_epoch(self, current: int) -> None:
+        """What the leader has not said yet, it says itself."""
+        known = self.leader.epoch
+        if current in (NO_LEADER_EPOCH, known) or known is None:
+            return
+        if current < known:
+            raise TreecastError(Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} is over, it is {known}")
+        raise TreecastError(Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown, it is {known}")
+
+    def _reach(self) -> None:
+        """LEADER_UNAVAILABLE where the leader is known to be away."""
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+        if not self.leader.up and self._away():
+            raise TreecastError(
+                Fault.LEADER_UNAVAILABLE,
+                f"host {self.leader.host}, which leads {self.name}, cannot be reached",
+            )
+
+    def _away(self) -> bool:
+        return self._loop.time() - self._down_since(self.leader.host) > self._settings.down_grace
+
+    # --- writing
+
+    def append(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]:
+        self._reach()
+        self._counters.forwarded_appends += 1
+        self._counters.forwarded_bytes += len(batches)
+        return self.leader.produce(bytes(batches), acks, transactional_id)
+
+    def append_marker(
+        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
+    ) -> Future[None] | None:
+        self._reach()
+        return self.leader.append_marker(producer, committed=committed, coordinator_epoch=coordinator_epoch)
+
+    def delete_before(self, offset: int) -> int | Future[int]:
+        self._reach()
+        return self.leader.delete_before(offset)
+
+    # --- reading
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+    ) -> PartitionRead | Future[PartitionRead]:
+        if self._gone is not None:
+            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+        self.used = self._loop.time()
+        replica = self.replica
+        if replica is None:
+            self._wanted(self)
+            replica = self.replica
+        if replica is not None:
+            found = self._from_replica(replica, offset, max_bytes, isolation, at_least_one)
+            if found is not None:
+                return found
+        self._reach()
+        asked = self.leader.fetch(offset, max_bytes, isolation, at_least_one=at_least_one)
+        asked.add_done_callback(partial(self._note, isolation))
+        return asked
+
+    def _from_replica(
+        self, replica: Replica, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool
+    ) -> PartitionRead | None:
+        """None where the leader is to be asked."""
+        alone = not self.leader.up
+        if not (replica.checked or (alone and replica.begun)):
+            return None
+        log = replica.partition.log
+        if log.start_offset <= offset < log.end_offset:
+            found = replica.partition.read(offset, max_bytes, isolation, at_least_one=at_least_one)
+            self._counters.local_reads += 1
+            self._counters.local_read_bytes += found.size
+            return found
+        if offset >= log.end_offset and (
+            alone or (replica.current and offset <= max(replica.known_end, log.end_offset))
+        ):
+            return _nothing_yet(log)
+        return None
+
+    def _note(self, isolation: Isolation, asked: Future[PartitionRead]) -> None:
+        """What the leader's answer to a fetch tells."""
+        if asked.cancelled() or asked.exception() is not None:
+            return
+        found = asked.result()
+        self._counters.proxied_reads += 1
+        self._counters.proxied_read_bytes += found.size
+        self._watches.told(found)
+        if self.replica is not None:
+            self.replica.known_end = max(self.replica.known_end, found.high_watermark)
+
+    # --- waiting for records
+
+    def watch(self, waiter: ReadWaiter, isolation: Isolation) -> None:
+        replica = self.replica
+        if replica is None or not self._waits_here(replica):
+            self._watches.add(waiter, isolation)
+            return
+        replica.partition.watch(waiter, isolation)
+        log = replica.partition.log
+        readable = log.stable_offset if isolation else log.end_offset
+        if readable > self._watches.known(isolation) >= 0:
+            # it may have grown between the leader's answer and this
+            self._watches.forget(isolation)
+            self._loop.call_soon(self._look_again, waiter)
+
+    def _waits_here(self, replica: Replica) -> bool:
+        return (replica.begun and not self.leader.up) or (replica.checked and replica.current)
+
+    def _look_again(self, waiter: ReadWaiter) -> None:
+        replica = self.replica
+        if replica is not None and replica.partition.watches(waiter):
+            waiter.grown(0)
+
+    def unwatch(self, waiter: ReadWaiter) -> None:
+        self._watches.remove(waiter)
+        if self.replica is not None:
+            self.replica.partition.unwatch(waiter)
+
+    def changed(self) -> None:
+        """The replica has become current, or is not any more: who waits at the wrong place looks again."""
+        self._watches.wake()
+        if self.replica is not None and not self.replica.current:
+            self.replica.partition.look_again()
+
+    # --- offsets
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime | Future[OffsetAtTime]:
+        here = partial(self._here_for_time, timestamp, isolation)
+        if not self.leader.up and self._away():
+            return here()
+        asked = self.leader.offset_for_time(timestamp, isolation)
+        if timestamp == LATEST_TIMESTAMP:
+            asked.add_done_callback(self._note_latest)
+        return self._or_here(asked, here)
+
+    def _here_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime:
+        return self._own().partition.offset_for_time(timestamp, isolation)
+
+    def _note_latest(self, asked: Future[OffsetAtTime]) -> None:
+        if self.replica is not None and not asked.cancelled() and asked.exception() is None:
+            self.replica.known_end = max(self.replica.known_end, asked.result().offset)
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int] | Future[tuple[int, int]]:
+        here = partial(self._here_end_of_epoch, leader_epoch)
+        if not self.leader.up and self._away():
+            return here()
+        return self._or_here(self.leader.end_of_epoch(leader_epoch), here)
+
+    def _here_end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        return self._own().partition.end_of_epoch(leader_epoch)
+
+    def _own(self) -> Replica:
+        if self.replica is None:
+            raise TreecastError(
+                Fault.LEADER_UNAVAILABLE,
+                f"host {self.leader.host}, which leads {self.name}, cannot be reached, and nothing is here",
+            )
+        return self.replica
+
+    def _or_here(self, asked: Future[T], here: Callable[[], T]) -> Future[T]:
+        """The leader's word; what the replica has where the leader does not answer."""
+        answer: Future[T] = self._loop.create_future()
+        asked.add_done_callback(partial(_settle, answer, here))
+        return answer
+
+    # --- life
+
+    def leave(self, fault: Fault) -> None:
+        """The topic is deleted, or the partition is led elsewhere now."""
+        self._gone = fault
+        if self.replica is not None:
+            self.replica.leave()
+        self._watches.gone()
+
+
+def _nothing_yet(log: PartitionLog) -> PartitionRead:
+    """The answer to a fetch between the replica's end and the leader's."""
+    return PartitionRead([], 0, log.end_offset, log.stable_offset, log.start_offset)
+
+
+def _settle(answer: Future[T], here: Callable[[], T], asked: Future[T]) -> None:
+    if answer.done():
+        asked.cancelled() or asked.exception()
+        return
+    if asked.cancelled():
+        answer.cancel()
+        return
+    error = asked.exception()
+    if error is None:
+        answer.set_result(asked.result())
+        return
+    if isinstance(error, TreecastError) and error.fault in (Fault.LEADER_UNAVAILABLE, Fault.TIMED_OUT):
+        try:
+            answer.set_result(here())
+            return
+        except TreecastError as own:
+            error = own
+    answer.set_exception(error)
+    answer.exception()  # who has gone meanwhile is not told

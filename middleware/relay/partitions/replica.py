@@ -1,0 +1,268 @@
+"""The replica of one partition at a host with interest: how it is begun, brought on, and begun again.
+
+    unfollowed --want--> asking --answered--> behind <--> current      all: --leave--> unfollowed
+
+*Asking*: the leader is told where the replica ends, and says where the two logs part; what the replica has
+beyond that goes, and the stream begins there. *Behind*: readers at its end are sent to the leader.
+*Current*: it has had all that the leader had, and readers wait at it. A replica that makes no progress
+though there is more is behind again. When the connection comes back, the leader is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.followed import FollowedPartition
+from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.settings import NEVER
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire.crc import crc32c
+from treecast.middleware.wire.record_batch import BatchHeader, read_header
+
+from .proxy import LeaderProxy
+from .settings import PartitionSettings
+
+_log = logging.getLogger(__name__)
+
+_TRIES: Final = 4  # to agree where the logs part; one, and another where a batch lies across that
+_CRC_FROM: Final = 21
+
+
+class Replica:
+    """Follows one partition. Implements `fabric.origin.Sink`. All calls come from the loop."""
+
+    def __init__(
+        self,
+        partition: FollowedPartition,
+        leader: LeaderProxy,
+        fabric: Fabric,
+        settings: PartitionSettings,
+        counters: RelayCounters,
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+        *,
+        tail: bool,
+    ) -> None:
+        """`clock` gives wall-clock seconds. `changed` is called when `current` changes."""
+        self.partition = partition
+        self.checked = False  # all it has is what the leader had, when it was last asked
+        self.current = False
+        self.joined: Joined | None = None
+        self.known_end = 0  # the leader's log was at least so long
+        self._leader = leader
+        self._fabric = fabric
+        self._settings = settings
+        self._counters = counters
+        self._clock = clock
+        self._changed = changed
+        self._tail = tail
+        self._start = 0  # where the leader's log begins
+        self._wanted = False
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0  # chunks in a row that could not be taken
+        self._progress = (-1, 0.0)  # an end, and when it was first seen
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is what the leader once had: an empty one may be of a leader that has much."""
+        return self.checked or self.partition.log.end_offset > 0
+
+    # --- life
+
+    def want(self) -> None:
+        """Begins to follow, or asks the leader again: the connection to it is there anew."""
+        self._wanted = True
+        if self._task is None and self._leader.up:
+            self._task = asyncio.get_running_loop().create_task(
+                self._follow(), name=f"follow {self.partition.name}"
+            )
+
+    def leave(self) -> None:
+        """Follows no more; what is here stays."""
+        self._wanted = False
+        self.checked = False
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._leave_stream()
+
+    def _leave_stream(self) -> None:
+        joined, self.joined = self.joined, None
+        if joined is not None:
+            joined.leave()
+        self._set_current(False)
+
+    def _set_current(self, current: bool) -> None:
+        if current != self.current:
+            self.current = current
+            self._changed()
+
+    # --- asking the leader
+
+    async def _follow(self, pause: float = 0.0) -> None:
+        try:
+            await asyncio.sleep(pause)
+            while self._wanted and self.partition.here and self._leader.up:
+                try:
+                    await self._begin()
+                    return
+                except TreecastError as error:
+                    pause = min(max(2 * pause, self._settings.retry_first), self._settings.retry_longest)
+                    _log.info("%s cannot be followed: %s", self.partition.name, error)
+                await asyncio.sleep(pause)
+        finally:
+            if self._task is asyncio.current_task():
+                self._task = None
+
+    async def _begin(self) -> None:
+        for _ in range(_TRIES):
+            log = self.partition.log
+            entries = log.epoch_entries
+            receiving = self.joined.key[1:] if self.joined is not None else None
+            end = log.end_offset if log.end_offset or entries else -1
+            answer = await self._leader.follow(end, entries, tail=self._tail, receiving=receiving)
+            if self._take(answer, end):
+                self._counters.follows += 1
+                return
+        raise TreecastError(Fault.INTERNAL, "the leader and this replica do not agree where their logs part")
+
+    def _take(self, answer: pb.FollowResponse, end: int) -> bool:
+        """Whether the replica ends where the stream begins; else the leader is to be asked again."""
+        self.known_end = max(self.known_end, answer.end)
+        self._start = answer.log_start
+        if answer.kept and self.joined is not None:
+            self.checked = True
+            return True
+        self._leave_stream()
+        self._cut(answer)
+        if self.partition.log.end_offset != answer.begin:
+            return False
+        self._join(answer)
+        return True
+
+    def _cut(self, answer: pb.FollowResponse) -> None:
+        """Lets go of what is not the leader's."""
+        log, begin = self.partition.log, answer.begin
+        now_ms = int(self._clock() * 1000)
+        if answer.restart:
+            if (log.start_offset, log.end_offset) != (begin, begin):
+                if log.end_offset:
+                    self._counters.restarted_replicas += 1
+                    _log.warning("%s is begun anew at %d", self.partition.name, begin)
+                self.partition.restart(begin, now_ms)
+        elif begin < log.end_offset:
+            self._counters.truncations += 1
+            before = log.end_offset
+            self.partition.truncate(begin, now_ms)
+            _log.warning(
+                "%s: %d to %d is not the leader's, and goes", self.partition.name, log.end_offset, before
+            )
+
+    def _join(self, answer: pb.FollowResponse) -> None:
+        self.checked = True
+        self.known_end = max(answer.end, answer.begin)  # what it knew of another life of the leader is void
+        self._move_start()
+        self.joined = self._fabric.join(
+            self._leader.host,
+            answer.stream,
+            answer.epoch,
+            self,
+            progress=Progress(answer.begin, answer.begin),
+            # what its leader alone has is waited for, however long that takes
+            settings=replace(self._fabric.stream_settings, give_up_after=NEVER),
+        )
+        self._set_current(self.partition.log.end_offset >= self.known_end)
+
+    # --- the leader's log begins later
+
+    def leader_starts_at(self, offset: int) -> None:
+        self._start = max(self._start, offset)
+        try:
+            self._move_start()
+        except TreecastError as error:
+            _log.warning("%s: %s", self.partition.name, error)
+
+    def _move_start(self) -> None:
+        log = self.partition.log
+        if log.start_offset < self._start <= log.end_offset:
+            self.partition.advance_start(self._start, int(self._clock() * 1000))
+
+    # --- what the stream brings
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """A whole chunk with one append; waiting readers are told once."""
+        data, headers = gathered(deliveries)
+        self.partition.append_replicated(memoryview(data), headers, int(self._clock() * 1000))
+        self._failures = 0
+        self._counters.replicated_batches += len(headers)
+        self._counters.replicated_bytes += len(data)
+        end = self.partition.log.end_offset
+        if self._start > self.partition.log.start_offset:
+            self._move_start()
+        if not self.current and end >= self.known_end:
+            self._set_current(True)
+
+    def failed(self, error: Exception) -> None:
+        """A chunk could not be taken: the stream is begun again at the replica's end, after a while."""
+        self.joined = None
+        self._counters.failed_chunks += 1
+        self._failures += 1
+        _log.error("%s: what its stream brought cannot be taken: %s", self.partition.name, error)
+        self._set_current(False)
+        self._again(min(self._settings.retry_first * 2.0**self._failures, self._settings.retry_longest))
+
+    def _again(self, pause: float) -> None:
+        if self._task is None and self._wanted and self.partition.here:
+            self._task = asyncio.get_running_loop().create_task(
+                self._follow(pause), name=f"follow {self.partition.name}"
+            )
+
+    # --- progress
+
+    def check(self, now: float) -> None:
+        """Sees to a replica that gets nothing though there is more. `now`: the loop's time."""
+        end = self.partition.log.end_offset
+        lag = self.joined.lag if self.joined is not None else 0
+        if not self._leader.up or (lag == 0 and end >= self.known_end) or end != self._progress[0]:
+            self._progress = (end, now)
+            return
+        waited = now - self._progress[1]
+        if waited >= self._settings.stall and self.current:
+            self._counters.stalled_replicas += 1
+            self.known_end = max(self.known_end, end + 1)
+            self._set_current(False)
+        if waited >= self._settings.follow_again:
+            self._progress = (end, now)
+            self._leave_stream()
+            self.want()
+
+
+def gathered(deliveries: Sequence[Delivery]) -> tuple[bytes, list[BatchHeader]]:
+    """The batches of a chunk, in one piece. CORRUPT_BATCH where one is not what its sequence says."""
+    headers: list[BatchHeader] = []
+    for delivery in deliveries:
+        message = delivery.message
+        payload = message.payload
+        header = read_header(payload, 0)
+        if (header.base_offset, header.next_offset, header.size) != (
+            message.sequence,
+            message.end,
+            len(payload),
+        ):
+            raise TreecastError(
+                Fault.CORRUPT_BATCH, f"a batch of {header.base_offset} came as {message.sequence}"
+            )
+        if crc32c(memoryview(payload)[_CRC_FROM:]) != header.crc:
+            raise TreecastError(Fault.CORRUPT_BATCH, f"the batch at {header.base_offset} fails its CRC-32C")
+        headers.append(header)
+    if len(deliveries) == 1:
+        return deliveries[0].message.payload, headers
+    return b"".join([delivery.message.payload for delivery in deliveries]), headers

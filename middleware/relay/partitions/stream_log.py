@@ -1,0 +1,205 @@
+"""A partition's log as the log of its stream: a message is a record batch, and its sequence is its offset.
+
+Nothing is kept twice: what was just appended is here for a while, as it is sent at once and asked for again
+soon, and all else is read from the log, large pieces at a time. What retention took away is skipped as
+SIZE, what compaction took away as COMPACTED. Batches are never cut: a log that begins inside a batch is
+served from where that batch begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from treecast.middleware.model.buffers import in_memory
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.wire.record_batch import LOG_OVERHEAD, BatchHeader
+from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment_bodies import Expiry, Skipped
+
+_log = logging.getLogger(__name__)
+
+TAIL_BYTES: Final = 4 << 20
+BLOCK_BYTES: Final = 1 << 20
+_BLOCKS: Final = 4  # receivers that catch up at different places
+_NEVER: Final = float("inf")
+_BASE_AND_LENGTH: Final = struct.Struct(">qi")
+_LAST_DELTA: Final = struct.Struct(">i")
+_LAST_DELTA_AT: Final = 23
+_SPARE: Final = 512  # entries before the head that are kept until they are worth a deletion
+
+
+class _Run:
+    """Messages that follow each other, by sequence. Each lies in [first, end)."""
+
+    def __init__(self, first: int, end: int, messages: list[Message]) -> None:
+        self.first = first
+        self.end = end
+        self.messages = messages
+        self.sequences = [message.sequence for message in messages]
+
+    def at(self, offset: int, head: int = 0) -> int:
+        """The number of the message that holds `offset`, or of the first after it."""
+        number = max(bisect_right(self.sequences, offset, lo=head) - 1, head)
+        if number < len(self.messages) and self.messages[number].end <= offset:
+            number += 1
+        return number
+
+
+class PartitionStreamLog:
+    """Implements `fabric.core.log.StreamLog`. The log it reads may grow and lose its beginning meanwhile."""
+
+    def __init__(
+        self, log: PartitionLog, *, tail_bytes: int = TAIL_BYTES, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        self.blocks_read = 0
+        self.failed_reads = 0  # what the disk refuses is not skipped: receivers ask for it again
+        self._log = log
+        self._tail_bytes = tail_bytes
+        self._block_bytes = block_bytes
+        self._tail = _Run(log.end_offset, log.end_offset, [])
+        self._head = 0  # of the tail: messages before it are gone
+        self._kept = 0  # bytes in the tail
+        self._blocks: list[_Run] = []  # the one used last is the last
+
+    @property
+    def end(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def oldest(self) -> int:
+        return self._log.start_offset
+
+    def first_at(self, offset: int) -> int:
+        """Where a receiver begins that wants all from `offset` on: at the batch that holds it."""
+        if offset >= self.end:
+            return self.end
+        found = next(self._from(offset), None)
+        return offset if found is None else min(offset, found.sequence)
+
+    # --- growing
+
+    def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """The log has these now."""
+        tail = self._tail
+        position = 0
+        for header in headers:
+            size = header.size
+            payload = bytes(batches[position : position + size])
+            message = Message(header.base_offset, header.last_offset_delta + 1, payload)
+            tail.messages.append(message)
+            tail.sequences.append(message.sequence)
+            self._kept += size
+            position += size
+        tail.end = self._log.end_offset
+        while self._kept > self._tail_bytes and len(tail.messages) - self._head > 1:
+            self._kept -= len(tail.messages[self._head].payload)
+            self._head += 1
+            tail.first = tail.messages[self._head].sequence
+        if self._head >= _SPARE and self._head * 2 >= len(tail.messages):
+            del tail.messages[: self._head], tail.sequences[: self._head]
+            self._head = 0
+
+    # --- reading
+
+    def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
+        end = min(end, self._log.end_offset)
+        start = self._log.start_offset
+        if first < start:
+            begin = min(self.first_at(start), end)
+            if first < begin:
+                yield Skipped(first, begin, Expiry.SIZE)
+                first = begin
+        if first >= end:
+            return
+        failed = self.failed_reads
+        for message in self._from(first):
+            if message.sequence >= end:
+                break
+            if message.sequence > first:
+                yield Skipped(first, message.sequence, self._missing(message.sequence))
+            yield message
+            first = message.end
+            if first >= end:
+                return
+        if first < end and failed == self.failed_reads:
+            yield Skipped(first, end, self._missing(end))
+
+    def _missing(self, before: int) -> Expiry:
+        """Why there is nothing before `before`: retention may have been quicker than a slow receiver."""
+        return Expiry.SIZE if before <= self._log.start_offset else Expiry.COMPACTED
+
+    def _from(self, offset: int) -> Iterator[Message]:
+        """All messages from the one that holds `offset`."""
+        while offset < self._log.end_offset:
+            if offset >= self._tail.first:
+                run, number = self._tail, self._tail.at(offset, self._head)
+            else:
+                try:
+                    run = self._block(offset)
+                except TreecastError as error:
+                    self.failed_reads += 1
+                    if self.failed_reads & (self.failed_reads - 1) == 0:  # the 1st, 2nd, 4th, 8th
+                        _log.error("a stream cannot be read from its partition: %s", error)
+                    return
+                number = run.at(offset)
+            while number < len(run.messages):
+                yield run.messages[number]
+                number += 1
+            offset = max(run.end, offset + 1)
+
+    def _block(self, offset: int) -> _Run:
+        for number, block in enumerate(self._blocks):
+            if block.first <= offset < block.end:
+                self._blocks.append(self._blocks.pop(number))
+                return block
+        block = self._read(offset)
+        if len(self._blocks) >= _BLOCKS:
+            del self._blocks[0]
+        self._blocks.append(block)
+        return block
+
+    def _read(self, offset: int) -> _Run:
+        """The next piece of the log from `offset` on; of what is gone by now, nothing."""
+        self.blocks_read += 1
+        log = self._log
+        begin = max(offset, log.start_offset)
+        chunks, _ = log.read(begin, self._block_bytes, log.end_offset, at_least_one=True)
+        messages: list[Message] = []
+        for chunk in chunks:
+            messages += _messages(bytes(in_memory(chunk)))
+        end = messages[-1].end if messages else log.end_offset
+        return _Run(min(offset, messages[0].sequence) if messages else offset, end, messages)
+
+    # --- what a partition's log sees to by itself
+
+    def trim(self, sequence: int, keep_bytes: int = 0) -> None:
+        """Retention decides what goes, and what all have may still be asked for by others."""
+
+    def trimmed(self, first: int) -> dict[Expiry, int]:
+        lost = self._log.start_offset - first
+        return {Expiry.SIZE: lost} if lost > 0 else {}
+
+    def expire(self, now: float) -> None:
+        pass
+
+    def next_deadline(self) -> float:
+        return _NEVER
+
+
+def _messages(data: bytes) -> list[Message]:
+    """The batches of a piece of a log."""
+    found: list[Message] = []
+    position = 0
+    end = len(data)
+    while position < end:
+        base, length = _BASE_AND_LENGTH.unpack_from(data, position)
+        delta: int = _LAST_DELTA.unpack_from(data, position + _LAST_DELTA_AT)[0]
+        following = position + LOG_OVERHEAD + length
+        found.append(Message(base, delta + 1, data[position:following]))
+        position = following
+    return found

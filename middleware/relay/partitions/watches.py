@@ -1,0 +1,100 @@
+"""Readers that wait for records which only the leader has: one call is parked there for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from functools import partial
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.cluster import ReadWaiter
+from treecast.middleware.broker.values import Isolation, PartitionRead
+from treecast.middleware.fabric.channel import Answer
+
+from .proxy import LeaderProxy
+
+_UNKNOWN: Final = -1
+_PAUSE: Final = 0.2  # seconds after a call that failed, so that readers do not ask again at once
+
+
+class Watches:
+    """The waiters of one partition, by isolation."""
+
+    def __init__(self, leader: LeaderProxy) -> None:
+        self._leader = leader
+        self._waiters: dict[ReadWaiter, Isolation] = {}
+        self._known: dict[Isolation, int] = {}  # up to where the leader's answers have told
+        self._parked: dict[Isolation, Future[Answer]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiters)
+
+    def told(self, found: PartitionRead) -> None:
+        """A fetch was answered by the leader."""
+        self._known[Isolation.READ_UNCOMMITTED] = found.high_watermark
+        self._known[Isolation.READ_COMMITTED] = found.last_stable_offset
+
+    def known(self, isolation: Isolation) -> int:
+        """Up to where the leader told what can be read; -1: nothing."""
+        return self._known.get(isolation, _UNKNOWN)
+
+    def forget(self, isolation: Isolation) -> None:
+        self._known.pop(isolation, None)
+
+    def add(self, waiter: ReadWaiter, isolation: Isolation) -> None:
+        self._waiters[waiter] = isolation
+        self._park(isolation)
+
+    def remove(self, waiter: ReadWaiter) -> None:
+        isolation = self._waiters.pop(waiter, None)
+        if isolation is not None and isolation not in self._waiters.values():
+            parked = self._parked.pop(isolation, None)
+            if parked is not None:
+                parked.cancel()
+
+    def wake(self) -> None:
+        """All look again."""
+        for waiter in list(self._waiters):
+            waiter.grown(0)
+
+    def gone(self) -> None:
+        waiters = list(self._waiters)
+        self._waiters.clear()
+        for parked in self._parked.values():
+            parked.cancel()
+        self._parked.clear()
+        for waiter in waiters:
+            waiter.gone()
+
+    def _park(self, isolation: Isolation) -> None:
+        if isolation in self._parked:
+            return
+        asked = self._leader.watch(self.known(isolation), isolation)
+        self._parked[isolation] = asked
+        asked.add_done_callback(partial(self._answered, isolation))
+
+    def _answered(self, isolation: Isolation, asked: Future[Answer]) -> None:
+        if self._parked.get(isolation) is asked:
+            del self._parked[isolation]
+        if asked.cancelled():
+            return
+        readable = _UNKNOWN
+        if asked.exception() is None:
+            try:
+                readable = pb.PeerWatchResponse.FromString(asked.result().head).readable
+            except DecodeError:
+                pass
+        if readable == _UNKNOWN:
+            asyncio.get_running_loop().call_later(_PAUSE, self._wake, isolation)
+        elif readable > self.known(isolation):
+            self._wake(isolation)
+        elif isolation in self._waiters.values():
+            self._park(isolation)  # nothing came for a while
+
+    def _wake(self, isolation: Isolation) -> None:
+        for waiter, wanted in list(self._waiters.items()):
+            if wanted is isolation:
+                waiter.grown(0)

@@ -1,0 +1,313 @@
+"""Partitions over two and three hosts: produced anywhere, replicated where they are read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.relay.world import (
+    COMMITTED,
+    UNCOMMITTED,
+    Waiting,
+    World,
+    batch,
+    content,
+    headers_of,
+    settled,
+    until,
+    wait_for_more,
+)
+
+from treecast.middleware.broker.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from treecast.middleware.model.buffers import in_memory
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import ProducerIdentity
+
+PRODUCER = ProducerIdentity(7, 0)
+
+
+async def test_produced_at_one_host_and_read_at_the_other(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    assert await a.produce(b"one") == 0
+    assert await b.produce(b"two", b"three") == 1
+    found = await b.read(0)  # there is no replica yet: the leader is asked
+    assert found.high_watermark == 3
+    assert b.counters.proxied_reads == 1
+    await until(b.copied())
+    replica = b.partition().replica
+    await until(lambda: replica.current)
+    assert content(b.log()) == content(a.log())
+    found = await b.read(0)
+    assert b"".join(map(bytes, map(in_memory, found.chunks))) == content(a.log())
+    assert b.counters.local_reads == 1
+    assert b.counters.local_read_bytes == found.size
+    assert b.counters.proxied_reads == 1
+
+
+async def test_a_waiting_reader_is_woken_by_what_is_replicated(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await b.read(0)
+    await until(lambda: b.partition().replica.current)
+    waiting = Waiting()
+    b.partition().watch(waiting, UNCOMMITTED)
+    await a.produce(b"x" * 100)
+    await asyncio.wait_for(waiting.event.wait(), 10)
+    assert waiting.told == [a.log().size]
+    b.partition().unwatch(waiting)
+    found = await b.read(0)
+    assert found.size == a.log().size
+    assert b.counters.proxied_reads == 1
+
+
+async def test_appends_from_elsewhere_keep_their_order(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    answers = [b.append(b"%d" % number, producer=PRODUCER, base_sequence=number) for number in range(200)]
+    offsets = [(await settled(answer)).base_offset for answer in answers]
+    assert offsets == list(range(200))
+    repeat = await b.produce(b"7", producer=PRODUCER, base_sequence=197)
+    assert repeat == 197
+    assert a.log().end_offset == 200
+
+
+async def test_what_the_leader_refuses_is_refused(world: World) -> None:
+    await world.topic("t", 1, max_message_bytes=500)
+    _, b = await world.start(1, 2)
+    with pytest.raises(TreecastError) as caught:
+        await b.produce(b"x" * 1000)
+    assert caught.value.fault is Fault.BATCH_TOO_LARGE
+    with pytest.raises(TreecastError) as caught:
+        await b.read(5)
+    assert caught.value.fault is Fault.OFFSET_OUT_OF_RANGE
+    data = bytearray(batch(b"x"))
+    data[-1] ^= 1
+    with pytest.raises(TreecastError) as caught:
+        await settled(b.partition().append(memoryview(data), 1, None))
+    assert caught.value.fault is Fault.CORRUPT_BATCH
+
+
+async def test_a_topic_without_replicas_is_read_and_watched_at_its_leader(world: World) -> None:
+    await world.topic("t", 1, **{"treecast.replica": "none"})
+    a, b = await world.start(1, 2)
+    await b.read(0)
+    partition = b.partition()
+    assert partition.replica is None
+    assert not await wait_for_more(partition, time=0.2)
+    waiting = asyncio.create_task(wait_for_more(partition, time=10))
+    await asyncio.sleep(0.05)
+    await a.produce(b"x")
+    assert await waiting
+    assert (await b.read(0)).size == a.log().size
+    assert (await b.read(0)).size == a.log().size
+    assert b.counters.local_reads == 0
+
+
+async def test_a_tail_begins_when_it_is_joined(world: World) -> None:
+    await world.topic("t", 1, **{"treecast.replica": "tail"})
+    a, b = await world.start(1, 2)
+    await a.produce(b"old")
+    await b.read(1)
+    await until(lambda: b.partition().replica.current)
+    await a.produce(b"new")
+    await until(b.copied())
+    assert (b.log().start_offset, b.log().end_offset) == (1, 2)
+    assert headers_of(content(b.log()))[0].base_offset == 1
+    old = await b.read(0)  # what the tail does not have is the leader's to tell
+    assert headers_of(bytes(old.chunks[0]))[0].base_offset == 0
+
+
+async def test_offsets_are_the_leaders_word_and_the_replicas_where_it_is_away(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    for number in range(5):
+        await a.produce(b"%d" % number)
+    latest = await settled(b.partition().offset_for_time(LATEST_TIMESTAMP, UNCOMMITTED))
+    earliest = await settled(b.partition().offset_for_time(EARLIEST_TIMESTAMP, UNCOMMITTED))
+    assert (latest.offset, earliest.offset) == (5, 0)
+    assert await settled(b.partition().end_of_epoch(0)) == (0, 5)
+    await b.read(0)
+    await until(b.copied())
+    world.kill(1)
+    await until(lambda: not b.channels.is_up(1))
+    latest = await settled(b.partition().offset_for_time(LATEST_TIMESTAMP, UNCOMMITTED))
+    assert latest.offset == 5
+    assert await settled(b.partition().end_of_epoch(0)) == (0, 5)
+
+
+async def test_a_dead_leader_refuses_producers_and_lets_consumers_read(world: World) -> None:
+    await world.topic("t", 1, 1)
+    a, b = await world.start(1, 2)
+    for number in range(5):
+        await a.produce(b"%d" % number)
+    data = content(a.log())
+    await b.read(0)
+    await until(b.copied())
+    world.kill(1)
+    await until(lambda: not b.channels.is_up(1))
+    with pytest.raises(TreecastError) as caught:
+        await b.produce(b"x")
+    assert caught.value.fault is Fault.LEADER_UNAVAILABLE
+    await asyncio.sleep(world.settings.down_grace)
+    with pytest.raises(TreecastError) as caught:
+        b.append(b"x")  # at once: the channel is known to be down
+    assert caught.value.fault is Fault.LEADER_UNAVAILABLE
+    with pytest.raises(TreecastError) as caught:
+        await b.read(0, index=1)  # of which nothing is here
+    assert caught.value.fault is Fault.LEADER_UNAVAILABLE
+    assert await b.consume(5) == data
+    end = await b.read(5)
+    assert (end.size, end.high_watermark) == (0, 5)
+    await world.start(1)
+    assert await b.produce(b"again") == 5
+    assert (await b.consume(6))[: len(data)] == data
+
+
+async def test_a_replica_goes_on_after_its_host_was_killed(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await a.produce(b"one")
+    await b.read(0)
+    await until(b.copied())
+    world.kill(2)
+    for number in range(20):
+        await a.produce(b"%d" % number)
+    (b,) = await world.start(2)  # nobody reads: it follows what it followed
+    await until(b.copied())
+    assert content(b.log()) == content(a.log())
+    assert b.counters.restarted_replicas == b.counters.truncations == 0
+    assert b.counters.replicated_batches == 20
+
+
+async def test_what_a_leader_lost_goes_at_its_replicas_too(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    for number in range(10):
+        await a.produce(b"%d" % number)
+    await b.read(0)
+    await until(b.copied())
+    world.kill(1, power_loss=200)
+    (a,) = await world.start(1)
+    assert a.log().end_offset < 10
+    kept = a.log().end_offset
+    assert a.log().leader_epoch == a.run
+    for _ in range(10):
+        await a.produce(b"other")
+    await until(lambda: b.copied()() and content(b.log()) == content(a.log()))
+    assert b.log().epoch_entries == [(0, 0), (a.run, kept)]
+    assert b.counters.truncations == 1
+    assert b.partition().leader_epoch == a.run
+
+
+async def test_a_leader_that_lost_everything(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    for number in range(10):
+        await a.produce(b"%d" % number)
+    await b.read(0)
+    await until(b.copied())
+    world.kill(1, power_loss=1 << 30)
+    (a,) = await world.start(1)
+    for _ in range(15):
+        await a.produce(b"other")
+    await until(lambda: b.copied()() and content(b.log()) == content(a.log()))
+    assert b.counters.restarted_replicas == 1
+
+
+async def test_records_that_are_deleted_at_the_leader(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    for _ in range(4):
+        await a.produce(b"x", b"y", b"z")
+    await b.read(0)
+    await until(b.copied())
+    assert await settled(b.partition().delete_before(4)) == 4
+    await until(lambda: b.log().start_offset == 4)
+    with pytest.raises(TreecastError) as caught:
+        await b.read(1)
+    assert caught.value.fault is Fault.OFFSET_OUT_OF_RANGE
+    (c,) = await world.start(3)  # begins at the batch that holds the log's start
+    await c.read(4)
+    await until(c.copied())
+    await until(lambda: c.log().start_offset == 4)
+    assert content(c.log()) == content(a.log())
+    assert headers_of(content(c.log()))[0].base_offset == 3
+
+
+async def test_transactions_read_alike_at_leader_and_replica(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await b.read(0)
+    await until(lambda: b.partition().replica.current)
+    await b.produce(b"a", producer=PRODUCER, base_sequence=0, transactional=True)
+    await a.produce(b"plain")
+    await until(b.copied())
+    assert (await b.read(0, COMMITTED)).size == 0
+    assert (await b.read(0, COMMITTED)).last_stable_offset == 0
+    woken = asyncio.create_task(wait_for_more(b.partition(), COMMITTED, time=10))
+    await asyncio.sleep(0.02)
+    await settled(b.partition().append_marker(PRODUCER, committed=False, coordinator_epoch=0))
+    assert await woken
+    await until(b.copied())
+    there, here = await a.read(0, COMMITTED), await b.read(0, COMMITTED)
+    assert there.aborted == here.aborted
+    assert [one.producer_id for one in here.aborted] == [7]
+    assert (there.last_stable_offset, there.size) == (here.last_stable_offset, here.size)
+
+
+async def test_a_deleted_topic_is_gone_with_its_replicas(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await a.produce(b"one")
+    await b.read(0)
+    await until(b.copied())
+    waiting = Waiting()
+    b.partition().watch(waiting, UNCOMMITTED)
+    before = b.partition()
+    await world.delete("t")
+    assert "gone" in waiting.told
+    with pytest.raises(TreecastError) as caught:
+        await settled(before.read(0, 1, UNCOMMITTED, at_least_one=True))
+    assert caught.value.fault is Fault.UNKNOWN_TOPIC
+    await world.topic("t", 1)
+    assert await b.produce(b"new") == 0
+    await b.read(0)
+    await until(b.copied())
+    assert content(b.log()) == content(a.log())
+    assert a.fabric.origins()[0].key[1] == 2  # a stream id is not used twice in a run
+
+
+async def test_interest_is_left_when_nobody_reads_for_long(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    told: list[tuple[str, bool]] = []
+    b.relay.following.on_interest = lambda topic, wanted: told.append((topic.name, wanted))
+    await b.read(0)
+    await until(lambda: b.partition().replica is not None and b.partition().replica.current)
+    b.partition().used -= world.settings.idle + 5
+    await until(lambda: b.partition().replica is None)
+    await until(lambda: not a.relay.leading.of_topic("t")[0].hosts())
+    await a.produce(b"not sent")
+    assert b.log().end_offset == 0
+    await b.read(0)
+    await until(b.copied())
+    assert told == [("t", True), ("t", False), ("t", True)]
+
+
+async def test_accounts_close(world: World) -> None:
+    await world.topic("t", 1)
+    a, b, c = await world.start(1, 2, 3)
+    await b.read(0)
+    await until(lambda: b.partition().replica.current)
+    for _ in range(30):
+        await a.produce(b"x" * 3000, b"y")
+    await c.read(0)
+    await until(b.copied())
+    await until(c.copied())
+    origin = a.relay.leading.of_topic("t")[0].origin
+    await until(lambda: all(row.closed for row in origin.rows().values()))
+    rows = origin.rows()
+    assert sorted(rows) == [2, 3]
+    assert all(row.balanced for row in rows.values())
+    assert rows[2].addressed == 60

@@ -1,0 +1,409 @@
+"""Hosts of one cluster in one process: real logs, channels and fabrics over loopback, no daemons."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.unit.fabric.channel.hosts import kill as kill_channels
+from tests.unit.fabric.edges import KEYS, lose
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.broker.cluster import PartitionLeader
+from treecast.middleware.broker.directory import DataDirectory
+from treecast.middleware.broker.partitions import LocalPartitions
+from treecast.middleware.broker.parts import LocalParts
+from treecast.middleware.broker.values import Appended, Isolation, PartitionRead, Topic
+from treecast.middleware.fabric.channel import Channels, ChannelSettings, Methods
+from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.buffers import in_memory
+from treecast.middleware.model.counters import (
+    BrokerCounters,
+    ChannelCounters,
+    FabricCounters,
+    RelayCounters,
+    StorageCounters,
+)
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
+from treecast.middleware.model.records import Record
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.relay.entries import Change, Kind, Leader, TopicEntry
+from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
+from treecast.middleware.relay.partitions.settings import PartitionSettings
+from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.storage.flusher import Flusher
+from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.tables import Tables
+from treecast.middleware.wire.record_batch import build_batch, read_header
+
+PATIENCE = 30.0  # seconds after which a test gives up; nothing is asserted about it
+UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
+STREAM = StreamSettings(
+    mtu=1400, report_every=0.01, report_idle=0.2, round_trip=0.002, silent_after=2.0, replay_stall=0.2
+)
+CHANNEL = ChannelSettings(
+    ping_every=0.2, silent_after=1.0, back_off_first=0.01, back_off_longest=0.1, tick=0.05
+)
+SETTINGS = PartitionSettings(
+    down_grace=0.2, retry_first=0.02, retry_longest=0.2, stall=1.0, follow_again=3.0, offsets_wait=0.5
+)
+LOOPBACK = Address("127.0.0.1", 0)
+CLUSTER = "TmFtZU9mQUNsdXN0ZXIwMA"
+KEY = b"a key of the channel, 32 bytes.."
+
+
+async def until(what: Callable[[], object]) -> None:
+    """Waits until it is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def settled(value: Any) -> Any:
+    return await value if isinstance(value, asyncio.Future) else value
+
+
+class World:
+    """The topics of a cluster, and its hosts. Hosts are started, killed and started again by their number."""
+
+    def __init__(self, root: Path, *, loss: float = 0.0, settings: PartitionSettings = SETTINGS) -> None:
+        self.root = root
+        self.loss = loss
+        self.settings = settings
+        self.topics: dict[str, TopicEntry] = {}
+        self.hosts: dict[int, TestHost] = {}
+        self.revision = 0
+
+    async def topic(self, name: str, *leaders: int, **config: object) -> TopicEntry:
+        """Makes it, or leads it otherwise."""
+        overrides = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.{self.revision}")
+        entry = TopicEntry(name, topic_id, tuple(Leader(leader, 0) for leader in leaders), overrides)
+        self.topics[name] = entry
+        await self.tell()
+        return entry
+
+    async def delete(self, name: str) -> None:
+        del self.topics[name]
+        await self.tell()
+
+    async def tell(self) -> None:
+        self.revision += 1
+        for host in self.hosts.values():
+            await host.learn(self.topics, self.revision)
+
+    async def start(self, *numbers: int) -> list[TestHost]:
+        for number in numbers:
+            host = TestHost(self, number)
+            self.hosts[number] = host
+            await host.start(self.topics, self.revision)
+        self._introduce()
+        started = [self.hosts[number] for number in numbers]
+        await until(lambda: all(host.connected(self.hosts) for host in self.hosts.values()))
+        return started
+
+    def _introduce(self) -> None:
+        for one in self.hosts.values():
+            for other in self.hosts.values():
+                if one is not other:
+                    one.channels.set_host(other.number, other.address)
+                    one.fabric.set_host(other.number, other.fabric.address)
+
+    def kill(self, number: int, *, power_loss: int = 0) -> None:
+        """As a process that is killed. `power_loss`: bytes that each log that it leads loses at its end."""
+        host = self.hosts.pop(number)
+        host.kill()
+        if power_loss:
+            host.lose(power_loss)
+
+    async def stop(self, number: int) -> None:
+        """In order."""
+        await self.hosts.pop(number).stop()
+
+    async def close(self) -> None:
+        for number in list(self.hosts):
+            await self.stop(number)
+
+
+class Definitions:
+    """The topics as one host knows them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Topic] = {}
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self.known
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        for topic in self.known.values():
+            if topic.topic_id == topic_id:
+                return topic
+        raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+
+
+class OpenGuard:
+    """All transactions are open."""
+
+    def verify(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> None:
+        return None
+
+
+class TestHost:
+    """One host: what its faces see is `partition`."""
+
+    __test__ = False
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.counters = RelayCounters()
+        self.directory = DataDirectory.open(world.root / str(number), number, CLUSTER)
+        self.run = self.directory.run
+        self.clock_ms = 1_000_000
+        self.tables = Tables(self.directory.tables, FsyncPolicy.NEVER)
+        self.flusher = Flusher(1)
+        self.partitions = LocalPartitions(
+            self.directory.logs,
+            self._open_log,
+            self.flusher,
+            OpenGuard(),
+            BrokerCounters(),
+            self.clock,
+            None if self.directory.was_clean else self.run,
+        )
+        self.definitions = Definitions()
+        self.view = ClusterView()
+
+    def clock(self) -> float:
+        return self.clock_ms / 1000
+
+    def _open_log(self, path: Path, config: TopicConfig) -> PartitionLog:
+        return PartitionLog.open(path, config, LogSettings(), StorageCounters(), self.clock_ms)
+
+    # --- life
+
+    async def start(self, topics: Mapping[str, TopicEntry], revision: int) -> None:
+        methods = Methods()
+        rng = random.Random(self.number * 1000 + self.run)
+        self.channels = Channels(
+            self.number, self.run, CLUSTER, KEY, CHANNEL, ChannelCounters(), rng, methods.handle
+        )
+        methods.use(self.channels)
+        self.fabric = Fabric(
+            self.number, FabricSettings(stream=STREAM, mtu=1500), KEYS, FabricCounters(), rng
+        )
+        await self.fabric.start(("127.0.0.1", 0))
+        if self.world.loss:
+            lose(self.fabric, self.number, self.world.loss)
+        parts: Any = LocalParts(
+            *[None] * 2,  # type: ignore[arg-type]
+            Host(self.number, f"host{self.number}"),
+            self.tables,
+            self.partitions,
+            *[None] * 5,  # type: ignore[arg-type]
+            self.clock,
+            rng,
+            self.run,
+        )
+        self.relay = RelayPartitions(
+            parts,
+            self.definitions,
+            self.view,
+            self.channels,
+            methods,
+            self.fabric,
+            self.world.settings,
+            self.counters,
+        )
+        self.channels.on_up = self.relay.host_up
+        self.channels.on_down = self.relay.host_down
+        for entry in topics.values():
+            self.partitions.open(self._topic(entry), self._led(entry))
+        await self.learn(topics, revision)
+        await self.relay.start()
+        self.address = await self.channels.start(LOOPBACK)
+
+    async def learn(self, topics: Mapping[str, TopicEntry], revision: int) -> None:
+        """What the coordinator tells."""
+        known, self.definitions.known = self.definitions.known, {}
+        for name, topic in known.items():
+            if name not in topics or topics[name].topic_id != topic.topic_id:
+                self.partitions.remove(topic)
+        for entry in topics.values():
+            await self.partitions.apply(self._topic(entry), self._led(entry))
+            self.definitions.known[entry.name] = self._topic(entry)
+        changes = tuple(Change(Kind.TOPIC, entry.name, entry) for entry in topics.values())
+        self.view.apply(Update(snapshot=True, position=Position("h", revision), changes=changes))
+
+    def _topic(self, entry: TopicEntry) -> Topic:
+        return Topic(entry.name, entry.topic_id, len(entry.leaders), TopicConfig.of(entry.config))
+
+    def _led(self, entry: TopicEntry) -> set[int]:
+        return {n for n, leader in enumerate(entry.leaders) if leader.host_id == self.number}
+
+    def connected(self, hosts: Mapping[int, TestHost]) -> bool:
+        return all(self.channels.is_up(number) for number in hosts if number != self.number)
+
+    async def stop(self) -> None:
+        await self.relay.close()
+        await self.channels.close()
+        self.fabric.close()
+        await self.flusher.close()
+        await self.partitions.close()
+        self.tables.close()
+        self.directory.close(clean=True)
+
+    def kill(self) -> None:
+        kill_channels(self.channels)
+        self.fabric.close()
+        self.paths = [Path(partition.log.directory) for partition in self.partitions.led()]
+        if self.relay.following._timer is not None:
+            self.relay.following._timer.cancel()
+        for partition in self.relay.following:
+            if partition.replica is not None:
+                partition.replica.leave()
+        self.relay.leading.close()
+        self.partitions.abandon()
+        self.flusher._executor.shutdown(wait=False)
+        self.flusher._compactor.shutdown(wait=False)
+        self.tables.close()
+        self.directory.close(clean=False)
+
+    def lose(self, size: int) -> None:
+        """What was not on the disk when the power failed."""
+        for path in self.paths:
+            last = max(path.glob("*.log"))
+            os.truncate(last, max(0, last.stat().st_size - size))
+
+    # --- as a face uses it
+
+    def partition(self, topic: str = "t", index: int = 0) -> PartitionLeader:
+        return self.relay.partition(topic, index)
+
+    def log(self, topic: str = "t", index: int = 0) -> PartitionLog:
+        """Of the partition that is led here, or of its replica."""
+        led = self.partitions.find(topic, index)
+        replica = self.partitions.replica(topic, index)
+        if led is not None:
+            return led.log
+        assert replica is not None, f"host {self.number} has no log of {topic}-{index}"
+        return replica.log
+
+    def append(
+        self, *values: bytes, topic: str = "t", index: int = 0, acks: int = -1, **more: Any
+    ) -> Appended | asyncio.Future[Appended]:
+        data = bytearray(batch(*values, **more))
+        tid = "tx" if more.get("transactional") else None
+        return self.partition(topic, index).append(memoryview(data), acks, tid)
+
+    async def produce(self, *values: bytes, **more: Any) -> int:
+        """The base offset."""
+        appended: Appended = await settled(self.append(*values, **more))
+        return appended.base_offset
+
+    async def read(
+        self, offset: int, isolation: Isolation = UNCOMMITTED, *, topic: str = "t", index: int = 0
+    ) -> PartitionRead:
+        found = self.partition(topic, index).read(offset, 1 << 20, isolation, at_least_one=True)
+        result: PartitionRead = await settled(found)
+        return result
+
+    async def consume(self, until_offset: int, offset: int = 0, *, topic: str = "t", index: int = 0) -> bytes:
+        """All bytes from `offset` on, as a consumer polls for them."""
+        data = bytearray()
+        while offset < until_offset:
+            try:
+                found = await self.read(offset, topic=topic, index=index)
+            except TreecastError as error:
+                if error.fault not in (Fault.LEADER_UNAVAILABLE, Fault.TIMED_OUT):
+                    raise
+                await asyncio.sleep(0.01)
+                continue
+            if not found.size:
+                await wait_for_more(self.partition(topic, index))
+                continue
+            part = b"".join(map(bytes, map(in_memory, found.chunks)))
+            data += part
+            offset = headers_of(part)[-1].next_offset
+        return bytes(data)
+
+    def copied(self, topic: str = "t", index: int = 0) -> Callable[[], bool]:
+        """Whether this host's replica has all that the leader has."""
+        leader = self.world.topics[topic].leaders[index].host_id
+
+        def check() -> bool:
+            there = self.world.hosts[leader].log(topic, index)
+            replica = self.partitions.replica(topic, index)
+            return replica is not None and replica.log.end_offset == there.end_offset
+
+        return check
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.told: list[int | str] = []
+
+    def grown(self, size: int) -> None:
+        self.told.append(size)
+        self.event.set()
+
+    def gone(self) -> None:
+        self.told.append("gone")
+        self.event.set()
+
+
+async def wait_for_more(
+    partition: PartitionLeader, isolation: Isolation = UNCOMMITTED, time: float = 1.0
+) -> bool:
+    """A long poll; whether anything came."""
+    waiting = Waiting()
+    partition.watch(waiting, isolation)
+    try:
+        async with asyncio.timeout(time):
+            await waiting.event.wait()
+    except TimeoutError:
+        return False
+    finally:
+        partition.unwatch(waiting)
+    return True
+
+
+def batch(*values: bytes, **more: Any) -> bytes:
+    return build_batch([Record(b"k%d" % n, value, (), 1_000_000) for n, value in enumerate(values)], **more)
+
+
+def headers_of(data: bytes) -> list[Any]:
+    found = []
+    position = 0
+    while position < len(data):
+        found.append(read_header(data, position))
+        position += found[-1].size
+    return found
+
+
+def content(log: PartitionLog) -> bytes:
+    """All bytes of a log from its start."""
+    data = bytearray()
+    offset = log.start_offset
+    while offset < log.end_offset:
+        chunks, size = log.read(offset, 1 << 20, log.end_offset, at_least_one=True)
+        if not size:
+            break
+        part = b"".join(map(bytes, map(in_memory, chunks)))
+        data += part
+        offset = headers_of(part)[-1].next_offset
+    return bytes(data)
+
+
+StartWorld = Callable[..., Awaitable[World]]
