@@ -24,6 +24,12 @@ class DaemonClient:
     def status(self) -> pb.StatusResponse:
         return cast(pb.StatusResponse, self._caller.call("Status", pb.StatusRequest()))
 
+    def fabric(self) -> pb.FabricResponse:
+        return cast(pb.FabricResponse, self._caller.call("Fabric", pb.FabricRequest()))
+
+    def list_streams(self) -> Sequence[pb.StreamStatus]:
+        return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest())).streams
+
     # --- topics
 
     def list_topics(self) -> Sequence[pb.Topic]:
@@ -34,10 +40,16 @@ class DaemonClient:
         return cast(pb.DescribeTopicResponse, answer)
 
     def create_topic(
-        self, name: str, partitions: int = 0, config: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 0,
+        config: Mapping[str, str] | None = None,
+        leaders: Sequence[str] = (),
     ) -> pb.Topic:
-        """`partitions` 0 takes the daemon's default."""
-        request = pb.CreateTopicRequest(name=name, partitions=partitions, config=dict(config or {}))
+        """`partitions` 0 takes the daemon's default. `leaders`: names of hosts, one or one per partition."""
+        request = pb.CreateTopicRequest(
+            name=name, partitions=partitions, config=dict(config or {}), leaders=leaders
+        )
         return cast(pb.CreateTopicResponse, self._caller.call("CreateTopic", request)).topic
 
     def delete_topic(self, name: str) -> pb.Topic:

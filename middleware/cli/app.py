@@ -17,6 +17,7 @@ from .doctor import doctor
 from .output import CommandError
 from .produce import produce
 from .status import status
+from .streams import streams
 
 FAILED = 1
 INTERRUPTED = 130
@@ -71,6 +72,7 @@ app.command()(produce)
 app.command()(consume)
 app.command()(bench)
 app.command()(doctor)
+app.command()(streams)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,12 @@ from treecast.middleware.api.discovery import OFF, Address, find_control, is_liv
 from .options import Json
 from .output import CommandError, print_json, print_table
 
+if TYPE_CHECKING:
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
 ENOUGH_FILES = 4096
+ENOUGH_BUFFER = 2 << 20  # bytes; as the kernel counts, twice what a socket asked for
+DAEMON_SECONDS = 5.0
 DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
 
 
@@ -50,9 +55,10 @@ def doctor(
         _uvloop(),
         _compiled(),
         _data(Path(settings.data)),
-        *_ports({face: getattr(settings, face) for face in ("kafka", "admin", "control")}),
+        *_ports({face: getattr(settings, face) for face in ("kafka", "admin", "control", "fabric")}),
         _runtime_dir(settings.runtime_dir),
         _open_files(),
+        *_cluster(),
     ]
     if json:
         print_json([asdict(finding) for finding in findings])
@@ -144,3 +150,87 @@ def _open_files() -> Finding:
     if hard != resource.RLIM_INFINITY and hard < ENOUGH_FILES:
         return Finding("open files", "slow", f"at most {hard}: raise LimitNOFILE or `ulimit -Hn`")
     return Finding("open files", "ok", f"up to {hard:,}")
+
+
+# --- what the daemon that runs here says of its cluster
+
+
+def _cluster() -> Iterator[Finding]:
+    """Join, coordinator and fabric of this host's daemon; nothing where none runs, or it is alone."""
+    if not _running():
+        return
+    from treecast.middleware.api.daemon_client import DaemonClient
+    from treecast.middleware.api.rpc import Unreachable
+    from treecast.middleware.model.errors import TreecastError
+
+    try:
+        with DaemonClient(timeout=DAEMON_SECONDS) as client:
+            status = client.status()
+            fabric = client.fabric() if status.HasField("coordinator") else None
+    except (TreecastError, Unreachable) as error:
+        yield Finding("daemon", "bad", f"it does not answer as it should: {error}")
+        return
+    if fabric is None:
+        yield Finding("cluster", "ok", f"{status.name} is a host alone")
+        return
+    yield _coordinator(status)
+    yield from _hosts(status)
+    yield _fabric(fabric)
+    yield from (_carrier(carrier) for carrier in fabric.carriers)
+
+
+def _coordinator(status: pb.StatusResponse) -> Finding:
+    found = status.coordinator
+    where = f"at {found.address}" if found.address else "in this daemon"
+    joined = f"{status.name} is host {status.host_id} of cluster {status.cluster_id}, coordinator {where}"
+    if found.reachable:
+        return Finding("cluster", "ok", f"{joined}, revision {found.revision}")
+    return Finding(
+        "cluster",
+        "slow",
+        f"{joined}, which is away ({found.problem or 'no answer'}): look at the daemon there; until it is"
+        " back no topic can be created, and all else goes on",
+    )
+
+
+def _hosts(status: pb.StatusResponse) -> Iterator[Finding]:
+    for host in status.hosts:
+        if host.here or host.presence == "detached":
+            continue
+        if host.channel.connected:
+            trip = f", round trip {host.channel.round_trip_seconds * 1000:.2f} ms"
+            said = f"connected to {host.address}{trip if host.channel.round_trip_seconds else ''}"
+            yield Finding(f"host {host.name}", "ok", said)
+        else:
+            reason = host.channel.last_error or "no connection yet"
+            yield Finding(
+                f"host {host.name}",
+                "slow",
+                f"no channel to {host.address}, {host.presence}: {reason}; both hosts' --fabric ports have to"
+                " be open to each other, TCP and UDP",
+            )
+
+
+def _fabric(found: pb.FabricResponse) -> Finding:
+    told = f", announced as {found.announced}" if found.announced != found.address else ""
+    on = f"interface {found.interface}" if found.interface else "no interface of this host"
+    detail = (
+        f"{found.address}{told} on {on}, MTU {found.mtu}, segments of {found.segment_bytes} bytes,"
+        f" receive buffer {found.receive_buffer / 2**20:.1f} MiB"
+    )
+    if found.receive_buffer < ENOUGH_BUFFER:
+        return Finding("fabric", "slow", f"{detail}: raise net.core.rmem_max to {ENOUGH_BUFFER} for bursts")
+    return Finding("fabric", "ok", detail)
+
+
+def _carrier(found: pb.CarrierStatus) -> Finding:
+    if found.refusal:
+        return Finding(f"carrier {found.name}", "slow", f"not used: {found.refusal}")
+    parts = [f"{found.targets} targets"]
+    if found.holders:
+        parts.append(f"{found.holders} sockets hold memberships")
+    parts.append(f"UDP_SEGMENT {'on' if found.segmentation else 'off'}")
+    parts.append(f"UDP_GRO {'on' if found.coalescing else 'off'}")
+    if found.one_by_one:
+        parts.append(f"bursts are refused on the way to {', '.join(found.one_by_one)}")
+    return Finding(f"carrier {found.name}", "ok", ", ".join(parts))

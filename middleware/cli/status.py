@@ -24,6 +24,34 @@ def status(json: Json = False, control: Control = None) -> None:
     print()
     columns = ("face", "address", "connections", "requests", "received", "sent", "errors", "socket")
     print_table(columns, [_row(face) for face in found.faces], empty="no faces")
+    if found.hosts:
+        print()
+        print_table(HOSTS, [_host(host) for host in found.hosts], empty="")
+
+
+HOSTS = ("id", "host", "fabric", "presence", "channel", "round trip", "received", "sent", "leads", "problem")
+
+
+def _host(host: pb.HostStatus) -> list[Cell]:
+    channel = host.channel
+    if host.here:
+        reached: list[Cell] = ["this host", "-", "-", "-"]
+    elif channel.connected:
+        rtt = f"{channel.round_trip_seconds * 1000:.2f} ms" if channel.round_trip_seconds else "-"
+        reached = ["connected", rtt, size_text(channel.bytes_in), size_text(channel.bytes_out)]
+    else:
+        reached = ["not connected", "-", "-", "-"]
+    problem = "-" if host.here or channel.connected else channel.last_error or "-"
+    return [host.host_id, host.name, host.address, host.presence, *reached, host.leads, problem]
+
+
+def _coordinator(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
+    if not found.HasField("coordinator"):
+        return []
+    coordinator = found.coordinator
+    where = f"at {coordinator.address}" if coordinator.address else "in this daemon"
+    state = "" if coordinator.reachable else f", AWAY: {coordinator.problem or 'no answer'}"
+    return [("coordinator", f"{where}, revision {coordinator.revision}{state}")]
 
 
 def _row(face: pb.Face) -> list[Cell]:
@@ -47,6 +75,7 @@ def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
         ("name", found.name),
         ("version", found.version),
         ("cluster", found.cluster_id),
+        *_coordinator(found),
         ("up for", duration_text(found.uptime_seconds)),
         ("process", f"pid {found.pid}, {found.event_loop} loop"),
         (

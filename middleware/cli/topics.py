@@ -62,9 +62,18 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
     )
     print()
     print_table(
-        ("partition", "start", "end", "stable", "epoch", "size"),
+        ("partition", "leader", "start", "end", "stable", "epoch", "size here"),
         [
-            (p.index, p.start_offset, p.end_offset, p.stable_offset, p.leader_epoch, size_text(p.bytes))
+            (
+                p.index,
+                p.leader or "-",
+                *(
+                    offset if offset >= 0 else "-"
+                    for offset in (p.start_offset, p.end_offset, p.stable_offset)
+                ),
+                p.leader_epoch,
+                size_text(p.bytes),
+            )
             for p in found.partitions
         ],
         empty="no partitions",
@@ -78,12 +87,20 @@ def create(
         int, typer.Option("--partitions", "-p", min=0, help="How many; 0 takes the daemon's default.")
     ] = 0,
     config: Config = None,
+    leader: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leader",
+            metavar="HOST",
+            help="The host that leads it; repeated, one for each partition. Default: spread over all.",
+        ),
+    ] = None,
     json: Json = False,
     control: Control = None,
 ) -> None:
     """Creates a topic."""
     with daemon_at(control) as client:
-        made = client.create_topic(topic, partitions, pairs(config or [], "--config"))
+        made = client.create_topic(topic, partitions, pairs(config or [], "--config"), leader or [])
     _tell(made, f"created {topic}: {_partitions(made)}", json)
 
 

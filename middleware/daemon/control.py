@@ -28,7 +28,7 @@ from .assignment import assigned_partitions
 from .listeners import StartError, check_free
 from .reset import reset_offsets
 from .settings import value_text
-from .status import Subject, take_status
+from .status import JoinedView, Subject, take_status
 from .view import GroupView, OffsetView, PartitionView, TopicView, view_group, view_topic, view_topics
 
 DEAD = "Dead"  # how the home describes a group that there is none of
@@ -79,6 +79,21 @@ class DaemonService:
     async def status(self, request: pb.StatusRequest) -> pb.StatusResponse:
         return await take_status(self._subject, time.time())
 
+    async def fabric(self, request: pb.FabricRequest) -> pb.FabricResponse:
+        return self._joined.fabric()
+
+    async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
+        return pb.ListStreamsResponse(streams=self._joined.streams())
+
+    @property
+    def _joined(self) -> JoinedView:
+        if self._subject.joined is None:
+            raise TreecastError(
+                Fault.NOT_SUPPORTED,
+                "the fabric is off, and this host is alone: start it with --fabric HOST:PORT",
+            )
+        return self._subject.joined
+
     # --- topics
 
     async def list_topics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
@@ -88,12 +103,15 @@ class DaemonService:
         view = await view_topic(self._cluster, self._topic(request.name))
         return pb.DescribeTopicResponse(
             topic=topic_message(view),
-            partitions=[_partition_message(partition) for partition in view.partitions],
+            partitions=[
+                _partition_message(partition, self._leader(request.name, partition.index))
+                for partition in view.partitions
+            ],
             config=_config_entries(view.topic.config.overrides, self._subject.settings.topic_defaults),
         )
 
     async def create_topic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
-        new = NewTopic(request.name, request.partitions or -1, dict(request.config))
+        new = NewTopic(request.name, request.partitions or -1, dict(request.config), tuple(request.leaders))
         topic = await self._definitions.create_topic(new, validate_only=request.validate_only)
         return pb.CreateTopicResponse(topic=topic_message(TopicView(topic, ())))
 
@@ -161,6 +179,9 @@ class DaemonService:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name!r}")
         return topics[name]
 
+    def _leader(self, topic: str, index: int) -> str:
+        return self._subject.joined.leader(topic, index) if self._subject.joined is not None else ""
+
     async def _group(self, group_id: str) -> GroupView:
         view = await view_group(self._subject.cluster, group_id)
         if view.description.state == DEAD and not view.offsets:
@@ -184,7 +205,7 @@ def topic_message(view: TopicView) -> pb.Topic:
     )
 
 
-def _partition_message(view: PartitionView) -> pb.Partition:
+def _partition_message(view: PartitionView, leader: str) -> pb.Partition:
     return pb.Partition(
         index=view.index,
         leader_epoch=view.leader_epoch,
@@ -192,6 +213,7 @@ def _partition_message(view: PartitionView) -> pb.Partition:
         end_offset=view.end_offset,
         stable_offset=view.stable_offset,
         bytes=view.size,
+        leader=leader,
     )
 
 

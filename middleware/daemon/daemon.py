@@ -73,6 +73,10 @@ class Daemon:
         self._listen_admin()
         broker = await self._start_broker()
         self.subject = Subject(settings, self.counters, broker.cluster, self._faces, time.time())
+        if self._joining is not None:
+            from .joined_view import Joined
+
+            self.subject.joined = Joined(self._joining)
         await self._start_kafka(broker)
         await self._start_control()
         self._admin.start(self.subject)

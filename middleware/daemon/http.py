@@ -33,7 +33,7 @@ class Pages:
         )
 
     async def metrics(self, request: web.Request) -> web.Response:
-        subject = self._subject
+        subject, joined = self._subject, self._subject.joined
         observed = Observed(
             info={
                 "version": treecast.__version__,
@@ -45,6 +45,9 @@ class Pages:
             topics=await view_topics(subject.cluster),
             groups=await view_groups(subject.cluster),
             process=view_process(),
+            hosts=joined.hosts() if joined is not None else (),
+            streams=joined.streams() if joined is not None else (),
+            coordinator=joined.coordinator() if joined is not None else None,
         )
         body, content_type = encode(observed, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})

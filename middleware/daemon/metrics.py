@@ -14,6 +14,7 @@ from msgspec.structs import fields
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .view import GroupView, ProcessView, TopicView
@@ -29,6 +30,9 @@ class Observed:
     topics: Sequence[TopicView]
     groups: Sequence[GroupView]
     process: ProcessView
+    hosts: Sequence[pb.HostStatus] = ()
+    streams: Sequence[pb.StreamStatus] = ()
+    coordinator: pb.CoordinatorStatus | None = None
 
 
 class Observation:
@@ -44,6 +48,13 @@ class Observation:
         yield from _numbers("treecast_storage", observed.counters.storage, "storage")
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
         yield from _faces(observed.counters.faces)
+        if observed.coordinator is not None:
+            yield from _numbers("treecast_relay", observed.counters.relay, "relay")
+            yield from _numbers("treecast_channel", observed.counters.channel, "the channel between hosts")
+            yield from _numbers("treecast_fabric", observed.counters.fabric, "the fabric")
+            yield _gauge("treecast_coordinator_up", "1 where it answers", int(observed.coordinator.reachable))
+            yield from _hosts(observed.hosts)
+            yield from _streams(observed.streams)
         yield from _topics(observed.topics)
         yield from _groups(observed.groups)
 
@@ -102,6 +113,46 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
             else:
                 family.add_metric([name], value)
         yield family
+
+
+def _hosts(hosts: Sequence[pb.HostStatus]) -> Iterator[Metric]:
+    attached = GaugeMetricFamily("treecast_host_attached", "1 where the host has its lease", labels=["host"])
+    connected = GaugeMetricFamily("treecast_host_connected", "1 where there is a channel", labels=["host"])
+    trip = GaugeMetricFamily("treecast_host_round_trip_seconds", "of its channel", labels=["host"])
+    for host in hosts:
+        attached.add_metric([host.name], int(host.presence == "attached"))
+        if not host.here:
+            connected.add_metric([host.name], int(host.channel.connected))
+            trip.add_metric([host.name], host.channel.round_trip_seconds)
+    yield from (attached, connected, trip)
+
+
+def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
+    """Gauges: an account begins anew with its stream's epoch."""
+    labels = ["stream", "epoch", "host", "fate", "reason"]
+    records = GaugeMetricFamily(
+        "treecast_stream_records",
+        "records that a receiver was addressed, by what became of them",
+        labels=labels,
+    )
+    closed = GaugeMetricFamily("treecast_stream_closed", "1 where nothing is outstanding", labels=labels[:3])
+    behind = GaugeMetricFamily(
+        "treecast_stream_behind",
+        "records that this host has still to get",
+        labels=["stream", "epoch", "origin"],
+    )
+    for stream in streams:
+        where = [stream.name or str(stream.stream), str(stream.epoch)]
+        for account in stream.accounts:
+            closed.add_metric([*where, account.host], int(account.closed))
+            for fate in ("addressed", "live", "repaired", "replayed", "filtered", "outstanding"):
+                records.add_metric([*where, account.host, fate, ""], getattr(account, fate))
+            for fate in ("expired", "refused"):
+                for reason, count in sorted(getattr(account, fate).items()):
+                    records.add_metric([*where, account.host, fate, reason], count)
+        if not stream.outgoing:
+            behind.add_metric([*where, stream.origin], stream.end - stream.next)
+    yield from (records, closed, behind)
 
 
 def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -27,8 +28,26 @@ class OpenFace(Struct, frozen=True):
     socket: Path | None
 
 
+class JoinedView(Protocol):
+    """What there is to see of a cluster; `joined_view.Joined` where the host is joined."""
+
+    def coordinator(self) -> pb.CoordinatorStatus: ...
+
+    def hosts(self) -> Sequence[pb.HostStatus]: ...
+
+    def leader(self, topic: str, index: int) -> str:
+        """The name of a partition's leader."""
+
+    def fabric(self) -> pb.FabricResponse: ...
+
+    def streams(self) -> Sequence[pb.StreamStatus]: ...
+
+
 class Subject(Struct):
-    """What the admin interfaces show and change. `ready`: serving, and not shutting down."""
+    """What the admin interfaces show and change. `ready`: serving, and not shutting down.
+
+    `joined`: None of a host alone.
+    """
 
     settings: Settings
     counters: Counters
@@ -36,6 +55,7 @@ class Subject(Struct):
     faces: Mapping[str, OpenFace]
     started_at: float
     ready: bool = False
+    joined: JoinedView | None = None
 
 
 async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
@@ -62,6 +82,8 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
             open_files=process.open_files,
             open_files_limit=process.open_files_limit,
         ),
+        coordinator=subject.joined.coordinator() if subject.joined is not None else None,
+        hosts=subject.joined.hosts() if subject.joined is not None else (),
     )
 
 

@@ -49,6 +49,10 @@ class Origin:
         return self._sender
 
     @property
+    def name(self) -> str:
+        return self._sender.name
+
+    @property
     def counters(self) -> StreamCounters:
         return self._sender.counters
 
@@ -160,6 +164,11 @@ class Joined:
     def receiver(self) -> Receiver:
         """Of the epoch that was joined: for the fabric, and for tests."""
         return self._receiver
+
+    @property
+    def name(self) -> str:
+        """As its origin announces it; empty until then."""
+        return self._receiver.name
 
     @property
     def next(self) -> int:

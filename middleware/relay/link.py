@@ -55,6 +55,11 @@ class Link:
         """Whether the coordinator answered the last time."""
         return self._attachment.attached and self._attachment.last_error is None
 
+    @property
+    def last_error(self) -> TreecastError | None:
+        """Why the coordinator cannot be reached; None while all is well."""
+        return self._attachment.last_error
+
     def load(self, store: ViewStore) -> None:
         """Takes over what was known when this host ran last."""
         self._store = store

@@ -11,7 +11,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources")
+    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,8 @@ class StatusResponse(_message.Message):
     FACES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     cluster_id: str
@@ -38,7 +40,61 @@ class StatusResponse(_message.Message):
     faces: _containers.RepeatedCompositeFieldContainer[Face]
     totals: Totals
     resources: Resources
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ...) -> None: ...
+    coordinator: CoordinatorStatus
+    hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ...) -> None: ...
+
+class CoordinatorStatus(_message.Message):
+    __slots__ = ("address", "reachable", "revision", "problem")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    REACHABLE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    reachable: bool
+    revision: int
+    problem: str
+    def __init__(self, address: _Optional[str] = ..., reachable: _Optional[bool] = ..., revision: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class HostStatus(_message.Message):
+    __slots__ = ("host_id", "name", "address", "presence", "version", "incarnation", "leads", "here", "channel")
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PRESENCE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    HERE_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    host_id: int
+    name: str
+    address: str
+    presence: str
+    version: str
+    incarnation: int
+    leads: int
+    here: bool
+    channel: ChannelStatus
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., address: _Optional[str] = ..., presence: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., leads: _Optional[int] = ..., here: _Optional[bool] = ..., channel: _Optional[_Union[ChannelStatus, _Mapping]] = ...) -> None: ...
+
+class ChannelStatus(_message.Message):
+    __slots__ = ("connected", "round_trip_seconds", "bytes_in", "bytes_out", "in_flight", "queued", "last_error")
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    ROUND_TRIP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    connected: bool
+    round_trip_seconds: float
+    bytes_in: int
+    bytes_out: int
+    in_flight: int
+    queued: int
+    last_error: str
+    def __init__(self, connected: _Optional[bool] = ..., round_trip_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., in_flight: _Optional[int] = ..., queued: _Optional[int] = ..., last_error: _Optional[str] = ...) -> None: ...
 
 class Face(_message.Message):
     __slots__ = ("name", "address", "unix_socket", "traffic")
@@ -100,6 +156,134 @@ class Resources(_message.Message):
     open_files_limit: int
     def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ...) -> None: ...
 
+class FabricRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FabricResponse(_message.Message):
+    __slots__ = ("address", "announced", "interface", "mtu", "segment_bytes", "receive_buffer", "carriers", "origins", "received")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_BUFFER_FIELD_NUMBER: _ClassVar[int]
+    CARRIERS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    announced: str
+    interface: str
+    mtu: int
+    segment_bytes: int
+    receive_buffer: int
+    carriers: _containers.RepeatedCompositeFieldContainer[CarrierStatus]
+    origins: int
+    received: int
+    def __init__(self, address: _Optional[str] = ..., announced: _Optional[str] = ..., interface: _Optional[str] = ..., mtu: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., receive_buffer: _Optional[int] = ..., carriers: _Optional[_Iterable[_Union[CarrierStatus, _Mapping]]] = ..., origins: _Optional[int] = ..., received: _Optional[int] = ...) -> None: ...
+
+class CarrierStatus(_message.Message):
+    __slots__ = ("name", "refusal", "address", "targets", "holders", "segmentation", "coalescing", "one_by_one")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTATION_FIELD_NUMBER: _ClassVar[int]
+    COALESCING_FIELD_NUMBER: _ClassVar[int]
+    ONE_BY_ONE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    refusal: str
+    address: str
+    targets: int
+    holders: int
+    segmentation: bool
+    coalescing: bool
+    one_by_one: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., refusal: _Optional[str] = ..., address: _Optional[str] = ..., targets: _Optional[int] = ..., holders: _Optional[int] = ..., segmentation: _Optional[bool] = ..., coalescing: _Optional[bool] = ..., one_by_one: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListStreamsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListStreamsResponse(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ...) -> None: ...
+
+class StreamStatus(_message.Message):
+    __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OUTGOING_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STATE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    origin_id: int
+    origin: str
+    stream: int
+    epoch: int
+    outgoing: bool
+    end: int
+    next: int
+    state: str
+    state_id: int
+    accounts: _containers.RepeatedCompositeFieldContainer[StreamAccount]
+    def __init__(self, name: _Optional[str] = ..., origin_id: _Optional[int] = ..., origin: _Optional[str] = ..., stream: _Optional[int] = ..., epoch: _Optional[int] = ..., outgoing: _Optional[bool] = ..., end: _Optional[int] = ..., next: _Optional[int] = ..., state: _Optional[str] = ..., state_id: _Optional[int] = ..., accounts: _Optional[_Iterable[_Union[StreamAccount, _Mapping]]] = ...) -> None: ...
+
+class StreamAccount(_message.Message):
+    __slots__ = ("host_id", "host", "state", "carrier", "addressed", "live", "repaired", "replayed", "filtered", "expired", "refused", "outstanding", "closed", "balanced")
+    class ExpiredEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSED_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    FILTERED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    OUTSTANDING_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    BALANCED_FIELD_NUMBER: _ClassVar[int]
+    host_id: int
+    host: str
+    state: str
+    carrier: str
+    addressed: int
+    live: int
+    repaired: int
+    replayed: int
+    filtered: int
+    expired: _containers.ScalarMap[str, int]
+    refused: _containers.ScalarMap[str, int]
+    outstanding: int
+    closed: bool
+    balanced: bool
+    def __init__(self, host_id: _Optional[int] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., carrier: _Optional[str] = ..., addressed: _Optional[int] = ..., live: _Optional[int] = ..., repaired: _Optional[int] = ..., replayed: _Optional[int] = ..., filtered: _Optional[int] = ..., expired: _Optional[_Mapping[str, int]] = ..., refused: _Optional[_Mapping[str, int]] = ..., outstanding: _Optional[int] = ..., closed: _Optional[bool] = ..., balanced: _Optional[bool] = ...) -> None: ...
+
 class Topic(_message.Message):
     __slots__ = ("name", "topic_id", "internal", "partitions", "overrides", "records", "bytes")
     class OverridesEntry(_message.Message):
@@ -126,20 +310,22 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., internal: _Optional[bool] = ..., partitions: _Optional[int] = ..., overrides: _Optional[_Mapping[str, str]] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("index", "leader_epoch", "start_offset", "end_offset", "stable_offset", "bytes")
+    __slots__ = ("index", "leader_epoch", "start_offset", "end_offset", "stable_offset", "bytes", "leader")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
     index: int
     leader_epoch: int
     start_offset: int
     end_offset: int
     stable_offset: int
     bytes: int
-    def __init__(self, index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., stable_offset: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    leader: str
+    def __init__(self, index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., stable_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
 
 class ConfigEntry(_message.Message):
     __slots__ = ("name", "value", "overridden", "doc")
@@ -180,7 +366,7 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("name", "partitions", "config", "validate_only")
+    __slots__ = ("name", "partitions", "config", "validate_only", "leaders")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -192,11 +378,13 @@ class CreateTopicRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: int
     config: _containers.ScalarMap[str, str]
     validate_only: bool
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    leaders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., validate_only: _Optional[bool] = ..., leaders: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CreateTopicResponse(_message.Message):
     __slots__ = ("topic",)

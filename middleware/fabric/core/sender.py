@@ -67,7 +67,7 @@ class Sender:
         self.peers = Peers(settings)
         self.closed = False
         self._settings = settings
-        self._name = name
+        self.name = name
         self._open_to_all = open_to_all
         self._unsent = self.log.end if live_from is None else live_from  # first that was not sent live
         self._unsent_bytes = 0
@@ -259,7 +259,7 @@ class Sender:
         members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not PeerState.SILENT:
-                announce = Announce(peer.first, max(self._unsent, peer.first), members, self._name)
+                announce = Announce(peer.first, max(self._unsent, peer.first), members, self.name)
                 self._queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
 

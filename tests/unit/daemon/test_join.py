@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -194,6 +195,62 @@ def test_a_daemon_without_a_coordinator_cannot_be_joined(first: DaemonProcess, j
         start=False,
     )
     assert "there is no coordinator" in refusal(third)
+
+
+# --- looking
+
+
+def test_what_hosts_see_of_each_other(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    with DaemonClient(second.control) as client:
+        until(lambda: all(host.here or host.channel.connected for host in client.status().hosts))
+        status = client.status()
+        assert [(host.name, host.host_id, host.here) for host in status.hosts] == [
+            ("a", 1, False),
+            ("b", 2, True),
+        ]
+        assert [host.address for host in status.hosts] == [first.ready["fabric"], second.ready["fabric"]]
+        assert status.coordinator.address == first.control
+        assert status.coordinator.reachable
+        fabric = client.fabric()
+        assert (fabric.address, fabric.interface) == (second.ready["fabric"], "lo")
+        assert {carrier.name for carrier in fabric.carriers} == {"unicast", "ip-multicast"}
+        assert list(client.list_streams()) == []
+        first.kill()
+        until(lambda: not client.status().coordinator.reachable)
+        until(lambda: not client.status().hosts[0].channel.connected)
+        assert "no coordinator answers" in client.status().coordinator.problem
+
+
+def test_leaders_are_named(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    with DaemonClient(first.control) as client:
+        client.create_topic("pinned", 2, leaders=["b"])
+        client.create_topic("each", 2, leaders=["b", "a"])
+        with pytest.raises(TreecastError) as refused:
+            client.create_topic("x", leaders=["nobody"])
+        assert refused.value.fault is Fault.INVALID_ASSIGNMENT
+        until(lambda: topics(second).keys() == {"pinned", "each"})
+        assert [p.leader for p in client.describe_topic("pinned").partitions] == ["b", "b"]
+        assert [p.leader for p in client.describe_topic("each").partitions] == ["b", "a"]
+
+
+def test_a_host_alone_has_no_streams_and_no_leaders(daemon: DaemonProcess) -> None:
+    with DaemonClient(daemon.control) as client:
+        assert not client.status().HasField("coordinator")
+        for call in (client.list_streams, client.fabric):
+            with pytest.raises(TreecastError, match="the fabric is off, and this host is alone"):
+                call()
+        with pytest.raises(TreecastError, match="name no leaders"):
+            client.create_topic("t", leaders=["a"])
+
+
+def test_metrics_of_a_joined_host(first: DaemonProcess) -> None:
+    with urllib.request.urlopen(f"http://{first.admin}/metrics", timeout=WAIT) as answer:
+        text = answer.read().decode()
+    assert "treecast_coordinator_up 1.0" in text
+    assert 'treecast_host_attached{host="a"} 1.0' in text
+    assert "treecast_fabric_sent_packets_total" in text
 
 
 # --- hosts that were alone

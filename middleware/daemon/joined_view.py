@@ -1,0 +1,175 @@
+"""What there is to see of the cluster that this host is in, in the form of the control service's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
+
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.fabric.carriers.carrier import CarrierState
+from treecast.middleware.fabric.channel import PeerStatus
+from treecast.middleware.fabric.core.accounting import Row
+from treecast.middleware.fabric.origin import Joined as JoinedStream
+from treecast.middleware.fabric.origin import Origin, PeerView
+from treecast.middleware.relay.entries import HostEntry
+
+from .joining import Joining
+
+E = TypeVar("E", bound=Enum)
+
+
+class Joined:
+    """Implements `status.JoinedView`."""
+
+    def __init__(self, joining: Joining) -> None:
+        self._joining = joining
+        self._view = joining.link.view
+        self._neighbours = joining.relay.neighbours
+
+    # --- hosts
+
+    def coordinator(self) -> pb.CoordinatorStatus:
+        link = self._joining.link
+        return pb.CoordinatorStatus(
+            address="" if self._joining.coordinator is not None else link.client.target,
+            reachable=link.attached and link.refused is None,
+            revision=self._view.position.revision,
+            problem=str(link.refused or link.last_error or ""),
+        )
+
+    def hosts(self) -> Sequence[pb.HostStatus]:
+        channels = {peer.host_id: peer for peer in self._neighbours.channels.peers()}
+        led: dict[int, int] = {}
+        for topic in self._view.topics:
+            for leader in topic.leaders:
+                led[leader.host_id] = led.get(leader.host_id, 0) + 1
+        ordered = sorted(self._view.hosts, key=lambda host: host.host_id)
+        return [self._host(host, led.get(host.host_id, 0), channels.get(host.host_id)) for host in ordered]
+
+    def _host(self, host: HostEntry, leads: int, channel: PeerStatus | None) -> pb.HostStatus:
+        here = host.host_id == self._joining.host.host_id
+        return pb.HostStatus(
+            host_id=host.host_id,
+            name=host.name,
+            address=host.address,
+            presence=host.presence.name.lower(),
+            version=host.version,
+            incarnation=host.incarnation,
+            leads=leads,
+            here=here,
+            channel=_channel(channel) if channel is not None and not here else None,
+        )
+
+    def leader(self, topic: str, index: int) -> str:
+        leader = self._view.leader(topic, index)
+        return self._name(leader.host_id) if leader is not None else ""
+
+    def _name(self, host_id: int) -> str:
+        host = self._view.host(host_id)
+        return host.name if host is not None else f"host {host_id}"
+
+    # --- the fabric
+
+    def fabric(self) -> pb.FabricResponse:
+        state = self._neighbours.fabric.state()
+        return pb.FabricResponse(
+            address=str(self._joining.address),
+            announced=str(self._joining.announced),
+            interface=state.interface.name,
+            mtu=state.interface.mtu,
+            segment_bytes=state.segment_bytes,
+            receive_buffer=state.receive_buffer,
+            carriers=[_carrier(carrier) for carrier in state.carriers],
+            origins=state.origins,
+            received=state.received_streams,
+        )
+
+    def streams(self) -> Sequence[pb.StreamStatus]:
+        """Those of this host first, by name."""
+        fabric = self._neighbours.fabric
+        outgoing = sorted((self._outgoing(origin) for origin in fabric.origins()), key=_order)
+        received = sorted((self._received(joined) for joined in fabric.joined()), key=_order)
+        return [*outgoing, *received]
+
+    def _outgoing(self, origin: Origin) -> pb.StreamStatus:
+        host, stream, epoch = origin.key
+        peers = {peer.host: peer for peer in origin.peers()}
+        return pb.StreamStatus(
+            name=origin.name,
+            origin_id=host,
+            origin=self._name(host),
+            stream=stream,
+            epoch=epoch,
+            outgoing=True,
+            end=origin.end,
+            state_id=origin.state_id or 0,
+            accounts=[
+                self._account(receiver, row, peers.get(receiver)) for receiver, row in origin.rows().items()
+            ],
+        )
+
+    def _account(self, host: int, row: Row, peer: PeerView | None) -> pb.StreamAccount:
+        return pb.StreamAccount(
+            host_id=host,
+            host=self._name(host),
+            state=peer.state.name.lower() if peer is not None else "",
+            carrier=peer.carrier if peer is not None else "",
+            addressed=row.addressed,
+            live=row.live,
+            repaired=row.repaired,
+            replayed=row.replayed,
+            filtered=row.filtered,
+            expired=_by_name(row.expired),
+            refused=_by_name(row.refused),
+            outstanding=row.outstanding,
+            closed=row.closed,
+            balanced=row.balanced,
+        )
+
+    def _received(self, joined: JoinedStream) -> pb.StreamStatus:
+        host, stream, epoch = joined.key
+        return pb.StreamStatus(
+            name=joined.name,
+            origin_id=host,
+            origin=self._name(host),
+            stream=stream,
+            epoch=epoch,
+            outgoing=False,
+            end=joined.next + joined.lag,
+            next=joined.next,
+            state=joined.state.name.lower(),
+        )
+
+
+def _order(stream: pb.StreamStatus) -> tuple[str, int, int]:
+    return stream.name, stream.stream, stream.epoch
+
+
+def _by_name(counts: Mapping[E, int]) -> dict[str, int]:
+    return {reason.name.lower(): count for reason, count in counts.items()}
+
+
+def _channel(peer: PeerStatus) -> pb.ChannelStatus:
+    return pb.ChannelStatus(
+        connected=peer.connected,
+        round_trip_seconds=peer.round_trip,
+        bytes_in=peer.bytes_in,
+        bytes_out=peer.bytes_out,
+        in_flight=peer.in_flight,
+        queued=peer.queued,
+        last_error=peer.last_error,
+    )
+
+
+def _carrier(state: CarrierState) -> pb.CarrierStatus:
+    return pb.CarrierStatus(
+        name=state.name,
+        refusal=state.refusal,
+        address=state.address,
+        targets=state.targets,
+        holders=state.holders,
+        segmentation=state.segmentation,
+        coalescing=state.coalescing,
+        one_by_one=state.one_by_one,
+    )

@@ -1,0 +1,101 @@
+"""`treecast status`, `doctor` and `streams` beside a joined daemon, and what they print of accounts."""
+
+from __future__ import annotations
+
+import pytest
+
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.cli import streams as streams_module
+
+
+def stream(**account) -> pb.StreamStatus:
+    whole = {"host": "b", "state": "live", "carrier": "unicast", "closed": True, "balanced": True}
+    return pb.StreamStatus(
+        name="t-0", stream=3, epoch=2, outgoing=True, accounts=[pb.StreamAccount(**{**whole, **account})]
+    )
+
+
+class Client:
+    """A daemon that has these streams."""
+
+    def __init__(self, *found: pb.StreamStatus) -> None:
+        self._found = found
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def list_streams(self) -> tuple[pb.StreamStatus, ...]:
+        return self._found
+
+
+@pytest.fixture
+def beside(command, monkeypatch: pytest.MonkeyPatch):
+    """`beside(streams...)("streams", ...)`: the command with a daemon that has them."""
+
+    def make(*found: pb.StreamStatus):
+        monkeypatch.setattr(streams_module, "daemon_at", lambda control: Client(*found))
+        return command
+
+    return make
+
+
+def test_an_account_on_one_line(beside) -> None:
+    ran = beside(
+        stream(addressed=12, live=5, expired={"size": 4, "age": 2}, outstanding=1, closed=False),
+        pb.StreamStatus(name="u-1", origin="a", stream=9, epoch=1, state="live", next=7, end=10),
+    )("streams")
+    sent, received = ran.lines[1].split(), ran.lines[-1].split()
+    assert sent[:10] == ["3", "t-0", "2", "b", "live", "unicast", "12", "5", "0", "0"]
+    assert "6 (age 2, size 4)" in ran.lines[1]
+    assert sent[-2:] == ["1", "open"]
+    assert received == ["a", "9", "u-1", "1", "live", "7", "10", "3"]
+
+
+def test_a_topic_and_json(beside) -> None:
+    treecast = beside(stream(addressed=1), pb.StreamStatus(name="t-u-0", outgoing=True))
+    (only,) = treecast("streams", "t", "--json").json
+    assert (only["name"], only["accounts"][0]["addressed"]) == ("t-0", 1)
+    assert treecast("streams", "nothing").lines[0] == "no stream of this host has a receiver"
+
+
+@pytest.mark.parametrize(
+    ("account", "flags", "code"),
+    [
+        ({}, (), 0),
+        ({}, ("--check",), 0),
+        ({"closed": False, "outstanding": 1}, (), 0),
+        ({"closed": False, "outstanding": 1}, ("--check",), 1),
+        ({"balanced": False}, (), 1),
+    ],
+)
+def test_the_exit_code_says_whether_all_is_accounted_for(
+    account: dict[str, object], flags: tuple[str, ...], code: int, beside
+) -> None:
+    assert beside(stream(**account))("streams", *flags).code == code
+
+
+@pytest.fixture
+def cluster(command, start_daemon, monkeypatch: pytest.MonkeyPatch):
+    """The command beside the second of two hosts."""
+    fabric = ("--fabric", "127.0.0.1:0")
+    first = start_daemon("--name", "a", *fabric)
+    token = ("--join", first.control, "--join-token", f"@{first.data / 'join-token'}")
+    second = start_daemon("--name", "b", *fabric, *token)
+    monkeypatch.setenv("TREECAST_CONTROL", second.control)
+    return command
+
+
+def test_commands_beside_a_joined_host(cluster) -> None:
+    assert cluster("topics", "create", "t", "-p", "2", "--leader", "a", "--leader", "b").code == 0
+    described = cluster("topics", "describe", "t").lines
+    assert [line.split()[:2] for line in described[-2:]] == [["0", "a"], ["1", "b"]]
+    status = cluster("status").lines
+    assert any(line.startswith("coordinator") and ", revision" in line for line in status)
+    assert [line.split()[1] for line in status[-2:]] == ["a", "b"]
+    said = {row["check"]: row for row in cluster("doctor", "--json").json}
+    assert "b is host 2 of cluster" in said["cluster"]["detail"]
+    assert "on interface lo, MTU" in said["fabric"]["detail"]
+    assert {"host a", "carrier unicast", "carrier ip-multicast"} <= said.keys()
+    assert cluster("streams").code == 0
