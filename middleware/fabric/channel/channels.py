@@ -154,7 +154,7 @@ class Channels:
             peer.address = address
             peer.reset_pause()
             peer.stop_dialling()
-        if hasattr(self, "loop"):
+        if self._server is not None:
             self._dial(peer)
 
     def is_up(self, host_id: int) -> bool:

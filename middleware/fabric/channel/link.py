@@ -80,6 +80,7 @@ class Link:
         self._transport.set_write_buffer_limits(high=self._owner.settings.write_buffer)
         name = transport.get_extra_info("peername")
         self.peer_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        self.session.begin(self._loop.time())
         self.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -100,7 +101,6 @@ class Link:
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.end(Problem.LOST, str(exc) if exc is not None else "")
-        self._deferred.clear()
         for handled in list(self._running.values()):
             self._stop(handled)
         self._owner.lost(self)
@@ -112,8 +112,8 @@ class Link:
             self._closed_ticks += 1
             if self._closed_ticks > _CLOSING_TICKS:
                 self.abort()
-            return
-        self._handle_all(self.session.tick(now))
+        elif self._transport is not None:  # dialling has a time of its own
+            self._handle_all(self.session.tick(now))
 
     def end(self, problem: Problem, detail: str = "") -> None:
         """Ends the connection, telling the other end why. Safe to call twice."""
@@ -141,6 +141,7 @@ class Link:
                 self._owner.opened(self)
         elif isinstance(event, Ended) and not self._over:
             self._over = True
+            self._deferred.clear()  # their callers have heard that they may not be handled
             self._owner.ended(self, event)
 
     # --- requests

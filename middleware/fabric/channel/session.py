@@ -48,7 +48,7 @@ from .events import Answered, Cancelled, Ended, Event, Opened, Proven, Requested
 from .incoming import Incoming, check_message, check_more
 from .outgoing import Call, CallQueue, Lane, Message, Ring, charge_of
 from .settings import GROUP_METHODS, GROUPS, MAX_METHOD, SMALLEST_WINDOW, ChannelSettings
-from .states import OWN, TABLE, Own, State
+from .states import OWN, STEPS, Own, State
 
 _JOIN: Final = 32 * 1024  # smaller parts are copied together, larger ones are sent from where they lie
 _LONGEST_HELLO: Final = 1024
@@ -93,7 +93,6 @@ class Session(Cutter):
         self.connection = NO_CONNECTION
         self.round_trip = 0.0  # seconds, smoothed; 0 while unknown
         self.heard = now
-        self.frames_in = 0
         self._identity = identity
         self._settings = settings
         self._dialled = expected != 0
@@ -131,6 +130,8 @@ class Session(Cutter):
         self._handling: dict[int, Handling] = {}
         self._used = [0] * GROUPS  # of our window, by group
         self._given_back = [0] * GROUPS  # of notices, not yet told
+        self._credit_due: set[int] = set()  # groups
+        self._pong_due = -1
         # life signs
         self._ping = 0
         self._pinged = now
@@ -172,7 +173,7 @@ class Session(Cutter):
 
     def _admit(self, frame: Frame) -> None:
         kind = frame.kind
-        if TABLE[self.state][kind] is None:
+        if STEPS[self.state][kind] is None:
             raise ChannelProtocolError(Problem.UNEXPECTED, f"{kind.name} while {self.state.name}")
         if kind is Kind.CALL or kind is Kind.NOTICE:
             self._admit_request(frame)
@@ -205,9 +206,8 @@ class Session(Cutter):
         return memoryview(bytearray(frame.length))
 
     def _take(self, frame: Frame, payload: memoryview, placed: bool) -> None:
-        self.frames_in += 1
         kind = frame.kind
-        following = TABLE[self.state][kind]
+        following = STEPS[self.state][kind]
         assert following is not None  # `_admit` has looked
         if kind is Kind.CALL or kind is Kind.NOTICE:
             self._take_request(frame, payload, placed)
@@ -225,7 +225,7 @@ class Session(Cutter):
     def _take_other(self, frame: Frame, payload: bytes) -> None:
         kind = frame.kind
         if kind is Kind.PING:
-            self._add_control(Kind.PONG, 0, frame.call, 0, b"")
+            self._pong_due = frame.call
         elif kind is Kind.PONG:
             self._take_pong(frame)
         elif kind is Kind.CREDIT:
@@ -278,7 +278,7 @@ class Session(Cutter):
     def _check_hello(self, peer: Hello) -> None:
         own = self._identity
         if peer.cluster_id != own.cluster_id:
-            raise ChannelProtocolError(Problem.CLUSTER, f"{peer.cluster_id} there, {own.cluster_id} here")
+            raise ChannelProtocolError(Problem.CLUSTER, f"{peer.cluster_id!r} there, {own.cluster_id!r} here")
         if peer.authenticated != (own.key is not None):
             raise ChannelProtocolError(Problem.AUTHENTICATION)
         if peer.host_id == own.host_id:
@@ -309,6 +309,10 @@ class Session(Cutter):
             raise ChannelProtocolError(Problem.UNEXPECTED, "OPEN by the host with the higher id")
         self._events.append(Opened())
 
+    def begin(self, now: float) -> None:
+        """The socket is connected: times run from here."""
+        self._started = self._ticked = self._pinged = self.heard = now
+
     def open(self) -> None:
         """Chooses this connection."""
         following = OWN[self.state][Own.CHOOSE]
@@ -328,7 +332,8 @@ class Session(Cutter):
             self._add_control(Kind.GOODBYE if sealed else Kind.REFUSE, 0, 0, 0, text)
 
     def _take_end(self, payload: bytes) -> None:
-        name, _, detail = payload.decode(errors="replace").partition(" ")
+        text = "".join(c if c.isprintable() else "?" for c in payload.decode(errors="replace"))
+        name, _, detail = text.partition(" ")
         problem = Problem[name] if name in Problem.__members__ else Problem.REFUSED
         self._close(Ended(problem, detail, True))
 
@@ -337,6 +342,8 @@ class Session(Cutter):
         self.closed = True
         self._events.append(event)
         self._ring = Ring()
+        self._credit_due.clear()
+        self._pong_due = -1
         if event.by_peer:
             self._control.clear()
 
@@ -424,8 +431,7 @@ class Session(Cutter):
         group = handling.group
         self._given_back[group] += handling.charge
         if self._given_back[group] > self._settings.window // 4 or not self._used[group]:
-            self._add_control(Kind.CREDIT, group, 0, self._given_back[group], b"")
-            self._given_back[group] = 0
+            self._credit_due.add(group)
 
     def _give_back(self, call: int, handling: Handling) -> None:
         del self._handling[call]
@@ -523,14 +529,11 @@ class Session(Cutter):
 
     @property
     def wants_to_send(self) -> bool:
-        return bool(self._control) or bool(self._ring)
+        return bool(self._control) or bool(self._ring) or bool(self._credit_due) or self._pong_due >= 0
 
     def data_to_send(self, limit: int) -> list[Buffer]:
         """The next frames: about `limit` bytes, or what there is. The parts belong to messages: send soon."""
-        sent = 0
-        for kind, number, call, body, payload in self._control:
-            sent += self._frame_out(kind, number, call, 0, body, payload, b"")
-        self._control.clear()
+        sent = self._control_out()
         ring = self._ring
         while ring and sent < limit:
             turn = ring.next()
@@ -541,6 +544,21 @@ class Session(Cutter):
         out = self._out
         self._out = []
         return out
+
+    def _control_out(self) -> int:
+        """What is small and goes first. Credit and pongs are one frame however often they fell due."""
+        sent = 0
+        for group in self._credit_due:
+            self._add_control(Kind.CREDIT, group, 0, self._given_back[group], b"")
+            self._given_back[group] = 0
+        if self._pong_due >= 0:
+            self._add_control(Kind.PONG, 0, self._pong_due, 0, b"")
+        self._credit_due.clear()
+        self._pong_due = -1
+        for kind, number, call, body, payload in self._control:
+            sent += self._frame_out(kind, number, call, 0, body, payload, b"")
+        self._control.clear()
+        return sent
 
     def _lane_out(self, lane: Lane) -> int:
         call = lane.current
@@ -617,6 +635,8 @@ class Session(Cutter):
         settings = self._settings
         if self.state is not State.OPEN:
             return self._started + settings.handshake
+        if not self._ping:  # the first, at once: the round trip is wanted
+            return self._pinged
         return min(self._pinged + settings.ping_every, self.heard + settings.silent_after)
 
     def tick(self, now: float) -> list[Event]:
@@ -632,7 +652,7 @@ class Session(Cutter):
                 self.end(Problem.HANDSHAKE)
         elif now - self.heard >= settings.silent_after:
             self.end(Problem.SILENT, f"{now - self.heard:.1f} s")
-        elif now - self._pinged >= settings.ping_every and self._ponged:
+        elif self._ponged and (now - self._pinged >= settings.ping_every or not self._ping):
             self._send_ping(now)
         return self.take_events()
 

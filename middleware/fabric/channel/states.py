@@ -57,3 +57,8 @@ TABLE: Mapping[State, Mapping[Kind, State | None]] = MappingProxyType(
 OWN: Mapping[State, Mapping[Own, State | None]] = MappingProxyType(
     {state: MappingProxyType({Own.CHOOSE: _O if state is _C else None, Own.END: _X}) for state in State}
 )
+
+# The same as TABLE, by number: a frame is looked up in it for each that arrives.
+STEPS: tuple[tuple[State | None, ...], ...] = tuple(
+    tuple(TABLE[state][kind] for kind in Kind) for state in State
+)

@@ -369,6 +369,8 @@ def test_pings_measure_the_round_trip() -> None:
 def test_silence_ends_a_connection() -> None:
     pair = open_pair()
     made = pair.dialler.session
+    assert made.next_deadline() == 0.0  # the first ping
+    assert not made.tick(0.0)
     assert made.next_deadline() == 1.0
     times = [n * 0.25 for n in range(1, 13)]
     events = [event for now in times for event in made.tick(now)]
@@ -376,6 +378,14 @@ def test_silence_ends_a_connection() -> None:
     (ended,) = events
     assert isinstance(ended, Ended)
     assert ended.problem is Problem.SILENT
+
+
+def test_a_flood_of_pings_gets_one_answer_a_turn() -> None:
+    pair = open_pair(key=None)
+    for stamp in range(10_000):
+        pair.acceptor.session.receive(encode_frame(Frame(0, Kind.PING, 0, stamp, 0, 0)), 0.0)
+    ((pong, _),) = frames(pair.acceptor.data(), tag=0)
+    assert (pong.kind, pong.call) == (Kind.PONG, 9999)
 
 
 def test_who_stood_still_itself_does_not_blame_the_other() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treecast.middleware.fabric.channel.codec import Kind
-from treecast.middleware.fabric.channel.states import OWN, TABLE, Own, State
+from treecast.middleware.fabric.channel.states import OWN, STEPS, TABLE, Own, State
 
 
 def test_every_pair_has_an_entry() -> None:
@@ -13,6 +13,7 @@ def test_every_pair_has_an_entry() -> None:
     for state in State:
         assert sorted(TABLE[state]) == sorted(Kind)
         assert list(OWN[state]) == list(Own)
+        assert STEPS[state] == tuple(TABLE[state][kind] for kind in Kind)
 
 
 def test_every_state_is_reached() -> None:
