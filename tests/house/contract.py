@@ -49,7 +49,8 @@ PURE_FILES = (
     "shims/*/codec*.py",
     "shims/*/session*.py",
     *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
-    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "events", "session", "settings")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "outbox", "events", "settings")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calling", "serving", "session")),
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
     *(

@@ -12,7 +12,6 @@ the order in which they were made; answers may overtake each other.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import secrets
 import socket
@@ -30,17 +29,18 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
 from .cutter import Scratch
+from .deadlines import Deadlines
 from .events import Ended, Proven
-from .link import Link
+from .greeting import Identity
+from .link import Link, LinkProtocol
 from .outgoing import Call
 from .peers import Peer
-from .session import Identity, Session
+from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
 from .values import Answer, ChannelError, Handler, PeerStatus
 
 _log = logging.getLogger("treecast.channel")
 
-_MANY = 1024  # deadlines of calls that are over are thrown out from here on
 _CLOSE_GRACE = 1.0  # s
 # what is no fault of anybody
 _IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICATE}
@@ -75,7 +75,7 @@ class Channels:
         self.on_up: Callable[[int, int], None] | None = None  # (host id, incarnation)
         self.on_down: Callable[[int], None] | None = None  # (host id)
         self.scratch = Scratch()
-        self.loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._rng = rng
         self._nonce = nonce if nonce is not None else secrets.token_bytes
         self._peers: dict[int, Peer] = {}
@@ -84,10 +84,15 @@ class Channels:
         self._closing = False
         self._all_lost: asyncio.Event | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
-        self._deadlines: list[tuple[float, int, Peer, Call]] = []
-        self._deadline_timer: asyncio.TimerHandle | None = None
-        self._made = 0
+        self._deadlines = Deadlines(self._time_out)
         self._waiting = 0  # calls
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that all of it is used on."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     # --- life
 
@@ -96,7 +101,6 @@ class Channels:
 
         OSError where the address cannot be had.
         """
-        self.loop = asyncio.get_running_loop()
         if listener is not None:
             self._server = await self.loop.create_server(
                 self._accept, sock=listener, backlog=self.settings.backlog
@@ -118,9 +122,9 @@ class Channels:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for timer in (self._tick_timer, self._deadline_timer):
-            if timer is not None:
-                timer.cancel()
+        self._deadlines.close()
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
         for peer in list(self._peers.values()):
             self._leave(peer, Problem.CLOSED)
         for link in list(self._links):
@@ -202,7 +206,7 @@ class Channels:
             return future
         peer.calls += 1
         future.add_done_callback(partial(self._settled, peer, call))
-        self._add_deadline(self.loop.time() + timeout, peer, call)
+        self._deadlines.add(self.loop, self.loop.time() + timeout, peer, call, self._waiting)
         self._queue(peer, call)
         return future
 
@@ -291,32 +295,6 @@ class Channels:
             call.waiter = None
             self._waiting -= 1
 
-    # --- deadlines of calls
-
-    def _add_deadline(self, at: float, peer: Peer, call: Call) -> None:
-        self._made += 1
-        deadlines = self._deadlines
-        if len(deadlines) > _MANY and len(deadlines) > 4 * self._waiting:
-            deadlines[:] = [entry for entry in deadlines if entry[3].wanted]
-            heapq.heapify(deadlines)
-        heapq.heappush(deadlines, (at, self._made, peer, call))
-        timer = self._deadline_timer
-        if timer is None or at < timer.when():
-            if timer is not None:
-                timer.cancel()
-            self._deadline_timer = self.loop.call_at(at, self._expire)
-
-    def _expire(self) -> None:
-        self._deadline_timer = None
-        now = self.loop.time()
-        deadlines = self._deadlines
-        while deadlines and (deadlines[0][0] <= now or not deadlines[0][3].wanted):
-            _, _, peer, call = heapq.heappop(deadlines)
-            if call.wanted:
-                self._time_out(peer, call)
-        if deadlines:
-            self._deadline_timer = self.loop.call_at(deadlines[0][0], self._expire)
-
     def _time_out(self, peer: Peer, call: Call) -> None:
         self._forget(peer)
         sent = self._give_up(peer, call)
@@ -330,13 +308,13 @@ class Channels:
 
     # --- connections
 
-    def _accept(self) -> _Protocol:
+    def _accept(self) -> LinkProtocol:
         self.counters.accepted += 1
         link = Link(self, 0)
         self._links.add(link)
         if sum(not one.since for one in self._links) > self.settings.handshakes:
             link.end(Problem.CROWDED)
-        return _Protocol(link)
+        return LinkProtocol(link)
 
     def new_session(self, link: Link) -> Session:
         """A link asks for its session."""
@@ -361,7 +339,7 @@ class Channels:
         self.counters.dialled += 1
         try:
             async with asyncio.timeout(self.settings.dial):
-                await self.loop.create_connection(lambda: _Protocol(link), address.host, address.port)
+                await self.loop.create_connection(lambda: LinkProtocol(link), address.host, address.port)
         except (OSError, TimeoutError) as error:
             link.end(Problem.UNREACHABLE, f"{address}: {error or 'no answer'}")
             self._lose(link)
@@ -495,31 +473,3 @@ def _tell(listener: Callable[..., None], *what: int) -> None:
 def _lost(link: Link, event: Proven) -> bool:
     """Whether the other end has lost `link`: it knew of it when it dialled again."""
     return event.last == link.session.connection
-
-
-class _Protocol(asyncio.BufferedProtocol):
-    """Hands on to a link what asyncio calls."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._link.connection_made(transport)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._link.get_buffer(sizehint)
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._link.buffer_updated(nbytes)
-
-    def eof_received(self) -> bool:
-        return False
-
-    def pause_writing(self) -> None:
-        self._link.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._link.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._link.connection_lost(exc)

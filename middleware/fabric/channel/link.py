@@ -14,8 +14,9 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .codec import Problem
 from .cutter import Scratch
 from .events import Answered, Cancelled, Ended, Event, Opened, Proven, Requested
+from .greeting import Identity
 from .outgoing import Call
-from .session import Identity, Session
+from .session import Session
 from .settings import ChannelSettings
 from .values import Answer, Handler
 
@@ -35,7 +36,9 @@ class Owner(Protocol):
     scratch: Scratch
     handler: Handler
     cancellable: set[int]
-    loop: asyncio.AbstractEventLoop
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
 
     def new_session(self, link: Link) -> Session: ...
 
@@ -262,6 +265,34 @@ class Link:
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+class LinkProtocol(asyncio.BufferedProtocol):
+    """Hands on to a link what asyncio calls."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._link.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._link.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._link.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._link.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.connection_lost(exc)
 
 
 class _Handled:

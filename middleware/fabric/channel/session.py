@@ -21,61 +21,41 @@ an answer, a refusal, or, where it was cancelled, maybe DROPPED.
 
 from __future__ import annotations
 
-from hmac import compare_digest
 from typing import Final
-
-from msgspec import Struct
 
 from treecast.middleware.model.buffers import Buffer
 
+from .calling import Calling
 from .codec import (
-    HEADER_SIZE,
     MAX_CALL,
     MAX_REASON,
     NO_CONNECTION,
-    PROOF_SIZE,
     ChannelProtocolError,
     Frame,
-    Handshake,
     Hello,
     Kind,
     Problem,
-    Seal,
-    pack_header,
 )
 from .cutter import Cutter, Scratch
-from .events import Answered, Cancelled, Ended, Event, Opened, Proven, Requested
-from .incoming import Incoming, check_message, check_more
-from .outgoing import Call, CallQueue, Lane, Message, Ring, charge_of
-from .settings import GROUP_METHODS, GROUPS, MAX_METHOD, SMALLEST_WINDOW, ChannelSettings
+from .events import Ended, Event, Opened, Proven
+from .greeting import Greeting, Identity
+from .incoming import check_more
+from .outbox import Outbox
+from .outgoing import Call, CallQueue, Lane, Message, Ring
+from .serving import Serving
+from .settings import ChannelSettings
 from .states import OWN, STEPS, Own, State
 
-_JOIN: Final = 32 * 1024  # smaller parts are copied together, larger ones are sent from where they lie
-_LONGEST_HELLO: Final = 1024
+_LONGEST_CONTROL: Final = 1024 + MAX_REASON
 _UNLIKE: Final = (Problem.KIND, Problem.LENGTH, Problem.ENCODING, Problem.UNEXPECTED)
 _GAP: Final = 4  # ticks; if more have not come, this end stood still
 
 
-class Identity(Struct, frozen=True):
-    """Who this end is. `key` is that of the cluster's channels (`codec.channel_key`)."""
-
-    host_id: int
-    incarnation: int
-    cluster_id: str
-    key: bytes | None
-
-
-class Handling(Struct):
-    """A request that is being handled here."""
-
-    group: int
-    charge: int
-    notice: bool
-    cancelled: bool = False
-
-
 class Session(Cutter):
-    """One end. `expected` is the host that is dialled, 0 at the end that accepts."""
+    """One end. `expected` is the host that is dialled, 0 at the end that accepts.
+
+    `last` is the last connection to that host that was open here.
+    """
 
     def __init__(
         self,
@@ -89,61 +69,40 @@ class Session(Cutter):
     ) -> None:
         super().__init__(scratch)
         self.state = State.HELLO
-        self.peer = Hello("", 0, 0, b"")
-        self.connection = NO_CONNECTION
         self.round_trip = 0.0  # seconds, smoothed; 0 while unknown
-        self.heard = now
-        self._identity = identity
         self._settings = settings
-        self._dialled = expected != 0
-        self._expected = expected
+        self._greeting = Greeting(identity, settings, nonce, expected, last)
+        self._events: list[Event] = []
+        self._outbox = Outbox()
+        self._ring = Ring()
+        self._calling = Calling(settings.longest, self._ring, self._outbox)
+        self._serving = Serving(settings.window, settings.longest, self._ring, self._outbox)
+        # life signs
         self._started = now
         self._ticked = now
-        self._events: list[Event] = []
-        self._hello = Hello(
-            identity.cluster_id,
-            identity.host_id,
-            identity.incarnation,
-            nonce,
-            expected,
-            settings.window,
-            settings.longest,
-            last,
-            identity.key is not None,
-        )
-        self._handshake: Handshake | None = None
-        # out
-        self._seal_out: Seal | None = None
-        self._control: list[tuple[Kind, int, int, int, bytes]] = []  # number, call, body, payload
-        self._ring = Ring()
-        self._lanes: list[Lane] = []
-        self._calls = CallQueue()
-        self._next_call = 0
-        self._pending: dict[int, Call] = {}
-        self._answering: dict[int, Message] = {}
-        self._joined = bytearray()
-        self._out: list[Buffer] = []
-        # in
-        self._next_request = 0
-        self._requests: dict[int, Incoming] = {}
-        self._answers: dict[int, Incoming] = {}
-        self._handling: dict[int, Handling] = {}
-        self._used = [0] * GROUPS  # of our window, by group
-        self._given_back = [0] * GROUPS  # of notices, not yet told
-        self._credit_due: set[int] = set()  # groups
-        self._pong_due = -1
-        # life signs
+        self._heard = now
         self._ping = 0
         self._pinged = now
         self._ponged = True
-        if self._dialled:
-            self._add_control(Kind.HELLO, 0, 0, 0, self._hello.encode())
+        self._pong_due = -1
+        if expected:
+            self._outbox.control(Kind.HELLO, payload=self._greeting.hello())
+
+    @property
+    def peer(self) -> Hello:
+        """What the other end has said of itself."""
+        return self._greeting.peer
+
+    @property
+    def connection(self) -> bytes:
+        """The name of this connection, the same at both ends."""
+        return self._greeting.connection
 
     # --- receiving
 
     def received(self, size: int, now: float) -> list[Event]:
         """`size` bytes came into `receive_buffer()`: what follows from them, in order."""
-        self.heard = now
+        self._heard = now
         if self.closed:
             return []
         try:
@@ -176,142 +135,103 @@ class Session(Cutter):
         if STEPS[self.state][kind] is None:
             raise ChannelProtocolError(Problem.UNEXPECTED, f"{kind.name} while {self.state.name}")
         if kind is Kind.CALL or kind is Kind.NOTICE:
-            self._admit_request(frame)
+            self._serving.admit(frame)
         elif kind is Kind.ANSWER or kind is Kind.FAULT:
-            if frame.call not in self._pending or frame.call in self._answers:
-                raise ChannelProtocolError(Problem.UNEXPECTED, "an answer to a call that was not made")
-            check_message(frame, self._settings.longest)
+            self._calling.admit(frame)
         elif kind is Kind.REQUEST_MORE:
-            check_more(frame, self._requests)
+            check_more(frame, self._serving.parts)
         elif kind is Kind.ANSWER_MORE:
-            check_more(frame, self._answers)
-        elif frame.length > _LONGEST_HELLO + MAX_REASON:
+            check_more(frame, self._calling.parts)
+        elif frame.length > _LONGEST_CONTROL:
             raise ChannelProtocolError(Problem.LENGTH, f"{kind.name} of {frame.length} bytes")
-
-    def _admit_request(self, frame: Frame) -> None:
-        if frame.call != self._next_request:
-            raise ChannelProtocolError(Problem.UNEXPECTED, "a request out of order")
-        if frame.number > MAX_METHOD:
-            raise ChannelProtocolError(Problem.UNEXPECTED, f"method {frame.number}")
-        check_message(frame, self._settings.longest)
-        charge = charge_of(frame.head + frame.body, self._settings.window)
-        if self._used[frame.number // GROUP_METHODS] + charge > self._settings.window:
-            raise ChannelProtocolError(Problem.WINDOW)
 
     def _place(self, frame: Frame) -> memoryview:
         if frame.kind is Kind.REQUEST_MORE:
-            return self._requests[frame.call].room(frame.length)
+            return self._serving.parts[frame.call].room(frame.length)
         if frame.kind is Kind.ANSWER_MORE:
-            return self._answers[frame.call].room(frame.length)
+            return self._calling.parts[frame.call].room(frame.length)
         return memoryview(bytearray(frame.length))
 
     def _take(self, frame: Frame, payload: memoryview, placed: bool) -> None:
         kind = frame.kind
-        following = STEPS[self.state][kind]
-        assert following is not None  # `_admit` has looked
+        event: Event | None
         if kind is Kind.CALL or kind is Kind.NOTICE:
-            self._take_request(frame, payload, placed)
+            event = self._serving.take(frame, payload, placed)
         elif kind is Kind.ANSWER or kind is Kind.FAULT:
-            self._take_answer(frame, payload, placed)
+            event = self._calling.take(frame, payload, placed)
         elif kind is Kind.REQUEST_MORE:
-            self._take_more(self._requests, frame, payload, placed)
+            event = self._serving.take_more(frame, payload, placed)
         elif kind is Kind.ANSWER_MORE:
-            self._take_more(self._answers, frame, payload, placed)
+            event = self._calling.take_more(frame, payload, placed)
+        elif self.state is State.OPEN:
+            event = self._take_control(frame, bytes(payload))
         else:
-            self._take_other(frame, bytes(payload))
-            if self.state is not State.CLOSED:
-                self.state = following
+            event = self._take_greeting(kind, bytes(payload))
+        if event is not None:
+            self._events.append(event)
 
-    def _take_other(self, frame: Frame, payload: bytes) -> None:
+    def _take_control(self, frame: Frame, payload: bytes) -> Event | None:
+        """A small frame of an open connection."""
         kind = frame.kind
-        if kind is Kind.PING:
-            self._pong_due = frame.call
-        elif kind is Kind.PONG:
-            self._take_pong(frame)
-        elif kind is Kind.CREDIT:
-            self._take_credit(frame)
-        elif kind is Kind.CANCEL:
-            self._take_cancel(frame)
+        if kind is Kind.CANCEL:
+            return self._serving.cancel(frame.call)
+        if kind is Kind.GOODBYE:
+            return self._take_end(payload)
+        if kind is Kind.CREDIT:
+            self._calling.credit(frame.number, frame.body)
         elif kind is Kind.DROPPED:
-            self._take_dropped(frame)
-        elif kind is Kind.HELLO:
-            self._take_hello(payload)
-        elif kind is Kind.PROOF:
-            self._take_proof(payload)
-        elif kind is Kind.OPEN:
-            self._take_open()
+            self._calling.dropped(frame.call)
+        elif kind is Kind.PING:
+            self._pong_due = frame.call  # one answer a turn, however many came
         else:
-            self._take_end(payload)
+            self._take_pong(frame)
+        return None
 
     # --- handshake
 
     @property
     def chooses(self) -> bool:
         """Whether this end opens the connection: the host with the lower id does."""
-        return self._identity.host_id < self.peer.host_id
+        return self._greeting.own.host_id < self.peer.host_id
+
+    def _take_greeting(self, kind: Kind, payload: bytes) -> Event | None:
+        """A frame before the connection is open."""
+        if kind is Kind.REFUSE or kind is Kind.GOODBYE:
+            return self._take_end(payload)
+        following = STEPS[self.state][kind]
+        assert following is not None  # `_admit` has looked
+        event: Event | None = None
+        if kind is Kind.HELLO:
+            self._take_hello(payload)
+        elif kind is Kind.PROOF:
+            event = self._take_proof(payload)
+        elif self.chooses:
+            raise ChannelProtocolError(Problem.UNEXPECTED, "OPEN by the host with the higher id")
+        else:
+            event = Opened()
+        self.state = following
+        return event
 
     def _take_hello(self, payload: bytes) -> None:
-        peer = Hello.decode(payload)
-        own = self._identity
-        self._check_hello(peer)
-        self.peer = peer
-        if not self._dialled:
-            self._hello = Hello(
-                own.cluster_id,
-                own.host_id,
-                own.incarnation,
-                self._hello.nonce,
-                peer.host_id,
-                self._hello.window,
-                self._hello.longest,
-                self._hello.last,
-                self._hello.authenticated,
-            )
-        mine = self._hello.encode()
-        dialler, acceptor = (mine, payload) if self._dialled else (payload, mine)
-        self._handshake = Handshake(own.key, dialler, acceptor)
-        self.connection = self._handshake.connection()
-        if not self._dialled:
-            self._add_control(Kind.HELLO, 0, 0, 0, mine)
-            self._add_control(Kind.PROOF, 0, 0, 0, self._handshake.proof(False))
+        greeting = self._greeting
+        greeting.heard(payload)
+        if not greeting.dialled:
+            self._outbox.control(Kind.HELLO, payload=greeting.hello())
+            self._outbox.control(Kind.PROOF, payload=greeting.proof())
 
-    def _check_hello(self, peer: Hello) -> None:
-        own = self._identity
-        if peer.cluster_id != own.cluster_id:
-            raise ChannelProtocolError(Problem.CLUSTER, f"{peer.cluster_id!r} there, {own.cluster_id!r} here")
-        if peer.authenticated != (own.key is not None):
-            raise ChannelProtocolError(Problem.AUTHENTICATION)
-        if peer.host_id == own.host_id:
-            raise ChannelProtocolError(Problem.SELF, f"host {own.host_id}")
-        if self._dialled and peer.host_id != self._expected:
-            raise ChannelProtocolError(Problem.WRONG_HOST, f"{peer.host_id} instead of {self._expected}")
-        if peer.to != own.host_id and (self._dialled or peer.to != 0):
-            raise ChannelProtocolError(Problem.WRONG_HOST, f"it means {peer.to}, this is {own.host_id}")
-        if not peer.host_id or peer.window < SMALLEST_WINDOW:
-            raise ChannelProtocolError(Problem.ENCODING, "a hello without host id or window")
-
-    def _take_proof(self, payload: bytes) -> None:
-        handshake = self._handshake
-        assert handshake is not None
-        wanted = handshake.proof(not self._dialled)
-        if not compare_digest(wanted, payload):
-            raise ChannelProtocolError(Problem.PROOF)
-        assert len(wanted) in (0, PROOF_SIZE)
-        if self._dialled:
-            self._add_control(Kind.PROOF, 0, 0, 0, handshake.proof(True))
-        self._lanes = [Lane(group, self.peer.window) for group in range(GROUPS)]
-        self._seal_in = handshake.seal(not self._dialled)
-        self._seal_out = handshake.seal(self._dialled)
-        self._events.append(Proven(self.peer.host_id, self.peer.incarnation, self.peer.last))
-
-    def _take_open(self) -> None:
-        if self.chooses:
-            raise ChannelProtocolError(Problem.UNEXPECTED, "OPEN by the host with the higher id")
-        self._events.append(Opened())
+    def _take_proof(self, payload: bytes) -> Event:
+        greeting, peer = self._greeting, self.peer
+        greeting.check_proof(payload)
+        if greeting.dialled:
+            self._outbox.control(Kind.PROOF, payload=greeting.proof())
+        self._seal_in, self._outbox.seal = greeting.seals()
+        self._calling.begin(peer.window)
+        self._serving.answer_limit = peer.longest
+        return Proven(peer.host_id, peer.incarnation, peer.last)
 
     def begin(self, now: float) -> None:
         """The socket is connected: times run from here."""
-        self._started = self._ticked = self._pinged = self.heard = now
+        self._started = self._ticked = self._pinged = self._heard = now
 
     def open(self) -> None:
         """Chooses this connection."""
@@ -319,7 +239,9 @@ class Session(Cutter):
         if following is None or not self.chooses:
             raise ValueError(f"a connection that is {self.state.name} cannot be chosen here")
         self.state = following
-        self._add_control(Kind.OPEN, 0, 0, 0, b"")
+        self._outbox.control(Kind.OPEN)
+
+    # --- the end
 
     def end(self, problem: Problem, detail: str = "") -> None:
         """Ends the connection, and tells the other end why. `Ended` is the next and last event."""
@@ -327,115 +249,45 @@ class Session(Cutter):
             return
         sealed = self.state is State.OPEN or self.state is State.CHOICE
         text = f"{problem.name} {detail}".encode()[:MAX_REASON]
-        self._close(Ended(problem, detail, False))
+        self._events.append(self._close(Ended(problem, detail, False)))
         if problem is not Problem.NOT_A_CHANNEL and problem is not Problem.LOST:
-            self._add_control(Kind.GOODBYE if sealed else Kind.REFUSE, 0, 0, 0, text)
+            self._outbox.control(Kind.GOODBYE if sealed else Kind.REFUSE, payload=text)
 
-    def _take_end(self, payload: bytes) -> None:
+    def _take_end(self, payload: bytes) -> Event:
         text = "".join(c if c.isprintable() else "?" for c in payload.decode(errors="replace"))
         name, _, detail = text.partition(" ")
         problem = Problem[name] if name in Problem.__members__ else Problem.REFUSED
-        self._close(Ended(problem, detail, True))
+        self._outbox.forget_control()
+        return self._close(Ended(problem, detail, True))
 
-    def _close(self, event: Ended) -> None:
-        self.state = State.CLOSED
+    def _close(self, event: Ended) -> Event:
+        following = OWN[self.state][Own.END]
+        assert following is not None
+        self.state = following
         self.closed = True
-        self._events.append(event)
-        self._ring = Ring()
-        self._credit_due.clear()
+        self._ring = Ring()  # nothing of messages is sent any more
         self._pong_due = -1
-        if event.by_peer:
-            self._control.clear()
+        return event
 
-    # --- requests from the other end
-
-    def _take_request(self, frame: Frame, payload: memoryview, placed: bool) -> None:
-        self._next_request = (self._next_request + 1) & MAX_CALL
-        group = frame.number // GROUP_METHODS
-        charge = charge_of(frame.head + frame.body, self._settings.window)
-        self._used[group] += charge
-        self._handling[frame.call] = Handling(group, charge, frame.kind is Kind.NOTICE)
-        incoming = Incoming(frame, payload, placed)
-        if incoming.missing:
-            self._requests[frame.call] = incoming
-        else:
-            self._deliver(incoming)
-
-    def _take_more(self, parts: dict[int, Incoming], frame: Frame, payload: memoryview, placed: bool) -> None:
-        incoming = parts[frame.call]
-        incoming.add(payload, placed)
-        if not incoming.missing:
-            del parts[frame.call]
-            self._deliver(incoming)
-
-    def _deliver(self, incoming: Incoming) -> None:
-        kind = incoming.kind
-        head, body = incoming.contents()
-        if kind is Kind.CALL or kind is Kind.NOTICE:
-            notice = kind is Kind.NOTICE
-            self._events.append(Requested(incoming.call, incoming.number, notice, head, body))
-            return
-        call = self._pending.pop(incoming.call)
-        if call.wanted:
-            call.wanted = False
-            call.drop()
-            self._events.append(Answered(call, kind is Kind.FAULT, head, body))
-
-    def _take_cancel(self, frame: Frame) -> None:
-        """What has been answered meanwhile is none of our business any more."""
-        handling = self._handling.get(frame.call)
-        if handling is not None:
-            handling.cancelled = True
-            if self._requests.pop(frame.call, None) is not None:
-                self.done(frame.call)
-            else:
-                self._events.append(Cancelled(frame.call))
-            return
-        answer = self._answering.pop(frame.call, None)
-        if answer is not None:
-            self._ring.answer_left(answer.size)
-            answer.drop()
-            self._add_control(Kind.DROPPED, 0, frame.call, 0, b"")
+    # --- requests of the other end
 
     def answer(self, call: int, head: bytes, body: Buffer) -> None:
-        """Answers a request. Nothing happens where the connection is over or the caller has gone."""
-        self._answer(Kind.ANSWER, call, head, body)
+        """Answers a request. Nothing happens where the connection is over or the caller has gone.
+
+        ValueError where the answer is longer than the other end takes.
+        """
+        if self.state is State.OPEN:
+            self._serving.answer(Kind.ANSWER, call, head, body)
 
     def refuse(self, call: int, fault: str, detail: str) -> None:
         """Answers a request with a refusal."""
-        self._answer(Kind.FAULT, call, fault.encode(), detail.encode())
-
-    def _answer(self, kind: Kind, call: int, head: bytes, body: Buffer) -> None:
-        handling = self._handling.get(call)
-        if self.state is not State.OPEN or handling is None:
-            return
-        if handling.cancelled or handling.notice:
-            self.done(call)
-            return
-        message = Message(kind, 0, call, head, body)
-        if message.size > self.peer.longest:
-            raise ValueError(f"an answer of {message.size} bytes: {self.peer.longest} are taken")
-        self._give_back(call, handling)
-        self._ring.add_answer(message)
-        self._answering[call] = message
+        if self.state is State.OPEN:
+            self._serving.answer(Kind.FAULT, call, fault.encode(), detail.encode())
 
     def done(self, call: int) -> None:
         """A notice is handled, or a request that was cancelled."""
-        handling = self._handling.get(call)
-        if self.state is not State.OPEN or handling is None:
-            return
-        self._give_back(call, handling)
-        if not handling.notice:
-            self._add_control(Kind.DROPPED, 0, call, 0, b"")
-            return
-        group = handling.group
-        self._given_back[group] += handling.charge
-        if self._given_back[group] > self._settings.window // 4 or not self._used[group]:
-            self._credit_due.add(group)
-
-    def _give_back(self, call: int, handling: Handling) -> None:
-        del self._handling[call]
-        self._used[handling.group] -= handling.charge
+        if self.state is State.OPEN:
+            self._serving.done(call)
 
     @property
     def answers_unsent(self) -> int:
@@ -445,188 +297,73 @@ class Session(Cutter):
     @property
     def handling(self) -> int:
         """Requests of the other end that have no answer yet."""
-        return len(self._handling)
+        return len(self._serving)
 
     # --- calls to the other end
 
-    def attach(self, calls: CallQueue) -> None:
+    def attach(self, queue: CallQueue) -> None:
         """Takes calls from this queue; for an open connection."""
-        self._calls = calls
-        for lane in self._lanes:
-            self._wake(lane)
+        self._calling.attach(queue)
 
     def call_added(self, call: Call) -> None:
         """A call was added to the queue."""
-        self._wake(self._lanes[call.group])
+        self._calling.added(call)
 
     def cancel(self, call: Call) -> None:
-        """Nobody waits for a call any more that has begun to leave."""
-        if call.call not in self._pending or self._pending[call.call] is not call:
-            return
-        call.wanted = False
-        call.drop()
-        lane = self._lanes[call.group]
-        if lane.current is call:
-            lane.current = None
-        incoming = self._answers.get(call.call)
-        if incoming is not None:
-            incoming.discard()
-        self._add_control(Kind.CANCEL, 0, call.call, 0, b"")
+        """Nobody waits any more for a call that has begun to leave."""
+        if self.state is State.OPEN:
+            self._calling.cancel(call)
 
     @property
     def pending(self) -> list[Call]:
         """Calls that have begun to leave and have no answer, in the order in which they began."""
-        return [call for call in self._pending.values() if call.wanted]
+        return self._calling.waiting()
 
     @property
     def in_flight(self) -> int:
-        return len(self._pending)
-
-    def _wake(self, lane: Lane) -> None:
-        """Lets a lane take turns if it has something that it may send."""
-        if not lane.in_ring and (lane.current is not None or self._startable(lane) is not None):
-            self._ring.add_lane(lane)
-
-    def _startable(self, lane: Lane) -> Call | None:
-        call = self._calls.first(lane.group)
-        if call is None or charge_of(call.size, self.peer.window) > lane.credit:
-            return None
-        return call
-
-    def _take_answer(self, frame: Frame, payload: memoryview, placed: bool) -> None:
-        call = self._pending[frame.call]
-        self._return_charge(call)
-        incoming = Incoming(frame, payload, placed)
-        if not call.wanted:
-            incoming.discard()
-        if incoming.missing:
-            self._answers[frame.call] = incoming
-        else:
-            self._deliver(incoming)
-
-    def _take_dropped(self, frame: Frame) -> None:
-        call = self._pending.get(frame.call)
-        if call is None or call.wanted:
-            raise ChannelProtocolError(Problem.UNEXPECTED, "DROPPED of a call that was not cancelled")
-        del self._pending[frame.call]
-        self._answers.pop(frame.call, None)
-        self._return_charge(call)
-
-    def _return_charge(self, call: Call) -> None:
-        lane = self._lanes[call.group]
-        lane.credit += call.charged
-        call.charged = 0
-        self._wake(lane)
-
-    def _take_credit(self, frame: Frame) -> None:
-        if frame.number >= GROUPS or self._lanes[frame.number].credit + frame.body > self.peer.window:
-            raise ChannelProtocolError(Problem.WINDOW, "more credit than the window has")
-        lane = self._lanes[frame.number]
-        lane.credit += frame.body
-        self._wake(lane)
+        return len(self._calling)
 
     # --- sending
 
     @property
     def wants_to_send(self) -> bool:
-        return bool(self._control) or bool(self._ring) or bool(self._credit_due) or self._pong_due >= 0
+        if bool(self._outbox) or bool(self._ring):
+            return True
+        return self.state is State.OPEN and (self._pong_due >= 0 or self._serving.credit_due)
 
     def data_to_send(self, limit: int) -> list[Buffer]:
         """The next frames: about `limit` bytes, or what there is. The parts belong to messages: send soon."""
-        sent = self._control_out()
+        if self.state is State.OPEN:
+            self._serving.tell_credit()
+            if self._pong_due >= 0:
+                self._outbox.control(Kind.PONG, call=self._pong_due)
+                self._pong_due = -1
+        sent = self._outbox.put_control()
         ring = self._ring
         while ring and sent < limit:
             turn = ring.next()
             sent += self._lane_out(turn) if isinstance(turn, Lane) else self._answer_out(turn)
-        if self._joined:
-            self._out.append(bytes(self._joined))
-            self._joined.clear()
-        out = self._out
-        self._out = []
-        return out
-
-    def _control_out(self) -> int:
-        """What is small and goes first. Credit and pongs are one frame however often they fell due."""
-        sent = 0
-        for group in self._credit_due:
-            self._add_control(Kind.CREDIT, group, 0, self._given_back[group], b"")
-            self._given_back[group] = 0
-        if self._pong_due >= 0:
-            self._add_control(Kind.PONG, 0, self._pong_due, 0, b"")
-        self._credit_due.clear()
-        self._pong_due = -1
-        for kind, number, call, body, payload in self._control:
-            sent += self._frame_out(kind, number, call, 0, body, payload, b"")
-        self._control.clear()
-        return sent
+        return self._outbox.take()
 
     def _lane_out(self, lane: Lane) -> int:
-        call = lane.current
+        call = self._calling.turn(lane)
         if call is None:
-            call = self._startable(lane)
-            if call is None:
-                lane.in_ring = False
-                return 0
-            self._begin_call(lane, self._calls.pop(lane.group))
-        sent = self._message_out(call, Kind.REQUEST_MORE)
+            return 0
+        sent = self._outbox.put_message(call, Kind.REQUEST_MORE)
         if call.over:
-            lane.current = None
-            if call.kind is Kind.NOTICE:
-                call.wanted = False
+            self._calling.left(lane, call)
         self._ring.again(lane)
         return sent
-
-    def _begin_call(self, lane: Lane, call: Call) -> None:
-        lane.current = call
-        call.call = self._next_call
-        self._next_call = (self._next_call + 1) & MAX_CALL
-        charge = charge_of(call.size, self.peer.window)
-        lane.credit -= charge
-        if call.kind is Kind.CALL:
-            call.charged = charge
-            self._pending[call.call] = call
 
     def _answer_out(self, answer: Message) -> int:
         if answer.over:
             return 0  # dropped
-        sent = self._message_out(answer, Kind.ANSWER_MORE)
+        sent = self._outbox.put_message(answer, Kind.ANSWER_MORE)
         if answer.over:
-            self._ring.answer_left(answer.size)
-            del self._answering[answer.call]
+            self._serving.left(answer)
         else:
             self._ring.again(answer)
         return sent
-
-    def _message_out(self, message: Message, more: Kind) -> int:
-        kind = more if message.begun else message.kind
-        first, second = message.take()
-        return self._frame_out(
-            kind, message.number, message.call, message.head_size, message.body_size, first, second
-        )
-
-    def _frame_out(
-        self, kind: Kind, number: int, call: int, head: int, body: int, first: Buffer, second: Buffer
-    ) -> int:
-        size = len(first) + len(second)
-        header = pack_header(size, kind, number, call, head, body)
-        joined = self._joined
-        joined += header
-        if self._seal_out is not None and kind > Kind.REFUSE:
-            joined += self._seal_out.tag_parts(header, first, second)
-        self._part_out(first)
-        self._part_out(second)
-        return HEADER_SIZE + size
-
-    def _part_out(self, part: Buffer) -> None:
-        if len(part) < _JOIN:
-            self._joined += part
-            return
-        self._out.append(bytes(self._joined))
-        self._joined.clear()
-        self._out.append(part)
-
-    def _add_control(self, kind: Kind, number: int, call: int, body: int, payload: bytes) -> None:
-        self._control.append((kind, number, call, body, payload))
 
     # --- time
 
@@ -637,7 +374,7 @@ class Session(Cutter):
             return self._started + settings.handshake
         if not self._ping:  # the first, at once: the round trip is wanted
             return self._pinged
-        return min(self._pinged + settings.ping_every, self.heard + settings.silent_after)
+        return min(self._pinged + settings.ping_every, self._heard + settings.silent_after)
 
     def tick(self, now: float) -> list[Event]:
         """Called every `settings.tick`: says that it lives, and finds out that the other end doesn't."""
@@ -645,13 +382,13 @@ class Session(Cutter):
         gap = now - self._ticked
         self._ticked = now
         if gap > _GAP * settings.tick:  # this end stood still: what came meanwhile has not been read yet
-            self.heard += gap
+            self._heard += gap
             self._started += gap
         if self.state is not State.OPEN:
             if now - self._started >= settings.handshake:
                 self.end(Problem.HANDSHAKE)
-        elif now - self.heard >= settings.silent_after:
-            self.end(Problem.SILENT, f"{now - self.heard:.1f} s")
+        elif now - self._heard >= settings.silent_after:
+            self.end(Problem.SILENT, f"{now - self._heard:.1f} s")
         elif self._ponged and (now - self._pinged >= settings.ping_every or not self._ping):
             self._send_ping(now)
         return self.take_events()
@@ -660,11 +397,11 @@ class Session(Cutter):
         self._ping = (self._ping + 1) & MAX_CALL
         self._pinged = now
         self._ponged = False
-        self._add_control(Kind.PING, 0, self._ping, 0, b"")
+        self._outbox.control(Kind.PING, call=self._ping)
 
     def _take_pong(self, frame: Frame) -> None:
         if frame.call != self._ping or self._ponged:
             raise ChannelProtocolError(Problem.UNEXPECTED, "an answer to a ping that was not sent")
         self._ponged = True
-        measured = max(self.heard - self._pinged, 0.0)
+        measured = max(self._heard - self._pinged, 0.0)
         self.round_trip += (measured - self.round_trip) / 8 if self.round_trip else measured

@@ -71,9 +71,9 @@ def kill(channels: Channels) -> None:
     channels._closing = True
     assert channels._server is not None
     channels._server.close()
-    for timer in (channels._tick_timer, channels._deadline_timer):
-        if timer is not None:
-            timer.cancel()
+    channels._deadlines.close()
+    if channels._tick_timer is not None:
+        channels._tick_timer.cancel()
     for peer in channels._peers.values():
         peer.stop_dialling()
     for link in list(channels._links):

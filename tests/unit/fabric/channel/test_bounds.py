@@ -15,9 +15,10 @@ from treecast.middleware.fabric.channel.channels import Channels
 from treecast.middleware.fabric.channel.codec import Frame, Kind, Problem, encode_frame
 from treecast.middleware.fabric.channel.cutter import Scratch
 from treecast.middleware.fabric.channel.events import Ended, Event, Opened
+from treecast.middleware.fabric.channel.greeting import Identity
 from treecast.middleware.fabric.channel.link import Link
 from treecast.middleware.fabric.channel.outgoing import CallQueue
-from treecast.middleware.fabric.channel.session import Identity, Session
+from treecast.middleware.fabric.channel.session import Session
 from treecast.middleware.fabric.channel.settings import MINIMUM_CHARGE
 from treecast.middleware.model.errors import Fault
 
@@ -123,7 +124,7 @@ async def test_unread_answers_hold_back_requests(deaf: tuple[Host, RawHost]) -> 
     a, raw = deaf
     a.handler = lambda host, method, head, body: Answer(head, bytes(200_000))
     frames = b""
-    seal = raw.session._seal_out
+    seal = raw.session._outbox.seal
     assert seal is not None
     for number in range(500):
         header = encode_frame(Frame(0, Kind.CALL, 41, number, 0, 0))

@@ -271,3 +271,15 @@ async def test_garbage_at_the_port(start_host: StartHost, caplog: pytest.LogCapt
                 assert await loop.sock_recv(client, 100) in (b"",), data
     assert a.counters.problems == {"NOT_A_CHANNEL": 4}
     assert not a.channels._links
+
+
+async def test_a_call_before_the_start(start_host: StartHost) -> None:
+    b = await start_host(2)
+    a = Host(1)
+    a.channels.set_host(2, b.address)
+    early = a.channels.call(2, 41, b"early", timeout=20)
+    await a.start()
+    assert (await early).head == b"early"
+    await a.channels.close()
+    with pytest.raises(ChannelError, match="closed"):
+        await a.channels.call(2, 41, timeout=20)

@@ -112,7 +112,7 @@ class Reference:
                 assert numbers.count(number) <= 1
         session = self.sends.session
         assert session.in_flight == self.sends.queue.calls == self.sends.queue.bytes == 0
-        assert not self.takes.session._requests
+        assert not self.takes.session._serving.parts
         assert self.takes.session.handling == 0
 
 

@@ -60,7 +60,7 @@ def test_handshake(dialled_by: int, key: bytes | None) -> None:
     for end, other in ((pair.dialler, pair.acceptor), (pair.acceptor, pair.dialler)):
         (proven,) = end.of(Proven)
         assert isinstance(proven, Proven)
-        assert proven.host_id == other.session._identity.host_id
+        assert proven.host_id == other.session._greeting.own.host_id
         assert end.session.state is State.OPEN
         assert len(end.of(Opened)) == (0 if end.session.chooses else 1)
     assert pair.dialler.session.connection == pair.acceptor.session.connection != bytes(8)
@@ -150,7 +150,7 @@ def test_only_the_lower_host_chooses() -> None:
     assert pair.dialler.session.state is pair.acceptor.session.state is State.CHOICE
     with pytest.raises(ValueError, match="cannot be chosen"):
         pair.dialler.session.open()
-    pair.dialler.session._control.append((Kind.OPEN, 0, 0, 0, b""))
+    pair.dialler.session._outbox.control(Kind.OPEN, 0, 0, 0)
     pair.pump()
     assert pair.acceptor.end.problem is Problem.UNEXPECTED
 
@@ -244,7 +244,7 @@ def test_a_slow_handler_bounds_what_arrives() -> None:
         pair.acceptor.session.answer(number, b"", b"")
         pair.pump()
     assert len(answers(pair.dialler)) == 1001
-    assert pair.dialler.session._lanes[2].credit == SMALL.window
+    assert pair.dialler.session._calling.lanes[2].credit == SMALL.window
 
 
 def test_a_call_larger_than_the_window_comes_alone() -> None:
@@ -272,12 +272,12 @@ def test_notices_give_their_window_back() -> None:
         pair.pump()
     assert [request.head for request in requests(pair.acceptor)] == [b"%d" % n for n in range(500)]
     assert pair.dialler.session.in_flight == pair.acceptor.session.handling == 0
-    assert pair.dialler.session._lanes[2].credit == SMALL.window
+    assert pair.dialler.session._calling.lanes[2].credit == SMALL.window
 
 
 def test_who_does_not_keep_to_the_window_is_refused() -> None:
     pair = open_pair(SMALL)
-    pair.dialler.session._lanes[2].credit = 1 << 30
+    pair.dialler.session._calling.lanes[2].credit = 1 << 30
     for _ in range(100):
         pair.dialler.call(41, b"", bytes(1000))
     pair.pump()
@@ -286,7 +286,7 @@ def test_who_does_not_keep_to_the_window_is_refused() -> None:
 
 def test_credit_that_was_never_taken_is_refused() -> None:
     pair = open_pair(SMALL)
-    pair.acceptor.session._control.append((Kind.CREDIT, 2, 0, 1, b""))
+    pair.acceptor.session._outbox.control(Kind.CREDIT, 2, 0, 1)
     pair.pump()
     assert pair.dialler.end.problem is Problem.WINDOW
 
@@ -314,7 +314,7 @@ def test_cancelling_before_during_and_after_sending() -> None:
     pair.pump()
     assert not answers(pair.dialler)
     assert pair.dialler.session.in_flight == pair.acceptor.session.handling == 0
-    assert pair.dialler.session._lanes[2].credit == ChannelSettings().window
+    assert pair.dialler.session._calling.lanes[2].credit == ChannelSettings().window
 
 
 def test_cancelling_while_the_answer_comes() -> None:
@@ -331,7 +331,7 @@ def test_cancelling_while_the_answer_comes() -> None:
     pair.pump()
     assert [answer.head for answer in answers(pair.dialler)] == [b"other"]
     assert pair.dialler.session.in_flight == 0
-    assert not pair.dialler.session._answers
+    assert not pair.dialler.session._calling.parts
 
 
 def test_cancelling_crosses_the_answer() -> None:
@@ -485,7 +485,7 @@ def test_announced_bytes_cost_nothing_until_they_come() -> None:
     pair = open_pair()
     pair.dialler.call(41, b"", bytes(100 << 20))
     pair.acceptor.take(pair.acceptor.session.receive(pair.dialler.data(1), 0.0))
-    (incoming,) = pair.acceptor.session._requests.values()
+    (incoming,) = pair.acceptor.session._serving.parts.values()
     assert incoming.size == 100 << 20
     pair.acceptor.take(pair.acceptor.session.receive(pair.dialler.data(1), 0.0))
     assert len(incoming._memory) <= 4 * 2 * MAX_PAYLOAD

@@ -1,0 +1,157 @@
+"""The calls to the other end: from a queue into lanes, and until they are answered."""
+
+from __future__ import annotations
+
+from .codec import MAX_CALL, ChannelProtocolError, Frame, Kind, Problem
+from .events import Answered
+from .incoming import Incoming, check_message
+from .outbox import Outbox
+from .outgoing import Call, CallQueue, Lane, Ring, charge_of
+from .settings import GROUPS
+
+
+class Calling:
+    """`window` is that of the other end, per group; `longest` is ours."""
+
+    def __init__(self, longest: int, ring: Ring, outbox: Outbox) -> None:
+        self.lanes: list[Lane] = []
+        self.parts: dict[int, Incoming] = {}  # answers that have arrived in part
+        self._longest = longest
+        self._window = 0
+        self._ring = ring
+        self._outbox = outbox
+        self._queue = CallQueue()
+        self._next = 0
+        self._pending: dict[int, Call] = {}
+
+    def __len__(self) -> int:
+        """Calls that have begun to leave and have not ended."""
+        return len(self._pending)
+
+    def begin(self, window: int) -> None:
+        """The other end's window is known."""
+        self._window = window
+        self.lanes = [Lane(group, window) for group in range(GROUPS)]
+
+    def attach(self, queue: CallQueue) -> None:
+        self._queue = queue
+        for lane in self.lanes:
+            self._wake(lane)
+
+    def added(self, call: Call) -> None:
+        """A call was added to the queue."""
+        self._wake(self.lanes[call.group])
+
+    def waiting(self) -> list[Call]:
+        """Those that somebody waits for, in the order in which they began to leave."""
+        return [call for call in self._pending.values() if call.wanted]
+
+    def cancel(self, call: Call) -> None:
+        """Nobody waits any more for a call that has begun to leave."""
+        if self._pending.get(call.call) is not call:
+            return
+        call.wanted = False
+        call.drop()
+        lane = self.lanes[call.group]
+        if lane.current is call:
+            lane.current = None
+        incoming = self.parts.get(call.call)
+        if incoming is not None:
+            incoming.discard()
+        self._outbox.control(Kind.CANCEL, call=call.call)
+
+    # --- turns
+
+    def turn(self, lane: Lane) -> Call | None:
+        """The call whose next frame leaves; None: the lane has left the ring."""
+        if lane.current is None:
+            call = self._startable(lane)
+            if call is None:
+                lane.in_ring = False
+                return None
+            self._start(lane, self._queue.pop(lane.group))
+        return lane.current
+
+    def left(self, lane: Lane, call: Call) -> None:
+        """A call has left whole."""
+        lane.current = None
+        if call.kind is Kind.NOTICE:
+            call.wanted = False
+
+    def _start(self, lane: Lane, call: Call) -> None:
+        lane.current = call
+        call.call = self._next
+        self._next = (self._next + 1) & MAX_CALL
+        charge = charge_of(call.size, self._window)
+        lane.credit -= charge
+        if call.kind is Kind.CALL:
+            call.charged = charge
+            self._pending[call.call] = call
+
+    def _wake(self, lane: Lane) -> None:
+        """Lets a lane take turns if it has something that it may send."""
+        if not lane.in_ring and self._startable(lane) is not None:
+            self._ring.add_lane(lane)
+
+    def _startable(self, lane: Lane) -> Call | None:
+        call = self._queue.first(lane.group)
+        if call is None or charge_of(call.size, self._window) > lane.credit:
+            return None
+        return call
+
+    # --- what arrives
+
+    def admit(self, frame: Frame) -> None:
+        """The first frame of an answer, by its header alone."""
+        if frame.call not in self._pending or frame.call in self.parts:
+            raise ChannelProtocolError(Problem.UNEXPECTED, "an answer to a call that was not made")
+        check_message(frame, self._longest)
+
+    def take(self, frame: Frame, payload: memoryview, placed: bool) -> Answered | None:
+        """The first frame of an answer; the answer where it is whole by it, and wanted."""
+        call = self._pending[frame.call]
+        self._return_charge(call)
+        incoming = Incoming(frame, payload, placed)
+        if not call.wanted:
+            incoming.discard()
+        return self._whole(incoming)
+
+    def take_more(self, frame: Frame, payload: memoryview, placed: bool) -> Answered | None:
+        incoming = self.parts.pop(frame.call)
+        incoming.add(payload, placed)
+        return self._whole(incoming)
+
+    def _whole(self, incoming: Incoming) -> Answered | None:
+        if incoming.missing:
+            self.parts[incoming.call] = incoming
+            return None
+        call = self._pending.pop(incoming.call)
+        if not call.wanted:
+            return None
+        call.wanted = False
+        call.drop()
+        head, body = incoming.contents()
+        return Answered(call, incoming.kind is Kind.FAULT, head, body)
+
+    def dropped(self, number: int) -> None:
+        """A call that was cancelled has ended."""
+        call = self._pending.get(number)
+        if call is None or call.wanted:
+            raise ChannelProtocolError(Problem.UNEXPECTED, "DROPPED of a call that was not cancelled")
+        del self._pending[number]
+        self.parts.pop(number, None)
+        self._return_charge(call)
+
+    def credit(self, group: int, size: int) -> None:
+        """The other end has room again for notices."""
+        if group >= GROUPS or self.lanes[group].credit + size > self._window:
+            raise ChannelProtocolError(Problem.WINDOW, "more credit than the window has")
+        lane = self.lanes[group]
+        lane.credit += size
+        self._wake(lane)
+
+    def _return_charge(self, call: Call) -> None:
+        lane = self.lanes[call.group]
+        lane.credit += call.charged
+        call.charged = 0
+        self._wake(lane)

@@ -1,0 +1,56 @@
+"""When calls have waited for long enough: one timer of the loop for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+from .outgoing import Call
+from .peers import Peer
+
+_MANY = 1024  # from here on the deadlines of calls that are over are thrown out when they are the most
+
+
+class Deadlines:
+    """`expired` is called for each call that is still wanted when its time comes."""
+
+    def __init__(self, expired: Callable[[Peer, Call], None]) -> None:
+        self._expired = expired
+        self._entries: list[tuple[float, int, Peer, Call]] = []
+        self._made = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """Those that are kept, of calls that are over among them."""
+        return len(self._entries)
+
+    def add(self, loop: asyncio.AbstractEventLoop, at: float, peer: Peer, call: Call, waiting: int) -> None:
+        """`at` is a time of the loop, `waiting` the number of calls that are wanted."""
+        entries = self._entries
+        if len(entries) > _MANY and len(entries) > 4 * waiting:
+            entries[:] = [entry for entry in entries if entry[3].wanted]
+            heapq.heapify(entries)
+        self._made += 1
+        heapq.heappush(entries, (at, self._made, peer, call))
+        timer = self._timer
+        if timer is None or at < timer.when():
+            self.close()
+            self._timer = loop.call_at(at, self._expire, loop)
+
+    def close(self) -> None:
+        """Stops the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        entries = self._entries
+        while entries and (entries[0][0] <= now or not entries[0][3].wanted):
+            _, _, peer, call = heapq.heappop(entries)
+            if call.wanted:
+                self._expired(peer, call)
+        if entries and self._timer is None:
+            self._timer = loop.call_at(entries[0][0], self._expire, loop)
