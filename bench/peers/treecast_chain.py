@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.chain.load import open_route
 from bench.core.chain import Chain, Route
+from treecast.middleware.load.connection import Connection
 
 from .treecast import TreecastPeer
 
@@ -51,6 +52,8 @@ class TreecastChain(Chain):
             else:
                 first = self._start(["--name", "a", "--fabric", "127.0.0.1:0"])
                 control = first.wait_ready()["control"]
+                with Connection(*first.address) as connection:
+                    connection.create_topic(TOPIC, 1)  # while it is alone: then it leads
                 joined = ["--join", control, "--join-token", f"@{first.data / 'join-token'}"]
                 self._start(["--name", "b", "--fabric", "127.0.0.1:0", *joined])
             came = open_route(self.route, self._timeout)

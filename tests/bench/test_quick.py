@@ -68,6 +68,16 @@ def test_records_go_through_one_daemon(tmp_path):
     assert not list(tmp_path.glob("bench-*/treecast-*")), "data directories stay behind"
 
 
+def test_records_go_from_one_daemon_to_another(tmp_path):
+    done = fabric(tmp_path, "--peers", "two,two-fsync")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document, found = measured(tmp_path)
+    assert {peer["durability"] for peer in document["peers"].values()} == {"fsync = never", "fsync = batch"}
+    for metric in ("throughput", "server CPU"):
+        assert found["through the chain, 100 B", metric]["two daemons"]["median"] > 0
+    assert found["latency at 1,000/s, 100 B", "end-to-end p50"]["two daemons, fsync"]["median"] > 0
+
+
 @pytest.mark.slow
 def test_records_go_through_mirror_maker(tmp_path, require):
     require(not missing_tools(), "needs java and mvn")

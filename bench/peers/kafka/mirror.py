@@ -29,8 +29,8 @@ SINGLE = {
 }
 # Nothing but the records: no heartbeats, no offsets for groups to be moved, no copies of settings and ACLs.
 # Large batches as its operators advise, without a wait for them: under load a batch fills while the one
-# before is on the way (Connect allows one request in flight, which keeps the order; five took more CPU time per
-# record when tried), and at a fixed rate a wait would only add to the latency.
+# before is on the way (Connect allows one request in flight, which keeps the order; five took more CPU time
+# per record when tried), and at a fixed rate a wait would only add to the latency.
 TUNED = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
     "tasks.max": "1",  # as many as there are partitions
