@@ -299,6 +299,7 @@ class _Opening:
         del self.segments[number + 1 :]
 
     def _finish(self) -> Recovered:
+        self._withdraw_checkpoint()
         last = self.segments[-1]
         last.sealed = False
         last.next_offset = self.end_offset
@@ -324,6 +325,12 @@ class _Opening:
             self.checkpointed,
             self.report,
         )
+
+    def _withdraw_checkpoint(self) -> None:
+        """A checkpoint of more than there is would be believed again when the log has grown past it."""
+        if not self.checkpointed and os.path.exists(f"{self.directory}/{FILE_NAME}"):
+            self.shared.disk.write_file(f"{self.directory}/{FILE_NAME}", self.trusted.encode(), sync=False)
+            self.checkpointed = True
 
     def _begin_at(self, start: int) -> None:
         """The log was cut off below its start: it goes on, empty, at its start."""

@@ -284,3 +284,20 @@ def test_random_damage_behind_the_checkpoint_never_harms_what_is_before(
         assert found[:sure] == expected[:sure]
         kit.append(again, kit.batch(2))
         check_invariants(again)
+
+
+def test_a_checkpoint_of_more_than_there_is_is_not_believed_later(kit: Any, path: Path) -> None:
+    """A disk that lost what it had promised, or a copy that was cut; the log grows past the old one."""
+    log = kit.open(path)
+    kit.append(log, kit.batch(2), kit.batch(3), kit.batch(3))
+    log.close()
+    (segment,) = path.glob("*.log")
+    os.truncate(segment, segment.stat().st_size - 10)
+    log = kit.open(path)
+    assert log.end_offset == 5
+    kit.append(log, kit.batch(4), kit.batch(4))
+    data = kit.read_all(log)
+    log.delete()  # killed before the next checkpoint
+    again = kit.open(path)
+    assert kit.read_all(again) == data
+    assert again.end_offset == 13

@@ -1,0 +1,109 @@
+"""Real clients beside two daemons of one cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.daemon.process import DaemonProcess
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+pytestmark = pytest.mark.clients
+
+FABRIC = ("--fabric", "127.0.0.1:0")
+PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
+RECORDS = 2000
+
+
+@pytest.fixture
+def hosts(start_daemon: Callable[..., DaemonProcess]) -> list[DaemonProcess]:
+    first = start_daemon("--name", "a", *FABRIC)
+    token = ("--join-token", f"@{first.data / 'join-token'}")
+    return [first, start_daemon("--name", "b", *FABRIC, "--join", first.control, *token)]
+
+
+def producer(daemon: DaemonProcess, **more: Any) -> Any:
+    return confluent_kafka.Producer(
+        {
+            "bootstrap.servers": daemon.kafka,
+            "linger.ms": 1,
+            **{k.replace("_", "."): v for k, v in more.items()},
+        }
+    )
+
+
+def consume(
+    daemon: DaemonProcess, topic: str, partitions: int, count: int, **more: Any
+) -> dict[int, list[tuple[int, bytes]]]:
+    """(offset, value) of `count` records from the beginning, by partition."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": daemon.kafka,
+            "group.id": "unused",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+            **{key.replace("_", "."): value for key, value in more.items()},
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(partitions)])
+    found: dict[int, list[tuple[int, bytes]]] = {n: [] for n in range(partitions)}
+    end = time.monotonic() + PATIENCE
+    left = count
+    while left and time.monotonic() < end:
+        for message in consumer.consume(500, 0.5):
+            assert message.error() is None, message.error()
+            found[message.partition()].append((message.offset(), message.value()))
+            left -= 1
+    consumer.close()
+    assert not left, f"{left} records did not come"
+    return found
+
+
+def test_records_produced_at_either_host_are_the_same_at_both(hosts: list[DaemonProcess]) -> None:
+    with DaemonClient(hosts[1].control) as client:
+        client.create_topic("t", 4)  # two led by each
+    acknowledged: list[tuple[int, int, bytes]] = []
+
+    def delivered(error: object, message: Any) -> None:
+        assert error is None, error
+        acknowledged.append((message.partition(), message.offset(), message.value()))
+
+    producers = [producer(host, enable_idempotence=True) for host in hosts]
+    for number in range(RECORDS):
+        producers[number % 2].produce("t", b"%d" % number, partition=number % 4, on_delivery=delivered)
+        producers[number % 2].poll(0)
+    for each in producers:
+        assert each.flush(PATIENCE) == 0
+    assert len({(partition, offset) for partition, offset, _ in acknowledged}) == RECORDS
+    at_a, at_b = (consume(host, "t", 4, RECORDS) for host in hosts)
+    assert at_a == at_b
+    assert sorted((p, offset, value) for p, rows in at_a.items() for offset, value in rows) == sorted(
+        acknowledged
+    )
+    again = consume(hosts[1], "t", 4, RECORDS)  # from the replicas
+    assert again == at_a
+
+
+def test_a_transaction_over_partitions_of_both_hosts(hosts: list[DaemonProcess]) -> None:
+    with DaemonClient(hosts[0].control) as client:
+        client.create_topic("t", 2)
+    writer = producer(hosts[0], transactional_id="tx")
+    writer.init_transactions(PATIENCE)
+    for number, commit in enumerate((True, False, True)):
+        writer.begin_transaction()
+        for partition in (0, 1):
+            writer.produce("t", b"%d" % number, partition=partition)
+        writer.flush(PATIENCE)
+        (writer.commit_transaction if commit else writer.abort_transaction)(PATIENCE)
+    for host in hosts:
+        found = consume(host, "t", 2, 4, isolation_level="read_committed")
+        assert {p: [value for _, value in rows] for p, rows in found.items()} == {
+            0: [b"0", b"2"],
+            1: [b"0", b"2"],
+        }
