@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.relay.world import COMMITTED, World, content, headers_of, settled, until
+from tests.unit.relay.world import COMMITTED, TestHost, World, content, headers_of, settled, until
 
 from treecast.middleware.broker.values import Appended
 from treecast.middleware.model.buffers import in_memory
@@ -30,7 +30,7 @@ class Schedule:
         self.count = 0
         self.acknowledged: dict[tuple[int, int], bytes] = {}  # (partition, offset) -> value
         self.lost_power: set[int] = set()  # partitions whose leaders lost what they had acknowledged
-        self.pending: list[tuple[int, list[bytes], asyncio.Future[Appended]]] = []
+        self.pending: list[tuple[TestHost, int, list[bytes], asyncio.Future[Appended]]] = []
 
     async def step(self) -> None:
         draw = self.rng.random()
@@ -57,7 +57,7 @@ class Schedule:
             if isinstance(answer, Appended):
                 self._note(index, values, answer)
             else:
-                self.pending.append((index, values, answer))
+                self.pending.append((self.world.hosts[host], index, values, answer))
 
     def _value(self) -> bytes:
         self.count += 1
@@ -69,11 +69,12 @@ class Schedule:
             assert index in self.lost_power or key not in self.acknowledged, "an offset was given twice"
             self.acknowledged[key] = value
 
-    def _take_answers(self, *, all_of_them: bool = False) -> None:
+    def _take_answers(self) -> None:
         still = []
-        for index, values, answer in self.pending:
+        for host, index, values, answer in self.pending:
             if not answer.done():
-                still.append((index, values, answer))
+                if self.world.hosts.get(host.number) is host:  # else nobody is left to be answered
+                    still.append((host, index, values, answer))
             elif answer.cancelled():
                 pass
             elif (error := answer.exception()) is not None:
