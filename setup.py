@@ -20,6 +20,7 @@ HOT_MODULES: list[str] = [
     "middleware/wire/record_values.py",
     "middleware/wire/kafka_primitives.py",
     "middleware/storage/aborted.py",
+    "middleware/storage/epochs.py",
     "middleware/storage/control.py",
     "middleware/storage/producers.py",
     "middleware/storage/replay.py",

@@ -79,7 +79,13 @@ class Disk:
 
 def write_all(disk: Disk, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> None:
     """Writes all of `data`. A short write is followed by another, which says why (ENOSPC, EIO)."""
-    written = disk.write(descriptor, data, position)
+    write_rest(disk, descriptor, data, position, disk.write(descriptor, data, position))
+
+
+def write_rest(
+    disk: Disk, descriptor: int, data: memoryview | bytes | bytearray, position: int, written: int
+) -> None:
+    """Writes what is left of `data` after its first `written` bytes."""
     size = len(data)
     while written < size:
         more = disk.write(descriptor, memoryview(data)[written:], position + written)

@@ -72,6 +72,7 @@ class Durability:
         self.failed = ""
         self._generation = 0
         self._on_disk = recovered.checkpointed
+        self._every_batch = log.settings.fsync is FsyncPolicy.BATCH
         self._since_checkpoint = recovered.report.checked_bytes
         self._dirty_since_ms = 0
 
@@ -105,7 +106,7 @@ class Durability:
         log = self.log
         if self.flushed_offset >= log.end_offset:
             return False
-        if log.settings.fsync is FsyncPolicy.BATCH:
+        if self._every_batch:
             return True
         return log.end_offset - self.flushed_offset >= log.config.flush_messages
 

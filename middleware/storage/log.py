@@ -26,7 +26,7 @@ from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stam
 from . import epochs, recovery, replicate, swap
 from .aborted import AbortedEntry, encode_entry
 from .control import read_marker
-from .disk import refused, write_all
+from .disk import refused, write_rest
 from .durability import Durability
 from .lookup import first_at_or_after, latest_timestamp
 from .producers import ProducerStates
@@ -213,7 +213,9 @@ class PartitionLog:
             if self._torn:
                 disk.truncate(descriptor, active.size)
                 self._torn = False
-            write_all(disk, descriptor, batches, active.size)
+            written: int = disk.write(descriptor, batches, active.size)
+            if written < len(batches):
+                write_rest(disk, descriptor, batches, active.size, written)
         except OSError as error:
             self.counters.write_errors += 1
             self._take_back(descriptor, active.size)

@@ -47,6 +47,7 @@ class LocalCodecError(CodecError):
 
 _names: Final[dict[bytes, str]] = {}
 _encoded: Final[dict[str, bytes]] = {}
+_compact: Final[dict[str, bytes]] = {}
 
 
 def _name(raw: bytes) -> str:
@@ -72,6 +73,19 @@ def _raw_name(name: str) -> bytes:
     return raw
 
 
+def compact_name(name: str) -> bytes:
+    """A compact string that comes often, as it is sent."""
+    raw = _compact.get(name)
+    if raw is None:
+        encoded = _raw_name(name)
+        raw = uvarint(len(encoded) + 1) + encoded
+        if len(encoded) <= LONGEST_KEPT:
+            if len(_compact) >= NAMES:
+                _compact.clear()
+            _compact[name] = raw
+    return raw
+
+
 class Reader:
     """Reads primitives from a frame, one after the other; RemoteCodecError where they don't fit it.
 
@@ -79,7 +93,7 @@ class Reader:
     """
 
     def __init__(self, data: Buffer, position: int = 0) -> None:
-        self._data: Final = memoryview(data)
+        self._data: Final = data if isinstance(data, memoryview) else memoryview(data)
         self._size: i64 = len(self._data)
         self._base: i64 = position  # where the window begins
         self._at: i64 = 0  # where reading goes on, in the window
@@ -107,7 +121,7 @@ class Reader:
             start: i64 = self._base + at
             if count < 0 or count > self._size - start:
                 raise RemoteCodecError(f"the message ends where {count} more bytes belong to it")
-            self._window = bytes(self._data[start : start + (count if count > WINDOW else WINDOW)])
+            self._window = self._data[start : start + (count if count > WINDOW else WINDOW)].tobytes()
             self._loaded = len(self._window)
             self._base = start
             at = 0
@@ -234,6 +248,15 @@ def put_uvarint(out: bytearray, number: int) -> None:
         out += _BYTE[number & 0x7F | 0x80]
         number >>= 7
     out += _BYTE[number]
+
+
+def uvarint(number: int) -> bytes:
+    """An unsigned varint by itself."""
+    if number < 0x80:
+        return _BYTE[number]
+    out = bytearray()
+    put_uvarint(out, number)
+    return bytes(out)
 
 
 def put_name(out: bytearray, name: str, compact: bool) -> None:

@@ -33,16 +33,23 @@ _FLEXIBLE: Final[dict[int, int]] = {key: api.flexible for key, api in APIS.items
 
 
 class RequestHeader:
-    """A request's header; its body begins at `body` of the frame."""
+    """A request's header; its body begins at `body` of the frame, and `reader` stands there."""
 
     def __init__(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: int
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: int,
+        reader: Reader | None = None,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.body = body
+        self.reader = reader
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
@@ -57,7 +64,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
     client_id = reader.nullable_string(False)
     if api_version >= _FLEXIBLE.get(api_key, NEVER):
         reader.skip_tagged_fields()
-    return RequestHeader(api_key, api_version, correlation_id, client_id, reader.position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, reader.position, reader)
 
 
 __all__ = [

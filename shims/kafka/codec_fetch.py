@@ -27,8 +27,10 @@ from treecast.middleware.model.buffers import Chunk, in_memory
 from treecast.middleware.wire.kafka_primitives import (
     LocalCodecError,
     Reader,
+    compact_name,
     put_count,
     put_name,
+    uvarint,
 )
 
 FLEXIBLE: Final = 12
@@ -44,6 +46,12 @@ _PARTITION_4: Final = struct.Struct(">ihqq")
 _PARTITION_5: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _INT32: Final = struct.Struct(">i")
+
+# A flexible answer for one partition: what stands before the topic's name, and after it up to the records.
+_ONE_HEAD: Final = struct.Struct(">iiBihiB")
+_ONE_RESULT: Final = struct.Struct(">BihqqqBi")
+_ONE_TAIL: Final = b"\0\0\0"
+_ONE_SIZE: Final = _ONE_HEAD.size + _ONE_RESULT.size + len(_ONE_TAIL) - 4
 
 
 class FetchPartition:
@@ -128,9 +136,15 @@ class FetchResult:
         self.preferred_read_replica = preferred_read_replica
 
 
-def decode_fetch_request(frame: memoryview, body: int, version: int) -> FetchRequest:
-    """The request whose body begins at `body` of `frame`. Raises RemoteCodecError."""
-    reader = Reader(frame, body)
+def decode_fetch_request(
+    frame: memoryview, body: int, version: int, reader: Reader | None = None
+) -> FetchRequest:
+    """The request whose body begins at `body` of `frame`, where `reader` stands, if there is one already.
+
+    Raises RemoteCodecError.
+    """
+    if reader is None:
+        reader = Reader(frame, body)
     compact = version >= FLEXIBLE
     replica_id = reader.int32()
     max_wait_ms = reader.int32()
@@ -234,6 +248,48 @@ def encode_fetch_response(
 
     Results of one topic that follow each other are put together.
     """
+    if version >= FLEXIBLE and len(results) == 1 and results[0].aborted is None:
+        return _encode_one(correlation_id, results[0], error_code, session_id, throttle_ms)
+    return encode_fetch_results(correlation_id, version, results, error_code, session_id, throttle_ms)
+
+
+def _encode_one(
+    correlation_id: int, result: FetchResult, error_code: int, session_id: int, throttle_ms: int
+) -> list[Chunk]:
+    size = 0
+    for chunk in result.chunks:
+        size += len(chunk)
+    name = compact_name(result.topic)
+    count = uvarint(size + 1)
+    whole = _ONE_SIZE + len(name) + len(count) + size
+    if whole > _MAX_FRAME:
+        raise LocalCodecError(f"a response of {whole} bytes is too long")
+    head: bytes = _ONE_HEAD.pack(whole, correlation_id, 0, throttle_ms, error_code, session_id, 2)
+    fields: bytes = _ONE_RESULT.pack(
+        2,  # one partition
+        result.partition,
+        result.error_code,
+        result.high_watermark,
+        result.last_stable_offset,
+        result.log_start_offset,
+        0,  # no list of aborted transactions
+        result.preferred_read_replica,
+    )
+    if size < JOIN_BELOW:
+        return [b"".join([head, name, fields, count, *map(in_memory, result.chunks), _ONE_TAIL])]
+    records = [chunk for chunk in result.chunks if len(chunk)]
+    return [b"".join([head, name, fields, count]), *records, _ONE_TAIL]
+
+
+def encode_fetch_results(
+    correlation_id: int,
+    version: int,
+    results: list[FetchResult],
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_ms: int = 0,
+) -> list[Chunk]:
+    """As `encode_fetch_response`, field by field: the reference for the common case."""
     compact = version >= FLEXIBLE
     if compact:
         pieces = _Pieces(_FRAME_FLEXIBLE.pack(0, correlation_id, 0, throttle_ms))

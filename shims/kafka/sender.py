@@ -43,7 +43,11 @@ class Sender:
         if self._queue:
             self._queue.extend(chunks)
         elif size <= JOIN_BYTES:
-            self._transport.write(b"".join(map(in_memory, chunks)))
+            first = chunks[0]
+            if len(chunks) == 1 and isinstance(first, bytes):
+                self._transport.write(first)
+            else:
+                self._transport.write(b"".join([in_memory(chunk) for chunk in chunks]))
         elif self._may_bypass(chunks):
             self._queue.extend(chunks)
             self._pump(waiting=False)

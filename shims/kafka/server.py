@@ -145,15 +145,12 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        # Found on the object, these two are called without a frame of the interpreter between.
+        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
+        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.connection_made(transport)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._connection.get_buffer(sizehint)
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._connection.buffer_updated(nbytes)
 
     def eof_received(self) -> bool:
         return self._connection.eof_received()

@@ -131,9 +131,10 @@ class Session:
         if self.failure:
             return []
         if self._frame is None:
-            end = len(self._head) + size
-            self._head.clear()
-            return self._cut(self._pool.scratch, end)
+            head = len(self._head)
+            if head:
+                self._head.clear()
+            return self._cut(self._pool.scratch, head + size)
         self._have += size
         if self._have < self._size:
             return []
@@ -157,9 +158,10 @@ class Session:
 
     def recycle(self) -> None:
         """Ends the life of all frames that were not kept."""
-        for request in self._given:
-            request.release(self._pool)
-        self._given.clear()
+        if self._given:
+            for request in self._given:
+                request.release(self._pool)
+            self._given.clear()
 
     def _cut(self, data: memoryview, end: int) -> list[Request]:
         requests: list[Request] = []
@@ -176,7 +178,8 @@ class Session:
                 return requests
             requests.append(self._request(data[position : position + size], None))
             position += size
-        self._head += data[position:end]
+        if position < end:
+            self._head += data[position:end]
         return requests
 
     def _look_at_first(self, prefix: bytes) -> None:
