@@ -10,7 +10,7 @@ from .cluster import (
     TransactionHome,
 )
 from .directory import ALONE, DataDirectory, DataDirectoryError, Membership, new_cluster_id
-from .long_poll import FetchWait
+from .long_poll import FetchWait, LongPolls
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .settings import BrokerSettings
 from .values import (
@@ -69,6 +69,7 @@ __all__ = [
     "JoinedCluster",
     "JoinedMember",
     "LATEST_TIMESTAMP",
+    "LongPolls",
     "LocalParts",
     "MAX_TIMESTAMP",
     "MemberIdRequired",

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from typing import Protocol, cast
 
+from treecast.middleware.broker import LongPolls
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 
@@ -52,6 +53,7 @@ class Connection:
     def __init__(self, face: Owner) -> None:
         self._face = face
         self._loop = face.loop
+        self._polls: LongPolls = face.dispatcher.polls
         self._dispatcher: Dispatcher = face.dispatcher
         self._counters = face.counters
         self._session = Session(
@@ -88,6 +90,13 @@ class Connection:
         return self._session.receive_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._polls.hold()
+        try:
+            self._received(nbytes)
+        finally:
+            self._polls.let_go()  # who waits for what has come is answered after who brought it
+
+    def _received(self, nbytes: int) -> None:
         self._counters.bytes_in += nbytes
         session = self._session
         requests = session.received(nbytes, self._loop.time())
@@ -201,7 +210,9 @@ class Connection:
             self._closing = True
             self._abandon()
             return
-        size = sum(map(len, data))
+        size = 0
+        for chunk in data:
+            size += len(chunk)
         self._counters.bytes_out += size
         sender.send(data, size)
         self._congested = self._congested or sender.waiting

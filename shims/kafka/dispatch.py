@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Protocol
+from typing import Final, Protocol
 
-from treecast.middleware.broker import BrokerSettings, Cluster
+from treecast.middleware.broker import BrokerSettings, Cluster, LongPolls
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -30,6 +30,18 @@ _log = logging.getLogger("treecast.kafka")
 # A decoded request is at most some tens of times as large as its bytes; Produce alone is decoded in place.
 _MAX_FETCH_BYTES = 4 * 1024 * 1024
 _MAX_OTHER_BYTES = 16 * 1024 * 1024
+
+
+class _Api:
+    """What of `versions.Api` every request is compared with; a native object, whose fields are found fast."""
+
+    def __init__(self, name: str, first: int, last: int) -> None:
+        self.name = name
+        self.first = first
+        self.last = last
+
+
+_APIS: Final[dict[int, _Api]] = {key: _Api(api.name, api.first, api.last) for key, api in v.APIS.items()}
 
 
 class Peer(Protocol):
@@ -64,7 +76,9 @@ class Dispatcher:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.fetch_max_bytes = settings.fetch_max_bytes
+        self.polls = LongPolls(loop)
         self._broker = broker
+        self._cluster: Cluster = broker.cluster  # looked up once: a broker that is started keeps its own
         self._settings = settings
         self._requests = counters.requests
         self._counters = counters
@@ -90,27 +104,27 @@ class Dispatcher:
     def end_of_chunk(self) -> None:
         """Serves what waited for the rest of its chunk."""
         if not self._run.empty:
-            self._run.finish(self._broker.cluster)
+            self._run.finish(self._cluster)
 
     def _route(
         self, peer: Peer, header: RequestHeader, frame: memoryview, more: bool
     ) -> list[Chunk] | Pending:
         key, version = header.api_key, header.api_version
-        api = v.APIS.get(key)
+        api = _APIS.get(key)
         if api is None:
             raise Refused(f"unknown API key {key}")
         self._requests[api.name] = self._requests.get(api.name, 0) + 1
         if not api.first <= version <= api.last:
-            return self._unsupported(api, header, frame)
+            return self._unsupported(v.APIS[key], header, frame)
         if key == v.PRODUCE:
             if more or not self._run.empty:
-                return self._run.add(self._broker.cluster, header, frame)
-            return produce(self._broker.cluster, self._loop, header, frame)
+                return self._run.add(self._cluster, header, frame)
+            return produce(self._cluster, self._loop, header, frame)
         self.end_of_chunk()  # who asks now finds what was produced before
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
-            return fetch(self._broker.cluster, self._loop, header, frame, self.fetch_max_bytes)
+            return fetch(self._cluster, self.polls, header, frame, self.fetch_max_bytes)
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         return self._handle(peer, header, frame)
@@ -142,7 +156,7 @@ class Dispatcher:
 
     def _context(self, peer: Peer, header: RequestHeader) -> Context:
         return Context(
-            cluster=self._broker.cluster,
+            cluster=self._cluster,
             broker=self._broker.settings,
             settings=self._settings,
             key=header.api_key,

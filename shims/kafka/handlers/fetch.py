@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, Future, Task
+from typing import Final
 
-from treecast.middleware.broker import Cluster, FetchWait, Isolation, PartitionLeader, PartitionRead
+from treecast.middleware.broker import (
+    Cluster,
+    FetchWait,
+    Isolation,
+    LongPolls,
+    PartitionLeader,
+    PartitionRead,
+)
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -28,11 +36,13 @@ from ..versions import FETCH
 
 _log = logging.getLogger("treecast.kafka")
 
+_ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+
 
 def fetch(
-    cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview, max_bytes: int
+    cluster: Cluster, polls: LongPolls, header: RequestHeader, frame: memoryview, max_bytes: int
 ) -> list[Chunk] | Pending:
-    request = decode_fetch_request(frame, header.body, header.api_version)
+    request = decode_fetch_request(frame, header.body, header.api_version, header.reader)
     if request.session_epoch > 0:  # a full fetch has epoch 0 (a session is wished for) or -1 (none is)
         return encode_fetch_response(
             header.correlation_id, header.api_version, [], errors.FETCH_SESSION_ID_NOT_FOUND
@@ -42,10 +52,10 @@ def fetch(
         results = [_failed(asked, wrong, header.api_version) for asked in request.partitions]
         return encode_fetch_response(header.correlation_id, header.api_version, results)
     attempt = Attempt(cluster, header, request, max_bytes)
-    reading = attempt.read(loop)
+    reading = attempt.read(polls.loop)
     if reading is None and attempt.satisfied(0.0 if request.max_wait_ms <= 0 else 1.0):
         return attempt.answer()
-    return PendingFetch(loop, attempt, reading)
+    return PendingFetch(polls, attempt, reading)
 
 
 class Attempt:
@@ -59,7 +69,7 @@ class Attempt:
         self._request = request
         self._max_bytes = min(request.max_bytes, max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self.isolation = Isolation(request.isolation)
+        self.isolation = _ISOLATIONS[request.isolation]
         self.results: list[FetchResult] = []
         self.leaders: list[PartitionLeader] = []
         self._leader: PartitionLeader | None = None  # the one that was asked last
@@ -164,11 +174,12 @@ def _failed(asked: FetchPartition, error: Exception, version: int) -> FetchResul
 class PendingFetch(Pending):
     """A fetch that waits for bytes, and reads again when they have come or its time is over."""
 
-    def __init__(self, loop: AbstractEventLoop, attempt: Attempt, reading: Task[None] | None) -> None:
+    def __init__(self, polls: LongPolls, attempt: Attempt, reading: Task[None] | None) -> None:
         super().__init__()
-        self._loop = loop
+        self._polls = polls
+        self._loop = polls.loop
         self._attempt = attempt
-        self._deadline = loop.time() + attempt.max_wait
+        self._deadline = self._loop.time() + attempt.max_wait
         self._wait: FetchWait | None = None
         self._reading = reading
         if reading is None:
@@ -179,7 +190,7 @@ class PendingFetch(Pending):
     def _watch(self, time_left: float) -> None:
         attempt = self._attempt
         self._wait = FetchWait(
-            self._loop, attempt.leaders, attempt.isolation, attempt.missing, time_left, self._again
+            self._polls, attempt.leaders, attempt.isolation, attempt.missing, time_left, self._again
         )
 
     def _again(self) -> None:

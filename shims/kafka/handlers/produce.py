@@ -54,7 +54,9 @@ def produce(
     cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
 ) -> list[Chunk] | Pending:
     """Appends every partition's batches. With acks=0 there is no answer, and an error closes."""
-    return serve(cluster, loop, header, decode_produce_request(frame, header.body, header.api_version))
+    return serve(
+        cluster, loop, header, decode_produce_request(frame, header.body, header.api_version, header.reader)
+    )
 
 
 def serve(
@@ -233,7 +235,7 @@ class ProduceRun:
 
     def add(self, cluster: Cluster, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
         """The answer to a request that does not join, else what will be told it by `finish`."""
-        request = decode_produce_request(frame, header.body, header.api_version)
+        request = decode_produce_request(frame, header.body, header.api_version, header.reader)
         records = _joinable(request, header.api_version)
         if records is None:
             self.finish(cluster)

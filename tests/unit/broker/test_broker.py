@@ -21,6 +21,7 @@ from treecast.middleware.broker import (
     FetchWait,
     InitProducer,
     Isolation,
+    LongPolls,
     MemberIdentity,
     NewTopic,
 )
@@ -205,7 +206,7 @@ async def test_tables_that_are_no_database(house: House) -> None:
 async def test_closing_wakes_who_waits(house: House) -> None:
     await house.create()
     woken = asyncio.Event()
-    FetchWait(asyncio.get_running_loop(), [house.leader()], UNCOMMITTED, 1, 3600.0, woken.set)
+    FetchWait(LongPolls(asyncio.get_running_loop()), [house.leader()], UNCOMMITTED, 1, 3600.0, woken.set)
     leader = house.leader()
     await house.broker.close()
     await woken.wait()
@@ -232,7 +233,7 @@ async def test_a_deleted_topic_leaves_nothing(house: House) -> None:
     await house.commit("g", 2, TopicPartition("u", 0))
     read = house.leader().read(0, 1 << 20, UNCOMMITTED, at_least_one=True)
     woken = asyncio.Event()
-    FetchWait(asyncio.get_running_loop(), [house.leader()], UNCOMMITTED, 1, 3600.0, woken.set)
+    FetchWait(LongPolls(asyncio.get_running_loop()), [house.leader()], UNCOMMITTED, 1, 3600.0, woken.set)
     await house.broker.cluster.definitions.delete_topic("t")
     await woken.wait()
     data = b"".join(map(bytes, read.chunks))  # a fetch that is being sent

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from treecast.middleware.broker.long_poll import FetchWait
+from treecast.middleware.broker.long_poll import TICK, FetchWait, LongPolls
 from treecast.middleware.broker.values import Isolation
 
 
@@ -57,13 +57,14 @@ class Partition:
 class Bench:
     def __init__(self, loop: StillLoop) -> None:
         self.loop = loop
+        self.polls = LongPolls(loop)
         self.partitions = [Partition(), Partition(), Partition()]
         self.done = 0
 
     def wait(
         self, missing: int, timeout: float = 10.0, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> FetchWait:
-        return FetchWait(self.loop, self.partitions, isolation, missing, timeout, self._count)  # type: ignore[arg-type]
+        return FetchWait(self.polls, self.partitions, isolation, missing, timeout, self._count)  # type: ignore[arg-type]
 
     def _count(self) -> None:
         self.done += 1
@@ -140,6 +141,66 @@ def test_a_bound_that_moved_ends_a_committed_wait(bench: Bench) -> None:
     bench.partitions[1].grow(0)
     bench.loop.settle()
     assert bench.done == 1
+
+
+def test_the_deadlines_of_many(bench: Bench) -> None:
+    """Each ends at its own time, a tick late at the most, in whatever order they began."""
+    timeouts = [5.0, 1.0, 9.0, 1.0, 0.0, 3.5, 9.004]
+    waits = [bench.wait(100, timeout=timeout) for timeout in timeouts]
+    waits[5].cancel()
+    for now in (0.02, 0.99, 1.02, 3.52, 4.99, 5.02, 8.99, 9.02):
+        bench.loop.pass_time(now - bench.loop.now)
+        for timeout, wait in zip(timeouts, waits, strict=True):
+            assert wait.over == (timeout + TICK <= now or wait is waits[5]), (timeout, now)
+    assert (bench.done, bench.watched) == (6, 0)
+
+
+def test_no_timer_runs_for_nobody(bench: Bench) -> None:
+    for _ in range(100):
+        bench.wait(1, timeout=5.0)
+        bench.partitions[0].grow(1)
+        bench.loop.settle()
+    bench.loop.pass_time(5.1)
+    assert bench.done == 100
+    assert not bench.loop._scheduled  # type: ignore[attr-defined]
+
+
+def test_one_timer_runs_for_all(bench: Bench) -> None:
+    for number in range(50):
+        bench.wait(1, timeout=5.0 + number)
+    assert len(bench.loop._scheduled) == 1  # type: ignore[attr-defined]
+
+
+def test_while_a_chunk_is_served_nobody_is_told(bench: Bench) -> None:
+    bench.polls.hold()
+    first, second = bench.wait(1), bench.wait(1)
+    bench.partitions[0].grow(1)
+    assert (first.over, second.over) == (True, True)
+    bench.loop.settle()
+    assert bench.done == 0
+    second.cancel()
+    before = bench.loop.turns
+    bench.polls.let_go()
+    assert (bench.done, bench.loop.turns) == (1, before)
+    bench.wait(1)
+    bench.partitions[0].grow(1)
+    assert bench.done == 1  # from within an append again
+    bench.loop.settle()
+    assert bench.done == 2
+
+
+def test_one_that_fails_leaves_the_others(bench: Bench) -> None:
+    failures: list[object] = []
+    bench.loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))
+
+    def fail() -> None:
+        raise ValueError
+
+    FetchWait(bench.polls, bench.partitions, Isolation.READ_UNCOMMITTED, 1, 1.0, fail)  # type: ignore[arg-type]
+    bench.wait(1)
+    bench.partitions[0].grow(1)
+    bench.loop.settle()
+    assert (bench.done, [type(failure) for failure in failures]) == (1, [ValueError])
 
 
 def test_waiting_costs_no_turns_of_the_loop(bench: Bench) -> None:
