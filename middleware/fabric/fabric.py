@@ -132,8 +132,12 @@ class Fabric:
 
         Where groups cannot be used, that is no error: `state()` says why.
         """
-        self._loop = asyncio.get_running_loop()
-        self.now = self._clock or self._loop.time
+        self.open(address, asyncio.get_running_loop())
+
+    def open(self, address: tuple[str, int], loop: asyncio.AbstractEventLoop) -> None:
+        """As `start`; the sockets are those of the calling thread's network namespace."""
+        self._loop = loop
+        self.now = self._clock or loop.time
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.interface = interface_of(address[0])
         sock = self._open(family)

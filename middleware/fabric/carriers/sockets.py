@@ -15,6 +15,8 @@ from .bursts import Burst, bursts
 
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
+_IP_MTU_DISCOVER: Final = 10
+_IP_PMTUDISC_DONT: Final = 0
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
 _SEGMENT_SIZE: Final = struct.Struct("=H")
@@ -162,6 +164,8 @@ def open_udp(family: int, *, receive_buffer: int, send_buffer: int) -> socket.so
     sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     if family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    else:  # routers of a narrower link cut packets: slow there, but nothing vanishes where ICMP is filtered
+        sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
     for force, option, size in (
         (_SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer),
         (_SO_SNDBUFFORCE, socket.SO_SNDBUF, send_buffer),
