@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
+from bench import micro_fabric as fabric_streams
 from bench.core import machine, plot, report, versus
 from bench.core.measure import Workload
 from bench.core.peer import Peer
@@ -166,6 +168,29 @@ def _finish_fabric(
         console.print("no plot: install the `bench` extra for matplotlib")
         return
     console.print(f"written: {out / 'bench-fabric.json'}, .md and .png")
+
+
+@app.command("micro-fabric")
+def micro_fabric(
+    rounds: Annotated[int, typer.Option(min=1, help="how often each variant takes its turn")] = 5,
+    messages: Annotated[int, typer.Option(min=100, help="messages of 16 KiB per run")] = 5_000,
+    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
+    treecast_python: Annotated[
+        str, typer.Option(help="the Python whose treecast is measured; default: this one")
+    ] = sys.executable,
+) -> None:
+    """One stream between two processes, beside a bare loop of the same UDP bursts."""
+    found = list(fabric_streams.rounds(treecast_python, messages, rounds))
+    console = _console(json)
+    if json:
+        Console().print_json(data={"machine": machine.describe(), "rounds": found})
+        return
+    form = "compiled" if found[0]["fabric"]["compiled"] else "interpreted"
+    shown = Table("variant", "MB per CPU s, both", "busier end alone", "floor / it", "wall MB/s", "repairs")
+    for name, together, busier, ratio, wall, repairs in fabric_streams.table(found):
+        shown.add_row(name, f"{together:.0f}", f"{busier:.0f}", f"{ratio:.1f}", f"{wall:.0f}", str(repairs))
+    console.print(f"{form}; medians of {rounds} rounds of {messages} messages")
+    console.print(shown)
 
 
 def _console(json: bool) -> Console:

@@ -29,39 +29,32 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.segment import (
-    HEADER_SIZE,
     KeyRing,
     Kind,
-    Segment,
-    SegmentError,
     control,
-    decode,
     encode,
 )
 from treecast.middleware.wire.segment_bodies import Probe
 
-from .carriers.bursts import split
 from .carriers.carrier import CarrierState
 from .carriers.interfaces import NO_INTERFACE, Interface, interface_of
 from .carriers.ip_multicast import IpMulticast, bind_receiver, prepare_sender, refusal_of
 from .carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
 from .carriers.unicast import Unicast
-from .complaints import Complaints, EdgeFault
-from .core.counters import Outgoing
+from .complaints import Complaints
 from .core.log import StreamLog
 from .core.outcomes import Delivery, Judge, Progress, take_all
-from .core.receivers import Receivers
-from .core.schedule import Schedule
 from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
+from .core.streams import Shipment, Streams
 from .core.timing import Random
 from .origin import Joined, Origin, Sink
 from .settings import FabricSettings
@@ -72,6 +65,7 @@ _BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has 
 _IPV4_HEADER: Final = 20
 _IPV6_HEADER: Final = 40
 _UDP_HEADER: Final = 8
+_PAUSE: Final = 0.001
 _LONGEST_SEGMENT: Final = 65_507 - 20 - stare.HEADER_SIZE
 
 OnProbe = Callable[[int, int, int], None]
@@ -114,11 +108,7 @@ class Fabric:
         self._clock = clock
         self._complaints = Complaints(counters.refused)
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
-        self._origins: dict[tuple[int, int], Origin] = {}  # by stream and epoch
-        self._by_number: dict[int, Origin] = {}
-        self._count = 0
-        self._touched: dict[int, None] = {}
-        self._schedule = Schedule()
+        self._origins: dict[int, Origin] = {}  # by the number of what is served
         self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
         self._soon = False
         self._closed = False
@@ -150,8 +140,13 @@ class Fabric:
         self._unicast = Unicast(self._udp)
         self._multicast = self._start_multicast(family)
         self.stream_settings = replace(self._settings.stream, mtu=self._segment_bytes(family))
-        self.receivers = Receivers(
-            self.host, self.stream_settings, self._random, assembly_bytes=self._settings.assembly_bytes
+        self._streams = Streams(
+            self.host,
+            self.stream_settings,
+            self._keys,
+            self._random,
+            self._complaints.add,
+            assembly_bytes=self._settings.assembly_bytes,
         )
 
     def _open(self, family: int) -> socket.socket:
@@ -213,8 +208,6 @@ class Fabric:
                 udp.close()
         self._multicast.close()
         self._origins.clear()
-        self._by_number.clear()
-        self._touched.clear()
         self._joined.clear()
 
     # --- hosts and streams
@@ -249,8 +242,6 @@ class Fabric:
 
         `settings` are the stream's own, made from `stream_settings`. ValueError where it is served already.
         """
-        if (stream, epoch) in self._origins:
-            raise ValueError(f"stream {stream} is served in epoch {epoch} already")
         sender = Sender(
             self.host,
             stream,
@@ -262,18 +253,15 @@ class Fabric:
             live_from=live_from,
             open_to_all=open_to_all,
         )
-        self._count += 1
-        origin = Origin(self, sender, self._count)
-        self._origins[stream, epoch] = self._by_number[origin.number] = origin
-        self.wake(origin)
+        served = self._streams.add(sender)
+        origin = self._origins[served.number] = Origin(self, served)
+        self._work_soon()
         return origin
 
     def forget(self, origin: Origin) -> None:
         """See `Origin.forget`."""
-        if self._by_number.pop(origin.number, None) is not None:
-            del self._origins[origin.key[1], origin.key[2]]
-            self._touched.pop(origin.number, None)
-            self._schedule.discard(origin.number)
+        self._streams.remove(origin.served)
+        self._origins.pop(origin.served.number, None)
 
     def join(
         self,
@@ -292,7 +280,7 @@ class Fabric:
         `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
         itself, from its first record (for streams of events, not for partitions).
         """
-        receiver = self.receivers.join(
+        receiver = self._streams.receivers.join(
             origin,
             stream,
             epoch,
@@ -309,7 +297,7 @@ class Fabric:
     def leave(self, origin: int, stream: int) -> None:
         """Receives it no more. The origin is not told: it takes the host off when the relay says so."""
         self._joined.pop((origin, stream), None)
-        self.receivers.leave(origin, stream)
+        self._streams.receivers.leave(origin, stream)
 
     def leave_joined(self, joined: Joined) -> None:
         """See `Joined.leave`."""
@@ -367,8 +355,7 @@ class Fabric:
         try:
             for _ in range(_BURSTS_PER_TURN):
                 length, size = udp.receive(self._buffer)
-                for start in split(length, size):
-                    self._datagram(start, min(start + size, length), skip, now)
+                self._streams.burst(self._buffer, length, size, skip, now)
         except BlockingIOError:
             pass
         except OSError as error:
@@ -379,65 +366,12 @@ class Fabric:
         assert self._group_udp is not None
         self._readable(self._group_udp, stare.HEADER_SIZE)
 
-    def _datagram(self, start: int, end: int, skip: int, now: float) -> None:
-        if skip and not self._check_stare(start, end):
-            return
-        start += skip
-        if end - start < HEADER_SIZE:
-            self._complaints.add(EdgeFault.TOO_SHORT)
-            return
-        try:
-            segment, _ = decode(self._buffer, self._keys, start, end)
-        except SegmentError as error:
-            self._complaints.add(error.fault)
-            return
-        self._segment(segment, now)
-
-    def _check_stare(self, start: int, end: int) -> bool:
-        try:
-            header = stare.decode_header(self._buffer[:end], start)
-        except stare.StareError:
-            self._complaints.add(EdgeFault.NO_STARE_HEADER)
-            return False
-        if not header.carries_segment or header.kind is not stare.StareKind.PUBLISH:
-            self._complaints.add(EdgeFault.BARE_STATE)
-            return False
-        return True
-
-    def _segment(self, segment: Segment, now: float) -> None:
-        if segment.sender == self.host:
-            self._complaints.add(EdgeFault.OWN)
-        elif segment.kind is Kind.PROBE:
-            self._probe(segment)
-        elif segment.origin == self.host:
-            origin = self._origins.get((segment.stream, segment.epoch))
-            if origin is None:
-                self._complaints.add(EdgeFault.UNKNOWN_ORIGIN)
-                return
-            origin.sender.receive(segment, now)
-            self._touched[origin.number] = None
-        elif (segment.origin, segment.stream) in self.receivers:
-            self.receivers.receive(segment, now)
-        else:
-            self._complaints.add(EdgeFault.UNKNOWN_STREAM)
-
-    def _probe(self, segment: Segment) -> None:
-        try:
-            probe = Probe.decode(segment.payload)
-        except SegmentError as error:
-            self._complaints.add(error.fault)
-            return
-        self.counters.probes_received += 1
-        if self.on_probe is not None and probe.state in self._multicast:
-            self.on_probe(segment.sender, probe.state, probe.nonce)
-
     # --- work
 
     def wake(self, origin: Origin) -> None:
         """The origin's stream is looked at in this turn of the event loop."""
-        if origin.number in self._by_number:
-            self._touched[origin.number] = None
-            self._work_soon()
+        self._streams.touch(origin.served)
+        self._work_soon()
 
     def _work_soon(self) -> None:
         if not self._soon:
@@ -454,18 +388,32 @@ class Fabric:
         if self._closed:
             return
         now = self.now()
-        self._receive_streams(now)
-        self._serve_streams(now)
-        self._set_timer(now)
-
-    def _receive_streams(self, now: float) -> None:
-        taken = self.receivers.take(now)
+        streams = self._streams
+        if streams.probes:
+            self._answer_probes()
+        taken = streams.receivers.take(now)
         if taken:
             self._deliver(taken)
-        for out in self.receivers.to_send(now):
-            if out.to is not None:
-                self._unicast.send(out.to, [encode(out.segment, self._keys)])
-        self.receivers.over.clear()
+        streams.receivers.over.clear()
+        self._ship(streams.answers(now))
+        # while much waits for the kernel, streams wait too: what was sent now would be dropped
+        if self._udp.queued <= self._settings.queue_bytes // 2:
+            self._ship(streams.serve(now))
+        self._set_timer(now)
+
+    def _ship(self, shipments: list[Shipment]) -> None:
+        for one in shipments:
+            if one.grouped:
+                self._multicast.send(one.target, one.datagrams)
+            else:
+                self._unicast.send(one.target, one.datagrams)
+
+    def _answer_probes(self) -> None:
+        for sender, probe in self._streams.probes:
+            self.counters.probes_received += 1
+            if self.on_probe is not None and probe.state in self._multicast:
+                self.on_probe(sender, probe.state, probe.nonce)
+        self._streams.probes.clear()
 
     def _deliver(self, taken: list[tuple[tuple[int, int, int], Delivery]]) -> None:
         """One call per run of one stream's messages; what comes after what keeps its order."""
@@ -487,53 +435,6 @@ class Fabric:
             joined.leave()
             joined.sink.failed(error)
 
-    def _serve_streams(self, now: float) -> None:
-        """While much waits for the kernel, streams wait too: what was sent now would be dropped."""
-        if self._udp.queued > self._settings.queue_bytes // 2:
-            return
-        for number in self._schedule.due(now):
-            self._touched[number] = None
-        touched, self._touched = self._touched, {}
-        for number in touched:
-            origin = self._by_number.get(number)
-            if origin is not None:
-                self._send(origin, origin.sender.to_send(now))
-                self._schedule.set(number, origin.sender.next_deadline(now))
-
-    def _send(self, origin: Origin, out: list[Outgoing]) -> None:
-        """Each segment is encoded once, and each target gets all of its segments at once, in their order."""
-        if not out:
-            return
-        targets: dict[int, list[bytes]] = {}
-        group: list[bytes] = []
-        shared = self._targets_of_all(origin, targets, group)
-        for one in out:
-            data = encode(one.segment, self._keys)
-            if one.to is None:
-                for datagrams in shared:
-                    datagrams.append(data)
-            else:
-                targets.setdefault(one.to, []).append(data)
-        if group and origin.state_id is not None:
-            self._multicast.send(origin.state_id, group)
-        for host, datagrams in targets.items():
-            self._unicast.send(host, datagrams)
-
-    def _targets_of_all(
-        self, origin: Origin, targets: dict[int, list[bytes]], group: list[bytes]
-    ) -> list[list[bytes]]:
-        """The lists that get what goes to all that are live."""
-        shared: list[list[bytes]] = []
-        in_group = False
-        for host in origin.sender.peers.live():
-            if origin.state_id is not None and host in origin.confirmed:
-                in_group = True
-            else:
-                shared.append(targets.setdefault(host, []))
-        if in_group:
-            shared.append(group)
-        return shared
-
     def _want_write(self, udp: UdpSocket, wanted: bool) -> None:
         if wanted:
             self._loop.add_writer(udp.sock.fileno(), self._writable, udp)
@@ -545,9 +446,9 @@ class Fabric:
         self._work()
 
     def _set_timer(self, now: float) -> None:
-        at = min(self.receivers.next_deadline(now), self._schedule.next())
-        if self._touched and self._udp.queued:
-            at = max(at, now + 0.001)  # `_writable` comes earlier
+        at = self._streams.next_deadline(now)
+        if self._udp.queued:
+            at = max(at, now + _PAUSE)  # `_writable` comes earlier
         if at <= now:
             self._work_soon()
         elif at < self._timer_at:

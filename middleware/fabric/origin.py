@@ -17,6 +17,7 @@ from .core.receiver import Receiver
 from .core.sender import Sender
 from .core.settings import NEVER
 from .core.states import PeerState, ReceiverState
+from .core.streams import Served
 
 if TYPE_CHECKING:
     from .fabric import Fabric
@@ -35,22 +36,30 @@ class PeerView(Struct, frozen=True):
 class Origin:
     """A stream of this host. Made by `Fabric.originate`; every call is answered at once."""
 
-    def __init__(self, fabric: Fabric, sender: Sender, number: int) -> None:
-        self.key: StreamKey = sender.key
-        self.number = number
-        self.state_id: int | None = None  # of the group in use
-        self.confirmed: frozenset[int] = frozenset()  # hosts that the group is known to reach
+    def __init__(self, fabric: Fabric, served: Served) -> None:
+        self.key: StreamKey = served.sender.key
+        self.served = served  # for the fabric, and for tests
         self._fabric = fabric
-        self._sender = sender
+        self._sender = served.sender
 
     @property
     def sender(self) -> Sender:
-        """For the fabric, and for tests."""
+        """The stream's state machine, to look at."""
         return self._sender
 
     @property
     def name(self) -> str:
         return self._sender.name
+
+    @property
+    def state_id(self) -> int | None:
+        """Of the group in use."""
+        return self.served.state_id
+
+    @property
+    def confirmed(self) -> frozenset[int]:
+        """The hosts that get live data by the group."""
+        return self.served.confirmed
 
     @property
     def counters(self) -> StreamCounters:
@@ -98,7 +107,7 @@ class Origin:
     def remove_receiver(self, host: int) -> None:
         """What it has not settled has expired for it."""
         self._sender.remove_receiver(host)
-        self.confirmed -= {host}
+        self.served.confirmed -= {host}
         self._fabric.wake(self)
 
     def rows(self) -> dict[int, Row]:
@@ -122,11 +131,11 @@ class Origin:
         be used here.
         """
         self._fabric.check_group(state_id)
-        self.state_id, self.confirmed = state_id, frozenset(hosts)
+        self.served.state_id, self.served.confirmed = state_id, frozenset(hosts)
 
     def drop_group(self) -> None:
         """Back to unicast."""
-        self.state_id, self.confirmed = None, frozenset()
+        self.served.state_id, self.served.confirmed = None, frozenset()
 
     def close(self) -> None:
         """No message follows. Receivers are told until they have settled all; then `finished` is true."""

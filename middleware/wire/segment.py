@@ -33,10 +33,11 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
+
+from msgspec import Struct
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 40
@@ -49,6 +50,8 @@ MAX_SEGMENTS: Final = 0xFFFF
 MAX_SEQUENCE: Final = 2**64 - 1
 
 _HEADER: Final = struct.Struct(">BBHIIIQIHHHBBI")
+_NUMBERS: Final = struct.Struct(">HHH")  # number, total, length
+_NUMBERS_AT: Final = 28
 _AFTER: Final = struct.Struct(">IIQ")
 _TAGGED: Final = 0x01
 
@@ -67,6 +70,13 @@ class Kind(enum.IntEnum):
     ANNOUNCE = 6  # a stream, its beginning and its members
     CLOSE = 7  # a stream's end
     PROBE = 8  # of no stream: shows that a carrier reaches its receiver
+
+
+_KINDS: Final = tuple(Kind)  # by number
+_LAST_OF_DATA: Final = 1  # DATA and REPAIR are parts of messages
+
+# What the header holds, in its order.
+Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
 class SegmentFault(enum.Enum):
@@ -92,8 +102,7 @@ class SegmentError(ValueError):
         self.fault = fault
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(Struct, frozen=True):
     """All records of `stream` in `epoch` below `sequence` come first."""
 
     stream: int
@@ -101,27 +110,70 @@ class After:
     sequence: int
 
 
-@dataclass(slots=True)
 class Segment:
-    """One segment. Not changed once it is made; not frozen, because that costs half of the decoding."""
+    """One segment. Not changed once it is made. A plain class, because making one is the cost of a packet."""
 
-    kind: Kind
-    origin: int
-    stream: int
-    epoch: int
-    sequence: int
-    records: int
-    number: int
-    total: int
-    sender: int
-    payload: bytes
-    after: tuple[After, ...] = ()
-    content: bytes = b""
+    __slots__ = (
+        "after",
+        "content",
+        "epoch",
+        "kind",
+        "number",
+        "origin",
+        "payload",
+        "records",
+        "sender",
+        "sequence",
+        "stream",
+        "total",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        origin: int,
+        stream: int,
+        epoch: int,
+        sequence: int,
+        records: int,
+        number: int,
+        total: int,
+        sender: int,
+        payload: bytes,
+        after: tuple[After, ...] = (),
+        content: bytes = b"",
+    ) -> None:
+        self.kind = kind
+        self.origin = origin
+        self.stream = stream
+        self.epoch = epoch
+        self.sequence = sequence
+        self.records = records
+        self.number = number
+        self.total = total
+        self.sender = sender
+        self.payload = payload
+        self.after = after
+        self.content = content
 
     @property
     def end(self) -> int:
         """The sequence that follows the message's last record."""
         return self.sequence + self.records
+
+    def fields(self) -> tuple[object, ...]:
+        """In the order of the constructor."""
+        place = (self.kind, self.origin, self.stream, self.epoch, self.sequence, self.records)
+        return (*place, self.number, self.total, self.sender, self.payload, self.after, self.content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Segment) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(self.fields())
+
+    def __repr__(self) -> str:
+        return f"Segment{self.fields()!r}"
 
 
 class KeyRing:
@@ -163,16 +215,45 @@ def overhead(keys: KeyRing, content: bytes = b"", after: int = 0) -> int:
 
 def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
     """The segment's bytes. ValueError where a field does not fit its width."""
-    if len(segment.content) % 4 or len(segment.content) > MAX_CONTENT:
-        raise ValueError(f"a content header of {len(segment.content)} bytes: whole words, at most 255")
     if len(segment.payload) > MAX_PAYLOAD:
         raise ValueError(f"a payload of {len(segment.payload)} bytes: at most {MAX_PAYLOAD}")
-    current = keys.current
+    _check_meaning(segment)
+    header = _pack_header(segment, len(segment.payload), keys.current)
+    rest = segment.payload
+    if segment.after or segment.content:
+        rest = b"".join((_pack_after(segment.after), segment.content, segment.payload))
+    if keys.current is None:
+        return header + rest
+    return header + keys.tag(keys.current, header, rest) + rest
+
+
+def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> list[bytes]:
+    """Segments of a message: those with the given numbers, of `size` bytes each and the last one of less.
+
+    `message` is as any of them would be, but with the whole payload. It has no `after` list and no content
+    header. The bytes are those that `encode` gives of each; the header is packed only once.
+    """
+    if size > MAX_PAYLOAD or message.after or message.content:
+        raise ValueError("such a message is encoded segment by segment")
+    template = _pack_header(message, 0, keys.current)
+    begin, end = template[:_NUMBERS_AT], template[_NUMBERS_AT + _NUMBERS.size :]
+    payload, total, key_id = message.payload, message.total, keys.current
+    found: list[bytes] = []
+    for number in numbers:
+        part = payload[number * size : (number + 1) * size]
+        header = begin + _NUMBERS.pack(number, total, len(part)) + end
+        found.append(header + part if key_id is None else header + keys.tag(key_id, header, part) + part)
+    return found
+
+
+def _pack_header(segment: Segment, length: int, key_id: int | None) -> bytes:
+    if len(segment.content) % 4 or len(segment.content) > MAX_CONTENT:
+        raise ValueError(f"a content header of {len(segment.content)} bytes: whole words, at most 255")
     try:
-        header = _HEADER.pack(
-            VERSION << 4 | segment.kind,
-            0 if current is None else _TAGGED,
-            current or 0,
+        return _HEADER.pack(
+            VERSION << 4 | int(segment.kind),
+            0 if key_id is None else _TAGGED,
+            key_id or 0,
             segment.origin,
             segment.stream,
             segment.epoch,
@@ -180,17 +261,20 @@ def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
             segment.records,
             segment.number,
             segment.total,
-            len(segment.payload),
+            length,
             len(segment.content) // 4,
             len(segment.after),
             segment.sender,
         )
-        after = [_AFTER.pack(entry.stream, entry.epoch, entry.sequence) for entry in segment.after]
     except struct.error as error:
         raise ValueError(f"a field does not fit the segment's header: {error}") from error
-    _check_meaning(segment)
-    rest = b"".join((*after, segment.content, segment.payload))
-    return header + (keys.tag(current, header, rest) if current is not None else b"") + rest
+
+
+def _pack_after(after: tuple[After, ...]) -> bytes:
+    try:
+        return b"".join([_AFTER.pack(entry.stream, entry.epoch, entry.sequence) for entry in after])
+    except struct.error as error:
+        raise ValueError(f"an entry of `after` does not fit: {error}") from error
 
 
 def decode(
@@ -206,22 +290,8 @@ def decode(
     limit = len(view) if limit is None else min(limit, len(view))
     if position < 0 or limit - position < HEADER_SIZE:
         raise SegmentError(SegmentFault.TRUNCATED)
-    (
-        first,
-        flags,
-        key_id,
-        origin,
-        stream,
-        epoch,
-        sequence,
-        records,
-        number,
-        total,
-        length,
-        words,
-        afters,
-        sender,
-    ) = _HEADER.unpack_from(view, position)
+    fields: Fields = _HEADER.unpack_from(view, position)
+    first, flags, key_id, _, _, _, _, _, _, _, length, words, afters, _ = fields
     if first >> 4 != VERSION:
         raise SegmentError(SegmentFault.VERSION, f"version {first >> 4}")
     if flags & ~_TAGGED or (key_id and not flags):
@@ -233,9 +303,23 @@ def decode(
     end = body + length
     if end > limit:
         raise SegmentError(SegmentFault.TRUNCATED)
-    _authenticate(view, position, start, end, key_id if flags else None, keys)
-    segment = Segment(
-        _kind(first & 0x0F),
+    if keys.current is not None:  # else a tag is not looked at: so a cluster can be switched over
+        _authenticate(view, position, start, end, key_id if flags else None, keys)
+    after = _read_after(view, start, afters) if afters else ()
+    content = bytes(view[body - 4 * words : body]) if words else b""
+    return _interpret(fields, bytes(view[body:end]), after, content), end
+
+
+def _interpret(fields: Fields, payload: bytes, after: tuple[After, ...], content: bytes) -> Segment:
+    first, _, _, origin, stream, epoch, sequence, records, number, total, _, _, _, sender = fields
+    kind = first & 0x0F
+    if kind >= len(_KINDS):
+        raise SegmentError(SegmentFault.KIND, f"kind {kind}")
+    fault = _contradiction(kind, sequence, records, number, total, len(after))
+    if fault is not None:
+        raise SegmentError(fault)
+    return Segment(
+        _KINDS[kind],
         origin,
         stream,
         epoch,
@@ -244,21 +328,10 @@ def decode(
         number,
         total,
         sender,
-        bytes(view[body:end]),
-        _read_after(view, start, afters) if afters else (),
-        bytes(view[body - 4 * words : body]) if words else b"",
+        payload,
+        after,
+        content,
     )
-    fault = _contradiction(segment)
-    if fault is not None:
-        raise SegmentError(fault)
-    return segment, end
-
-
-def _kind(number: int) -> Kind:
-    try:
-        return Kind(number)
-    except ValueError:
-        raise SegmentError(SegmentFault.KIND, f"kind {number}") from None
 
 
 def _read_after(view: memoryview, start: int, count: int) -> tuple[After, ...]:
@@ -268,9 +341,6 @@ def _read_after(view: memoryview, start: int, count: int) -> tuple[After, ...]:
 def _authenticate(
     view: memoryview, position: int, start: int, end: int, key_id: int | None, keys: KeyRing
 ) -> None:
-    """A tag that is there without need is not looked at: so a cluster can be switched over."""
-    if keys.current is None:
-        return
     if key_id is None:
         raise SegmentError(SegmentFault.UNAUTHENTICATED)
     if key_id not in keys:
@@ -280,19 +350,28 @@ def _authenticate(
         raise SegmentError(SegmentFault.FORGED)
 
 
-def _contradiction(segment: Segment) -> SegmentFault | None:
-    if segment.kind > Kind.REPAIR:
-        control = (segment.sequence, segment.records, segment.number, segment.total) == (0, 0, 0, 1)
-        return None if control and not segment.after else SegmentFault.NUMBERS
-    if segment.number >= segment.total or not segment.records or segment.end > MAX_SEQUENCE:
+def _contradiction(
+    kind: int, sequence: int, records: int, number: int, total: int, afters: int
+) -> SegmentFault | None:
+    if kind > _LAST_OF_DATA:
+        sound = sequence == 0 and records == 0 and number == 0 and total == 1 and not afters
+        return None if sound else SegmentFault.NUMBERS
+    if number >= total or not records or sequence + records > MAX_SEQUENCE:
         return SegmentFault.NUMBERS
-    if segment.after and (segment.number or len(segment.after) > MAX_AFTER):
+    if afters and (number or afters > MAX_AFTER):
         return SegmentFault.AFTER
     return None
 
 
 def _check_meaning(segment: Segment) -> None:
-    fault = _contradiction(segment)
+    fault = _contradiction(
+        int(segment.kind),
+        segment.sequence,
+        segment.records,
+        segment.number,
+        segment.total,
+        len(segment.after),
+    )
     if fault is not None:
         raise ValueError(fault.value)
 

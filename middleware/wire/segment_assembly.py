@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from .segment import (
@@ -16,8 +15,11 @@ from .segment import (
     MAX_SEGMENTS,
     TAG_SIZE,
     After,
+    KeyRing,
     Kind,
     Segment,
+    encode,
+    encode_parts,
 )
 
 # What a reassembly costs beside its bytes, so that segments without payload are bounded as well.
@@ -27,19 +29,41 @@ _COST_OF_PART: Final = 64
 StreamKey = tuple[int, int, int]  # origin, stream, epoch
 
 
-@dataclass(frozen=True, slots=True)
 class Message:
-    """What a stream carries as one: `records` records from `sequence` on, opaque here."""
+    """What a stream carries as one: `records` records from `sequence` on, opaque here. Never changed."""
 
-    sequence: int
-    records: int
-    payload: bytes
-    after: tuple[After, ...] = ()
-    content: bytes = b""
+    __slots__ = ("after", "content", "payload", "records", "sequence")
+
+    def __init__(
+        self,
+        sequence: int,
+        records: int,
+        payload: bytes,
+        after: tuple[After, ...] = (),
+        content: bytes = b"",
+    ) -> None:
+        self.sequence = sequence
+        self.records = records
+        self.payload = payload
+        self.after = after
+        self.content = content
 
     @property
     def end(self) -> int:
         return self.sequence + self.records
+
+    def fields(self) -> tuple[object, ...]:
+        """In the order of the constructor."""
+        return (self.sequence, self.records, self.payload, self.after, self.content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(self.fields())
+
+    def __repr__(self) -> str:
+        return f"Message{self.fields()!r}"
 
 
 def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
@@ -66,16 +90,23 @@ def parts_of(message: Message, mtu: int) -> int:
     return total
 
 
+def numbers_of(message: Message, mtu: int, only: range | None) -> range:
+    """The numbers of the message's segments, or those of `only`, which may lie beyond the last."""
+    total = parts_of(message, mtu)
+    return range(total) if only is None else range(only.start, min(only.stop, total))
+
+
 def cut(
     message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind = Kind.DATA, only: range | None = None
 ) -> Iterator[Segment]:
-    """The message's segments, or only those with the given numbers (which may lie beyond the last)."""
+    """The message's segments, or only those with the given numbers."""
     size, total = _size_for(message, mtu), parts_of(message, mtu)
-    numbers = range(total) if only is None else range(only.start, min(only.stop, total))
-    for number in numbers:
+    for number in numbers_of(message, mtu, only):
         yield Segment(
             kind,
-            *key,
+            key[0],
+            key[1],
+            key[2],
             message.sequence,
             message.records,
             number,
@@ -85,6 +116,27 @@ def cut(
             () if number else message.after,
             message.content,
         )
+
+
+def cut_encoded(
+    message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind, only: range | None, keys: KeyRing
+) -> list[bytes]:
+    """The bytes of what `cut` gives, made faster."""
+    if message.after or message.content:
+        return [encode(segment, keys) for segment in cut(message, mtu, key, sender, kind, only)]
+    whole = Segment(
+        kind,
+        key[0],
+        key[1],
+        key[2],
+        message.sequence,
+        message.records,
+        0,
+        parts_of(message, mtu),
+        sender,
+        message.payload,
+    )
+    return encode_parts(whole, _size_for(message, mtu), numbers_of(message, mtu, only), keys)
 
 
 class Partial:

@@ -20,9 +20,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from .segment import SegmentError, SegmentFault
 
@@ -74,8 +75,7 @@ class Mode(enum.IntEnum):
     DONE = 3  # a closed stream is settled to its end
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Records that are missing. With `parts`, only that many segments from `part` on, of one message."""
 
     first: int
@@ -84,8 +84,7 @@ class Gap:
     parts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Nak:
+class Nak(Struct, frozen=True):
     gaps: tuple[Gap, ...]
     round_trip: int = 0  # microseconds, as the receiver measured it
 
@@ -105,8 +104,7 @@ class Nak:
         return cls(gaps, round_trip)
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """`end`: the next record's sequence; `oldest`: the first that the sender can repair.
 
     `echo` is the stamp of the report that this answers, so that its receiver learns the round trip.
@@ -126,16 +124,15 @@ class Heartbeat:
         return cls(end, oldest, echo)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """What has become of a receiver's records, since its first."""
 
     live: int = 0
     repaired: int = 0
     replayed: int = 0
     filtered: int = 0
-    expired: Mapping[Expiry, int] = field(default_factory=lambda: MappingProxyType({}))
-    refused: Mapping[Rejection, int] = field(default_factory=lambda: MappingProxyType({}))
+    expired: Mapping[Expiry, int] = MappingProxyType({})
+    refused: Mapping[Rejection, int] = MappingProxyType({})
 
     @property
     def delivered(self) -> int:
@@ -148,8 +145,7 @@ class Totals:
         return self.delivered + self.filtered + lost
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """All records from `first` to before `next` are settled, as `totals` says; the sum is their number.
 
     `room` is how many bytes the receiver can take beyond. `stamp` is the receiver's clock in
@@ -161,7 +157,7 @@ class Report:
     next: int = 0
     room: int = 0
     stamp: int = 0
-    totals: Totals = field(default_factory=Totals)
+    totals: Totals = Totals()
 
     def encode(self) -> bytes:
         totals = self.totals
@@ -189,8 +185,7 @@ class Report:
         return cls(_member(Mode, mode), first, following, room, stamp, totals)
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """Records that will not come any more."""
 
     first: int
@@ -198,8 +193,7 @@ class Skipped:
     reason: Expiry
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     ranges: tuple[Skipped, ...]
 
     def encode(self) -> bytes:
@@ -221,8 +215,7 @@ class Skip:
         return cls(tuple(ranges))
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Struct, frozen=True):
     """`first` is where the host that is told begins, `end` how far the stream has come.
 
     `members` are hosts that receive the stream, and may repair it when the origin is gone; `name` says
@@ -255,8 +248,7 @@ class Announce:
             raise SegmentError(SegmentFault.BODY, "a name that is not UTF-8") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """The stream ends before `end`: no record has that sequence or a higher one."""
 
     end: int
@@ -271,8 +263,7 @@ class Close:
         return cls(end)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """Sent to the group of `state`; who gets it answers with `nonce` on another way."""
 
     state: int

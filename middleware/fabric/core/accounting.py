@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Report, Totals
 
@@ -28,8 +29,7 @@ class Verdict(enum.Enum):
     INCONSISTENT = "it contradicts what was addressed, or an earlier report"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The equation of one host."""
 
     addressed: int
@@ -53,11 +53,10 @@ class Row:
         return self.addressed == delivered + lost + self.outstanding
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(Struct):
     first: int  # where this host, in this life, began
-    earlier: Totals = field(default_factory=Totals)  # of its earlier lives
-    totals: Totals = field(default_factory=Totals)
+    earlier: Totals = Totals()  # of its earlier lives
+    totals: Totals = Totals()
     next: int = 0
     left_at: int | None = None
 

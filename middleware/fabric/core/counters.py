@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
 
-from treecast.middleware.wire.segment import Segment
+from .outgoing import Outgoing
 
 
 class Refused(enum.Enum):
@@ -32,29 +31,21 @@ class Refused(enum.Enum):
     TOO_MANY = "more requests than are kept"
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A segment to send: to one host, or to all receivers that are live (`to` is None)."""
-
-    segment: Segment
-    to: int | None
-
-
-@dataclass(slots=True)
 class StreamCounters:
     """Of one end of one stream. `sent` is segments by kind."""
 
-    sent: dict[str, int] = field(default_factory=dict)
-    sent_bytes: int = 0  # payload
-    received: int = 0  # segments
-    refused: dict[str, int] = field(default_factory=dict)
-    multicast_repairs: int = 0  # segments
-    evicted: int = 0  # incomplete messages
+    def __init__(self) -> None:
+        self.sent: dict[str, int] = {}
+        self.sent_bytes = 0  # payload
+        self.received = 0  # segments
+        self.refused: dict[str, int] = {}
+        self.multicast_repairs = 0  # segments
+        self.evicted = 0  # incomplete messages
 
     def refuse(self, reason: Refused) -> None:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
 
-    def send(self, segment: Segment) -> None:
-        name = segment.kind.name
-        self.sent[name] = self.sent.get(name, 0) + 1
-        self.sent_bytes += len(segment.payload)
+    def send(self, out: Outgoing) -> None:
+        name = out.kind.name
+        self.sent[name] = self.sent.get(name, 0) + out.count
+        self.sent_bytes += out.size

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from treecast.middleware.wire.segment_assembly import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Totals
@@ -18,16 +19,20 @@ class How(enum.Enum):
     REPLAYED = "while catching up"
 
 
-@dataclass(frozen=True, slots=True)
 class Delivery:
     """A message in its place. `how` it came is for statistics only."""
 
-    message: Message
-    how: How
+    __slots__ = ("how", "message")
+
+    def __init__(self, message: Message, how: How) -> None:
+        self.message = message
+        self.how = how
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.message!r}, {self.how.name})"
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(Struct, frozen=True):
     """No application of this host wants the message: the network sent it needlessly."""
 
 
@@ -41,8 +46,7 @@ def take_all(_: Message) -> None:
     """The judge that takes every message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What a receiver writes beside the records it has taken, to go on after a restart.
 
     It began at `first`, all before `next` is settled, and `totals` says how.
@@ -50,7 +54,7 @@ class Progress:
 
     first: int
     next: int
-    totals: Totals = field(default_factory=Totals)
+    totals: Totals = Totals()
 
 
 class Outcomes:

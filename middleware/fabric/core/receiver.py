@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
-from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message, cut
+from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
 from treecast.middleware.wire.segment_bodies import (
     MAX_GAPS,
     Announce,
@@ -25,9 +25,10 @@ from treecast.middleware.wire.segment_bodies import (
     Skipped,
 )
 
-from .counters import Outgoing, Refused, StreamCounters
+from .counters import Refused, StreamCounters
 from .log import Log
 from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
+from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .reorder import Reorder
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
@@ -342,9 +343,11 @@ class Receiver:
                 if not self._holder_bucket.ready(now):
                     self.counters.refuse(Refused.TOO_MANY)
                     return
-                for segment in cut(message, self._settings.mtu, self.key, self.host, Kind.REPAIR, only):
-                    self._holder_bucket.spend(len(segment.payload) or 1)
-                    self._queue.append(Outgoing(segment, host))
+                one = OutgoingMessage(
+                    message, self._settings.mtu, self.key, self.host, Kind.REPAIR, only, host
+                )
+                self._holder_bucket.spend(one.size or 1)
+                self._queue.append(one)
 
     def _holdings(self, gap: Gap) -> list[Message]:
         held = list(self._held.entries(max(gap.first, self._held.oldest), gap.end)) if self._held else []
@@ -387,11 +390,12 @@ class Receiver:
         out = list(self._queue)
         self._queue.clear()
         for one in out:
-            self.counters.send(one.segment)
+            self.counters.send(one)
         return out
 
     def _control(self, kind: Kind, body: bytes, to: int) -> None:
-        self._queue.append(Outgoing(control(kind, *self.key, self.host, body), to))
+        origin, stream, epoch = self.key
+        self._queue.append(OutgoingSegment(control(kind, origin, stream, epoch, self.host, body), to))
 
     def _ask(self, now: float) -> None:
         """One nak for all gaps whose time has come, as far as it holds them and there is room."""

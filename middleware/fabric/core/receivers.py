@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from treecast.middleware.wire.segment import After, Segment
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, StreamKey
 
-from .counters import Outgoing, Refused
+from .counters import Refused
 from .outcomes import Delivery, Judge, Progress, take_all
+from .outgoing import Outgoing
 from .receiver import Receiver
 from .schedule import Schedule
 from .settings import NEVER, StreamSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
 
 from .settings import NEVER
 
@@ -13,13 +12,15 @@ _MOST_REQUESTS = 4096
 _MOST_REMEMBERED = 16384
 
 
-@dataclass(slots=True)
 class Request:
     """Who asked for which parts of the message at `sequence`."""
 
-    sequence: int
-    due: float
-    hosts: dict[int, set[Parts]] = field(default_factory=dict)
+    __slots__ = ("due", "hosts", "sequence")
+
+    def __init__(self, sequence: int, due: float) -> None:
+        self.sequence = sequence
+        self.due = due
+        self.hosts: dict[int, set[Parts]] = {}
 
     def parts(self) -> list[Parts]:
         """What all of them together lack."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
-from treecast.middleware.wire.segment_assembly import Message, cut, parts_of
+from treecast.middleware.wire.segment_assembly import Message, parts_of
 from treecast.middleware.wire.segment_bodies import (
     MAX_MEMBERS,
     MAX_SKIPS,
@@ -24,8 +24,9 @@ from treecast.middleware.wire.segment_bodies import (
 )
 
 from .accounting import Ledger, Row, Verdict
-from .counters import Outgoing, Refused, StreamCounters
+from .counters import Refused, StreamCounters
 from .log import Log, StreamLog
+from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .peers import Peer, Peers
 from .repairs import Parts, Repairs, Request, in_order
 from .settings import NEVER, StreamSettings
@@ -249,11 +250,12 @@ class Sender:
         out.extend(self._control)
         self._control.clear()
         for one in out:
-            self.counters.send(one.segment)
+            self.counters.send(one)
         return out
 
     def _queue(self, kind: Kind, body: bytes, to: int | None) -> None:
-        self._control.append(Outgoing(control(kind, *self.key, self.key[0], body), to))
+        origin, stream, epoch = self.key
+        self._control.append(OutgoingSegment(control(kind, origin, stream, epoch, origin, body), to))
 
     def _announce(self, now: float) -> None:
         members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
@@ -296,11 +298,10 @@ class Sender:
         self, out: list[Outgoing], message: Message, to: int | None, kind: Kind, parts: Parts = None
     ) -> int:
         """Appends the message's segments; answers their bytes of payload, at least 1."""
-        only = range(*parts) if parts is not None else None
-        segments = cut(message, self._settings.mtu, self.key, self.key[0], kind, only)
-        before = len(out)
-        out.extend(Outgoing(segment, to) for segment in segments)
-        return sum(len(one.segment.payload) for one in out[before:]) or 1
+        only = range(parts[0], parts[1]) if parts is not None else None
+        one = OutgoingMessage(message, self._settings.mtu, self.key, self.key[0], kind, only, to)
+        out.append(one)
+        return one.size or 1
 
     def _repair(self, out: list[Outgoing], now: float) -> None:
         while self._repair_bucket.ready(now):
@@ -322,7 +323,7 @@ class Sender:
         if together:
             for parts in request.parts():
                 self._repair_bucket.spend(self._emit(out, message, None, Kind.REPAIR, parts))
-            self.counters.multicast_repairs += len(out) - before
+            self.counters.multicast_repairs += sum([one.count for one in out[before:]])
         for host, asked in request.hosts.items():
             if together and host in live:
                 continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 NEVER = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamSettings(Struct, frozen=True):
     """One object for both ends; each reads its own part, so that a host has one set of settings."""
 
     mtu: int = 1400  # of a segment with its header; all of a stream's segments are cut by it

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from treecast.middleware.fabric.core.counters import Outgoing
 from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
@@ -132,12 +132,15 @@ class Network:
         self.most_log = max(self.most_log, self.sender.log.bytes)
 
     def _send(self, source: int, out: Outgoing) -> None:
-        data = encode(out.segment, KEYS)
-        assert len(data) <= max(self.settings.mtu, 1280 - 48)
+        encoded = out.encode(KEYS)
+        assert encoded == [encode(segment, KEYS) for segment in out.segments()]
+        assert len(encoded) == out.count
+        assert max(map(len, encoded), default=0) <= max(self.settings.mtu, 1280 - 48)
         all_of_them = list(self.receivers) if self.multicast else self.sender.peers.live()
         for host in all_of_them if out.to is None else [out.to]:
             if source not in self.cut and host not in self.cut:
-                self._travel(host, data)
+                for data in encoded:
+                    self._travel(host, data)
 
     def _travel(self, host: int, data: bytes) -> None:
         weather = self.weather

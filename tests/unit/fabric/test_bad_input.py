@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treecast.middleware.fabric.core.outcomes import FILTERED, How, Progress
+from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
@@ -33,6 +34,10 @@ KEY = (1, 7, 1)
 SETTINGS = StreamSettings(
     buffer_bytes=20_000, assembly_bytes=20_000, buffer_messages=50, catch_up_after=100_000, hold_bytes=5000
 )
+
+
+def segments(sent: list[Outgoing]) -> list[Segment]:
+    return [segment for out in sent for segment in out.segments()]
 
 
 def data(sequence: int, records: int = 1, number: int = 0, total: int = 1, size: int = 10) -> Segment:
@@ -122,7 +127,7 @@ def test_a_replayed_nak_is_answered_once_in_a_round_trip() -> None:
     one.to_send(0.0)
     for _ in range(50):
         one.receive(control(Kind.NAK, *KEY, 2, Nak((Gap(0, 1),), 100_000).encode()), 0.01)
-    sent = [out for now in (0.01, 0.06, 0.1) for out in one.to_send(now) if out.segment.kind is Kind.REPAIR]
+    sent = [out for now in (0.01, 0.06, 0.1) for out in one.to_send(now) if out.kind is Kind.REPAIR]
     assert len(sent) == 1
     assert one.counters.refused == {"SUPPRESSED": 49}
 
@@ -134,7 +139,7 @@ def test_a_nak_for_everything_asks_for_a_bounded_number_of_messages() -> None:
         one.publish(bytes(100), 1, 0.0)
     one.to_send(0.0)
     one.receive(control(Kind.NAK, *KEY, 2, Nak((Gap(0, 2**63),), 1000).encode()), 0.01)
-    repairs = [out for out in one.to_send(0.1) if out.segment.kind is Kind.REPAIR]
+    repairs = [out for out in one.to_send(0.1) if out.kind is Kind.REPAIR]
     assert 1 <= len(repairs) <= 5  # 500 bytes at once
     assert one.counters.refused == {"TOO_MANY": 1}
 
@@ -156,7 +161,7 @@ def test_memory_is_bounded_under_garbage(parts: list[tuple[int, int, int]]) -> N
         one.receive(data(sequence + 20, records, size=900), 0.0)
         one.take(0.0)
         assert one.memory <= 20_000 + 20_000 + 2_000
-    assert sum(len(out.segment.payload) for out in one.to_send(9.0)) < 2500
+    assert sum(out.size for out in one.to_send(9.0)) < 2500
     progress = one.progress
     assert progress.totals.settled == progress.next
 
@@ -173,10 +178,10 @@ def test_a_clock_that_jumps_does_no_harm() -> None:
     one, other = sender(2), receiver()
     for now in (0.0, 1e9, 5.0, -1e9, 6.0):
         one.publish(b"x", 1, now)
-        for out in one.to_send(now):
-            other.receive(out.segment, now)
-        for out in other.to_send(now):
-            one.receive(out.segment, now)
+        for segment in segments(one.to_send(now)):
+            other.receive(segment, now)
+        for segment in segments(other.to_send(now)):
+            one.receive(segment, now)
         other.take(now)
     assert one.row(2).balanced
     assert other.progress.totals.settled == other.next

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receivers import MOST_EPOCHS, Receivers
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
@@ -18,6 +19,10 @@ START = Progress(0, 0)
 
 def data(stream: int, epoch: int, sequence: int, after: tuple[After, ...] = ()) -> Segment:
     return Segment(Kind.DATA, 1, stream, epoch, sequence, 1, 0, 1, 1, b"%d/%d" % (stream, sequence), after)
+
+
+def segments(sent: list[Outgoing]) -> list[Segment]:
+    return [segment for out in sent for segment in out.segments()]
 
 
 def host() -> Receivers:
@@ -91,7 +96,7 @@ def test_a_new_epoch_waits_until_the_origin_has_served_the_old_one() -> None:
     receivers.receive(data(10, 1, 0), 0.4)
     assert taken(receivers, 0.4) == [(10, 1, 0), (10, 1, 1), (10, 2, 0)]
     assert receivers.over == []  # the origin has not heard of it yet
-    (report,) = (one.segment for one in old.to_send(0.4) if one.segment.kind is Kind.REPORT)
+    (report,) = (one for one in segments(old.to_send(0.4)) if one.kind is Kind.REPORT)
     stamp = Report.decode(report.payload).stamp
     receivers.receive(control(Kind.HEARTBEAT, 1, 10, 1, 1, Heartbeat(2, 2, stamp).encode()), 0.5)
     assert taken(receivers, 0.5) == []
@@ -173,13 +178,13 @@ def test_a_restarted_origin_with_its_log_loses_nothing() -> None:
     now = 5.0
     while now < 8.0:
         for sender in (new, again):
-            for out in sender.to_send(now):
-                receivers.receive(out.segment, now)
+            for segment in segments(sender.to_send(now)):
+                receivers.receive(segment, now)
         got += taken(receivers, now)
-        for out in receivers.to_send(now):
+        for segment in segments(receivers.to_send(now)):
             for sender in (new, again):
-                if sender.key[2] == out.segment.epoch:
-                    sender.receive(out.segment, now)
+                if sender.key[2] == segment.epoch:
+                    sender.receive(segment, now)
         now += 0.005
     assert got == [(10, 1, 0), (10, 1, 1), (10, 1, 2), (10, 2, 0)]
     assert again.finished

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.wire.segment import HEADER_SIZE, TAG_SIZE, After, KeyRing, Kind, encode
+from treecast.middleware.wire.segment import HEADER_SIZE, NO_KEYS, TAG_SIZE, After, KeyRing, Kind, encode
 from treecast.middleware.wire.segment_assembly import (
     Assembly,
     AssemblyBudget,
     Message,
     cut,
+    cut_encoded,
     part_size,
     parts_of,
 )
@@ -119,3 +120,16 @@ def test_sizes_that_cannot_be_cut() -> None:
             part_size(mtu, content, after)
     with pytest.raises(ValueError):
         parts_of(Message(0, 1, bytes(70_000)), HEADER_SIZE + TAG_SIZE + 1)
+
+
+@given(
+    messages,
+    st.integers(130, 1500),
+    st.none() | st.builds(range, st.integers(0, 30), st.integers(0, 40)),
+    st.sampled_from([NO_KEYS, KEYS]),
+)
+def test_segments_made_fast_are_those_made_one_by_one(
+    message: Message, mtu: int, only: range | None, keys: KeyRing
+) -> None:
+    slow = [encode(one, keys) for one in cut(message, mtu, KEY, 4, Kind.REPAIR, only)]
+    assert cut_encoded(message, mtu, KEY, 4, Kind.REPAIR, only, keys) == slow

@@ -1,0 +1,235 @@
+"""All streams of a host, both ends, between the bytes of packets and the bytes of packets.
+
+Received bursts are cut into segments that go to their streams; what streams want sent is encoded once and
+laid out by target. No more is done than has arrived or become due.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from treecast.middleware.wire import stare
+from treecast.middleware.wire.segment import HEADER_SIZE, KeyRing, Kind, Segment, SegmentError, decode
+from treecast.middleware.wire.segment_bodies import Probe
+
+from .outgoing import Outgoing
+from .receivers import Receivers
+from .schedule import Schedule
+from .sender import Sender
+from .settings import StreamSettings
+from .timing import Random
+
+
+class EdgeFault(enum.Enum):
+    """Why a packet is let go before a stream sees it. Beside SegmentFault and Refused."""
+
+    TOO_SHORT = "fewer bytes than a segment's header"
+    NO_STARE_HEADER = "no header of STARE before it"
+    BARE_STATE = "a state of STARE without a segment"
+    UNKNOWN_STREAM = "of a stream that is not received here"
+    UNKNOWN_ORIGIN = "for a stream of this host that there is not"
+    OWN = "sent by this very host"
+
+
+class Served:
+    """A stream of this host as its origin. `confirmed`: whom the group of `state_id` is known to reach."""
+
+    __slots__ = ("confirmed", "number", "sender", "state_id")
+
+    def __init__(self, sender: Sender, number: int) -> None:
+        self.sender = sender
+        self.number = number
+        self.state_id: int | None = None
+        self.confirmed: frozenset[int] = frozenset()
+
+
+class Shipment:
+    """Encoded segments for one host, or for the group of a state."""
+
+    __slots__ = ("datagrams", "grouped", "target")
+
+    def __init__(self, target: int, grouped: bool) -> None:
+        self.target = target
+        self.grouped = grouped
+        self.datagrams: list[bytes] = []
+
+
+class Streams:
+    """`burst` for what arrives; `receivers.take`, then `answers`, then `serve`; `next_deadline`.
+
+    `complain` is told of each packet that is let go before a stream sees it.
+    """
+
+    def __init__(
+        self,
+        host: int,
+        settings: StreamSettings,
+        keys: KeyRing,
+        random: Random,
+        complain: Callable[[enum.Enum], None],
+        *,
+        assembly_bytes: int,
+    ) -> None:
+        self.host = host
+        self.receivers = Receivers(host, settings, random, assembly_bytes=assembly_bytes)
+        self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller takes them away
+        self._keys = keys
+        self._complain = complain
+        self._served: dict[tuple[int, int], Served] = {}  # by stream and epoch
+        self._by_number: dict[int, Served] = {}
+        self._count = 0
+        self._touched: dict[int, None] = {}
+        self._schedule = Schedule()
+
+    # --- what is served
+
+    def add(self, sender: Sender) -> Served:
+        """Serves a stream. ValueError where it is served already."""
+        place = (sender.key[1], sender.key[2])
+        if place in self._served:
+            raise ValueError(f"stream {place[0]} is served in epoch {place[1]} already")
+        self._count += 1
+        served = Served(sender, self._count)
+        self._served[place] = self._by_number[served.number] = served
+        self.touch(served)
+        return served
+
+    def remove(self, served: Served) -> None:
+        """Serves it no more; it need not have been served."""
+        if self._by_number.pop(served.number, None) is not None:
+            del self._served[served.sender.key[1], served.sender.key[2]]
+            self._touched.pop(served.number, None)
+            self._schedule.discard(served.number)
+
+    def touch(self, served: Served) -> None:
+        """Something has changed there: `serve` looks at it."""
+        if served.number in self._by_number:
+            self._touched[served.number] = None
+
+    def served(self) -> list[Served]:
+        return list(self._served.values())
+
+    # --- from the network
+
+    def burst(self, buffer: memoryview, length: int, size: int, skip: int, now: float) -> None:
+        """Takes datagrams of `size` bytes, of which the last may be shorter: `length` bytes in all.
+
+        `skip` bytes lie before each segment: a header of STARE, or nothing.
+        """
+        start = 0
+        while start < length:
+            end = min(start + size, length) if size > 0 else length
+            if not skip or self._check_stare(buffer, start, end):
+                self._datagram(buffer, start + skip, end, now)
+            start = end
+
+    def _check_stare(self, buffer: memoryview, start: int, end: int) -> bool:
+        try:
+            header = stare.decode_header(buffer[start:end])
+        except stare.StareError:
+            self._complain(EdgeFault.NO_STARE_HEADER)
+            return False
+        if not header.carries_segment or header.kind is not stare.StareKind.PUBLISH:
+            self._complain(EdgeFault.BARE_STATE)
+            return False
+        return True
+
+    def _datagram(self, buffer: memoryview, start: int, end: int, now: float) -> None:
+        if end - start < HEADER_SIZE:
+            self._complain(EdgeFault.TOO_SHORT)
+            return
+        try:
+            segment, _ = decode(buffer, self._keys, start, end)
+        except SegmentError as error:
+            self._complain(error.fault)
+            return
+        if segment.sender == self.host:
+            self._complain(EdgeFault.OWN)
+        elif segment.kind is Kind.PROBE:
+            self._probe(segment)
+        elif segment.origin == self.host:
+            self._for_origin(segment, now)
+        elif (segment.origin, segment.stream) in self.receivers:
+            self.receivers.receive(segment, now)
+        else:
+            self._complain(EdgeFault.UNKNOWN_STREAM)
+
+    def _for_origin(self, segment: Segment, now: float) -> None:
+        served = self._served.get((segment.stream, segment.epoch))
+        if served is None:
+            self._complain(EdgeFault.UNKNOWN_ORIGIN)
+            return
+        served.sender.receive(segment, now)
+        self._touched[served.number] = None
+
+    def _probe(self, segment: Segment) -> None:
+        try:
+            self.probes.append((segment.sender, Probe.decode(segment.payload)))
+        except SegmentError as error:
+            self._complain(error.fault)
+
+    # --- to the network
+
+    def answers(self, now: float) -> list[Shipment]:
+        """What receivers send: each stream's to its origin, or to other members."""
+        found: dict[int, Shipment] = {}
+        for out in self.receivers.to_send(now):
+            if out.to is not None:
+                shipment = found.get(out.to)
+                if shipment is None:
+                    shipment = found[out.to] = Shipment(out.to, False)
+                shipment.datagrams.extend(out.encode(self._keys))
+        return list(found.values())
+
+    def serve(self, now: float) -> list[Shipment]:
+        """What origins send."""
+        for number in self._schedule.due(now):
+            self._touched[number] = None
+        touched = self._touched
+        self._touched = {}
+        shipments: list[Shipment] = []
+        for number in touched:
+            served = self._by_number[number]
+            out = served.sender.to_send(now)
+            if out:
+                self._lay_out(served, out, shipments)
+            self._schedule.set(number, served.sender.next_deadline(now))
+        return shipments
+
+    def _lay_out(self, served: Served, out: list[Outgoing], shipments: list[Shipment]) -> None:
+        """Each target gets all of its segments, in their order."""
+        by_host: dict[int, Shipment] = {}
+        shared = self._targets_of_all(served, by_host)
+        for one in out:
+            encoded = one.encode(self._keys)
+            if one.to is None:
+                for shipment in shared:
+                    shipment.datagrams.extend(encoded)
+                continue
+            own = by_host.get(one.to)
+            if own is None:
+                own = by_host[one.to] = Shipment(one.to, False)
+            own.datagrams.extend(encoded)
+        shipments.extend([one for one in shared if one.grouped])
+        shipments.extend(by_host.values())
+
+    def _targets_of_all(self, served: Served, by_host: dict[int, Shipment]) -> list[Shipment]:
+        """For what goes to all that are live: the group once for those it reaches, others one by one."""
+        shared: list[Shipment] = []
+        grouped: Shipment | None = None
+        for host in served.sender.peers.live():
+            if served.state_id is None or host not in served.confirmed:
+                shipment = by_host[host] = Shipment(host, False)
+                shared.append(shipment)
+            elif grouped is None:
+                grouped = Shipment(served.state_id, True)
+        if grouped is not None:
+            shared.append(grouped)
+        return shared
+
+    def next_deadline(self, now: float) -> float:
+        """When there is something to do, if nothing arrives before."""
+        if self._touched:
+            return now
+        return min(self.receivers.next_deadline(now), self._schedule.next())
