@@ -108,7 +108,7 @@ async def _send(tags: bool, count: int) -> dict[str, float]:
             and origin.publish(payload, RECORDS) is not None
         ):
             sent += 1
-        await asyncio.sleep(0.0005)
+        await asyncio.sleep(0.002)
     while origin.served.sender.peers.lowest(0) < count * RECORDS:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     used, took = time.process_time() - cpu, time.monotonic() - began

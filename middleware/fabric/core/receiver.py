@@ -96,6 +96,7 @@ class Receiver:
         self._orphaned_since = NEVER
         self._report_at = now
         self._reported_next = -1
+        self._unreported = 0  # bytes taken since the last report
         self._unanswered = 0  # reports before the first echo
         self._done_reports = 0
         self._echoed = False  # the last report was heard
@@ -147,6 +148,7 @@ class Receiver:
                 if self._outcomes.settle(message.records, how, self._judge(message)):
                     taken.append(Delivery(message, how))
                 self._hold(message, now)
+                self._unreported += len(message.payload)
             self._buffer.pop()
         self._after_progress(now)
         return taken
@@ -166,7 +168,9 @@ class Receiver:
     def _after_progress(self, now: float) -> None:
         if self.state is ReceiverState.JOINING:
             return
-        if self.next != self._reported_next:
+        if self._unreported >= self._settings.report_bytes:
+            self._report_by(now)
+        elif self.next != self._reported_next:
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
         if self.state is ReceiverState.CATCHING_UP and self._lag() <= self._settings.catch_up_after // 2:
             self._step(ReceiverEvent.CATCH_UP)
@@ -433,6 +437,7 @@ class Receiver:
                 _MODES[self.state], self._first, self.next, self._buffer.room, stamp, self._outcomes.totals()
             )
             self._reported_next = self.next
+            self._unreported = 0
         self._control(Kind.REPORT, report.encode(), self.key[0])
         self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
 

@@ -40,6 +40,7 @@ class StreamSettings(Struct, frozen=True):
     nak_spread: float = 0.5  # round trips over which the first naks of receivers are spread
     nak_longest: float = 1.0
     report_every: float = 0.05  # while records come
+    report_bytes: int = 256 * 1024  # taken since the last report: then at once, so that replay goes on
     report_idle: float = 1.0
     hold_bytes: int = 0  # delivered messages kept to repair for others when the origin is gone
     orphaned_after: float = 3.0  # without a word from the origin
