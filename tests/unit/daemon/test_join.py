@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess, parse_ready
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -362,3 +365,60 @@ def test_a_daemons_directory_is_no_coordinators(first: DaemonProcess) -> None:
     command = [sys.executable, "-m", "treecast.middleware.cli", "coordinator", "--data", str(first.data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
     assert "is a daemon's data directory" in done.stderr
+
+
+def offsets(daemon: DaemonProcess, group: str) -> list[tuple[str, int, int]]:
+    with DaemonClient(daemon.control) as client:
+        found = client.describe_group(group).offsets
+    return [(offset.topic, offset.partition, offset.committed) for offset in found]
+
+
+def test_groups_of_a_host_alone_keep_their_offsets(
+    first: DaemonProcess, joined, start_daemon, tmp_path
+) -> None:
+    data = tmp_path / "alone"
+    alone = start_daemon("--name", "b", data=data)
+    create(alone, "mine", 2)
+    with DaemonClient(alone.control) as client:
+        client.reset_group(pb.ResetGroupRequest(group_id="g", topic="mine", earliest=True))
+    before = offsets(alone, "g")
+    assert before == [("mine", 0, 0), ("mine", 1, 0)]
+    alone.stop()
+    second = joined("b", data=data)
+    assert offsets(second, "g") == before
+    until(lambda: "g" in {group.group_id for group in groups(first)})
+    assert offsets(first, "g") == before
+
+
+def groups(daemon: DaemonProcess) -> list[pb.Group]:
+    with DaemonClient(daemon.control) as client:
+        return list(client.list_groups())
+
+
+def test_producer_ids_of_a_host_alone_are_not_given_again(
+    first: DaemonProcess, joined, start_daemon, tmp_path
+) -> None:
+    data = tmp_path / "alone"
+    alone = start_daemon("--name", "b", data=data)
+    taken = producer_id(alone)
+    alone.stop()
+    second = joined("b", data=data)
+    assert min(producer_id(first), producer_id(second)) > taken
+    assert producer_id(first) != producer_id(second)
+    second.restart()
+    assert producer_id(second) > taken
+
+
+def producer_id(daemon: DaemonProcess) -> int:
+    """By one InitProducerId request, version 0, of a producer without a transactional id."""
+    body = struct.pack(">hhih", 22, 0, 1, 1) + b"c" + struct.pack(">hi", -1, 1000)
+    with socket.create_connection(daemon.address("kafka"), WAIT) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        answer = b""
+        while len(answer) < 24:
+            piece = connection.recv(100)
+            assert piece
+            answer += piece
+    _, _, _, error, found, _ = struct.unpack(">iiihqh", answer)
+    assert error == 0
+    return found
