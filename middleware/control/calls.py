@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from treecast.middleware.api.rpc import FAULT_KEY, Method, methods, status_code
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -28,12 +28,11 @@ _NOT_ADMITTED = {"unsigned", "malformed", "key", "stale", "replayed"}
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class CallCounters:
+class CallCounters(Struct):
     """Plain numbers, for metrics and `treecast status`. `refused` is by reason or fault name."""
 
-    calls: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = {}
+    refused: dict[str, int] = {}
     watchers: int = 0
     watchers_dropped: int = 0
 

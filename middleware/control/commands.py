@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicId
@@ -11,41 +12,35 @@ from treecast.middleware.model.identity import TopicId
 from .values import HomeKind
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """A host as it calls: the incarnation says which of its lives it is in."""
 
     host_id: int
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(Struct, frozen=True):
     name: str
     instance: str
     address: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Renew:
+class Renew(Struct, frozen=True):
     session: Session
 
 
-@dataclass(frozen=True, slots=True)
-class Detach:
+class Detach(Struct, frozen=True):
     session: Session
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(Struct, frozen=True):
     """The coordinator's own: this host's lease has run out."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopic:
+class CreateTopic(Struct, frozen=True):
     """`topic_id` is drawn by the caller. `pinned`: host names; none, one for all, or one per partition.
 
     `brought`: the topic is one that a host had while it was alone. Where it is here already, with the same
@@ -55,25 +50,22 @@ class CreateTopic:
     name: str
     topic_id: TopicId
     partitions: int
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = {}
     pinned: tuple[str, ...] = ()
     brought: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
+class DeleteTopic(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AlterTopic:
+class AlterTopic(Struct, frozen=True):
     name: str
     set: Mapping[str, str]
     unset: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(Struct, frozen=True):
     """`total`: how many there are then. `pinned`: of the new ones, as in CreateTopic."""
 
     name: str
@@ -81,15 +73,13 @@ class CreatePartitions:
     pinned: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AskHome:
+class AskHome(Struct, frozen=True):
     session: Session
     kind: HomeKind
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckHome:
+class CheckHome(Struct, frozen=True):
     """Whether the caller is this home at this epoch; NOT_COORDINATOR where it isn't."""
 
     session: Session
@@ -98,8 +88,7 @@ class CheckHome:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class HomeWrite:
+class HomeWrite(Struct, frozen=True):
     """Items of one home, None removes; `forget` removes the home and all that it wrote."""
 
     kind: HomeKind
@@ -109,14 +98,12 @@ class HomeWrite:
     forget: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PutHomeState:
+class PutHomeState(Struct, frozen=True):
     session: Session
     writes: tuple[HomeWrite, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TakeProducerIds:
+class TakeProducerIds(Struct, frozen=True):
     """`count` 0: as many as the settings say. `at_least`: no id below is given, now or later."""
 
     session: Session
@@ -124,21 +111,18 @@ class TakeProducerIds:
     at_least: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AllotState:
+class AllotState(Struct, frozen=True):
     session: Session
     levels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseState:
+class ReleaseState(Struct, frozen=True):
     session: Session
     state_id: int
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PutInterest:
+class PutInterest(Struct, frozen=True):
     session: Session
     version: int
     patterns: tuple[str, ...]
@@ -166,21 +150,18 @@ Command = (
 # --- answers that are no entry
 
 
-@dataclass(frozen=True, slots=True)
-class HomeRefusals:
+class HomeRefusals(Struct, frozen=True):
     """The writes that were refused, by their place in the command."""
 
     refused: Mapping[int, TreecastError]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerBlock:
+class ProducerBlock(Struct, frozen=True):
     """Producer ids from `first` on, `count` of them, never given to anybody else."""
 
     first: int
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """Nothing more to say."""

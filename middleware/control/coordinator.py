@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -28,8 +29,7 @@ from .values import Change, StateSettings
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorSettings:
+class CoordinatorSettings(Struct, frozen=True):
     """`history_*`: how far back watchers can resume. `queue`: commands that may wait for the disk."""
 
     state: StateSettings = field(default_factory=StateSettings)
@@ -38,14 +38,12 @@ class CoordinatorSettings:
     queue: int = 10_000
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     command: Command
     done: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Everything as of `revision`, encoded."""
 
     revision: int

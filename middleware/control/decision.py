@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -12,8 +13,7 @@ from .values import Change, ItemWrite
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[A]):
+class Decision(Struct, Generic[A], frozen=True):
     """`prolonged`: the host whose lease begins anew. `items`: what homes wrote, which nobody watches."""
 
     answer: A

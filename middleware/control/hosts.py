@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
 

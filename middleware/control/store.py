@@ -17,9 +17,10 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.fsync import FsyncPolicy
@@ -41,8 +42,7 @@ CREATE TABLE IF NOT EXISTS items
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChange:
+class StoredChange(Struct, frozen=True):
     """`message`: the encoded change. `removed`: the entry is gone."""
 
     kind: int
@@ -51,8 +51,7 @@ class StoredChange:
     removed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """What one command changes. Without changes that are watched it has no revision of its own."""
 
     revision: int
@@ -60,8 +59,7 @@ class Commit:
     items: tuple[ItemWrite, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """All but the items. `log`: the kept revisions, ascending, each with its encoded changes."""
 
     cluster_id: str

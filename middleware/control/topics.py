@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from treecast.middleware.model.identity import TopicId
 
@@ -58,8 +59,7 @@ class Counter(enum.Enum):
     HOME_EPOCH = "home-epoch"  # the highest epoch of all homes that were forgotten
 
 
-@dataclass(frozen=True, slots=True)
-class HostEntry:
+class HostEntry(Struct, frozen=True):
     """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones."""
 
     host_id: int
@@ -71,22 +71,19 @@ class HostEntry:
     presence: Presence
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEntry:
+class PartitionEntry(Struct, frozen=True):
     leader: int  # host id
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicEntry:
+class TopicEntry(Struct, frozen=True):
     name: str
     topic_id: TopicId
     partitions: tuple[PartitionEntry, ...]
     config: Mapping[str, str]  # overrides
 
 
-@dataclass(frozen=True, slots=True)
-class HomeEntry:
+class HomeEntry(Struct, frozen=True):
     """Which host owns a group id or a transactional id. Writers of lower epochs are refused."""
 
     kind: HomeKind
@@ -99,8 +96,7 @@ class HomeEntry:
         return home_key(self.kind, self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class StateEntry:
+class StateEntry(Struct, frozen=True):
     """A state id (22 bits) and the topic, as levels, that it stands for."""
 
     state_id: int
@@ -108,16 +104,14 @@ class StateEntry:
     holders: tuple[int, ...]  # host ids, ascending
 
 
-@dataclass(frozen=True, slots=True)
-class InterestEntry:
+class InterestEntry(Struct, frozen=True):
     host_id: int
     incarnation: int
     version: int
     patterns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CounterEntry:
+class CounterEntry(Struct, frozen=True):
     counter: Counter
     value: int
 
@@ -125,8 +119,7 @@ class CounterEntry:
 Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Sets what is under `key`, or removes it where `entry` is None."""
 
     kind: Kind
@@ -134,8 +127,7 @@ class Change:
     entry: Entry | None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemWrite:
+class ItemWrite(Struct, frozen=True):
     """Sets an item of a home, or removes it where `value` is None; with `key` None all of the home's."""
 
     home: str
@@ -164,8 +156,7 @@ def put(entry: Entry) -> Change:
             return Change(Kind.COUNTER, entry.counter.value, entry)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bounds on what is kept, so that no caller can fill memory. Sizes in bytes of UTF-8."""
 
     hosts: int = 10_000
@@ -184,8 +175,7 @@ class Limits:
     producer_block: int = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class StateSettings:
+class StateSettings(Struct, frozen=True):
     """Times in seconds.
 
     `longest_step`: how much time one look at the clock may pass at most. The clock is looked at far more

@@ -14,17 +14,21 @@ from pathlib import Path
 
 from treecast.middleware.broker import DataDirectory
 from treecast.middleware.broker.topics import TOPICS
-from treecast.middleware.broker.transactions.producer_ids import PRODUCER_IDS
+from treecast.middleware.broker.transactions.producer_ids import PRODUCER_BLOCKS, PRODUCER_IDS
 from treecast.middleware.control.codec import decode_change
 from treecast.middleware.control.server import new_id
 from treecast.middleware.control.store import SqliteStore
 from treecast.middleware.control.values import Counter, CounterEntry, Entry, HostEntry, TopicEntry
+from treecast.middleware.relay.homes.rows import ALONE, HOMES
 from treecast.middleware.relay.view_store import VIEW
 from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
 
 from .listeners import StartError
 from .settings import STORE
+
+# Of the coordinator that is given up: what it told, which homes it gave, blocks of ids.
+_OF_THE_CLUSTER = (VIEW, HOMES, ALONE, PRODUCER_BLOCKS)
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +45,7 @@ def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
         )
     tables = Tables(directory.tables, fsync)
     try:
-        gone = [Change(VIEW, key, None) for key in tables.load(VIEW)]
+        gone = [Change(table, key, None) for table in _OF_THE_CLUSTER for key in tables.load(table)]
         tables.write([*_rows(entries), *gone])
     finally:
         tables.close()

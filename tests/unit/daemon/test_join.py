@@ -292,18 +292,40 @@ def test_topics_of_one_name_that_are_not_the_same(
 def test_a_cluster_of_one_can_be_left_and_had_again(first: DaemonProcess) -> None:
     create(first, "kept")
     create(first, "gone")
-    before = topics(first)
+    before, taken = topics(first), producer_id(first)
+    with DaemonClient(first.control) as client:
+        client.reset_group(pb.ResetGroupRequest(group_id="g", topic="kept", earliest=True))
     first.stop()
     first.flags = ["--name", "a"]
     first.start()
     assert "fabric" not in first.ready
     assert topics(first) == before
+    assert offsets(first, "g") == [("kept", 0, 0)]
+    assert (between := producer_id(first)) > taken
     with DaemonClient(first.control) as client:
         client.delete_topic("gone")
     first.stop()
     first.flags = ["--name", "a", *FABRIC]
     first.start()
     assert topics(first) == {"kept": before["kept"]}
+    assert offsets(first, "g") == [("kept", 0, 0)]
+    assert producer_id(first) > between
+
+
+def test_a_first_daemon_that_is_alone_can_join_another(
+    first: DaemonProcess, joined, tmp_path, start_daemon
+) -> None:
+    data = tmp_path / "other"
+    other = start_daemon("--name", "b", *FABRIC, data=data)
+    create(other, "mine")
+    before = topics(other)
+    assert json.loads((data / "meta.json").read_text())["host_id"] == 1
+    other.stop()
+    second = joined("b", data=data)
+    assert topics(second) == before
+    until(lambda: topics(first) == before)
+    assert not (data / "coordinator.db").exists()
+    assert json.loads((data / "meta.json").read_text())["host_id"] == 2
 
 
 def test_a_cluster_of_several_is_not_left(first: DaemonProcess, joined) -> None:
