@@ -49,6 +49,11 @@ class RelayCounters(Struct):
     truncations: int = 0  # replicas that had more than their leaders
     restarted_replicas: int = 0  # whose leaders had nothing in common with them any more
     failed_chunks: int = 0  # what a stream brought and a replica could not take
+    interest_heard: int = 0  # announcements of other hosts
+    unconfirmed_interest: int = 0  # times that not all hosts that could be reached had acknowledged in time
+    group_probes: int = 0
+    group_hosts_confirmed: int = 0  # times that a host answered a probe that came by multicast
+    group_hosts_lost: int = 0  # times that a confirmed host answered no more, or asked for too much
     stalled_replicas: int = 0  # times that a replica made no progress though its leader had more
 
 

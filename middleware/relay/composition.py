@@ -8,10 +8,13 @@ from .adoption import Adoption
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .homes import Homes, LinkCoordinator
+from .interest import InterestSettings
 from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
 from .partitions.relay_partitions import RelayPartitions
 from .partitions.settings import PartitionSettings
+from .sharing import Sharing
+from .streams import CarrierSettings
 from .view_store import ViewStore
 
 FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
@@ -61,8 +64,17 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         PartitionSettings(),
         parts.counters.relay,
     )
-    neighbours.channels.on_up = partitions.host_up
-    neighbours.channels.on_down = partitions.host_down
+    sharing = Sharing(
+        link,
+        neighbours.methods,
+        neighbours.fabric,
+        partitions,
+        InterestSettings(),
+        CarrierSettings(),
+        parts.counters.relay,
+    )
+    neighbours.channels.on_up = sharing.host_up
+    neighbours.channels.on_down = sharing.host_down
     return RelayCluster(
         parts.cluster_id,
         parts.host,
@@ -74,6 +86,7 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
             Opening(parts, link, definitions),
             FabricLife(neighbours),
             partitions,
+            sharing,
             homes,
             ChannelLife(neighbours),
         ],

@@ -8,6 +8,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.fabric.channel.hosts import kill as kill_channels
@@ -36,8 +37,11 @@ from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, 
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.relay.entries import Change, Kind, Leader, TopicEntry
+from treecast.middleware.relay.interest import InterestSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
 from treecast.middleware.relay.partitions.settings import PartitionSettings
+from treecast.middleware.relay.sharing import Sharing
+from treecast.middleware.relay.streams import CarrierSettings
 from treecast.middleware.relay.view import ClusterView, Position, Update
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.fsync import FsyncPolicy
@@ -80,6 +84,10 @@ class World:
         self.root = root
         self.loss = loss
         self.settings = settings
+        self.carriers = CarrierSettings(hosts=0)
+        self.recorded: dict[int, tuple[int, list[str]]] = {}  # by host: version and patterns
+        self.states: dict[tuple[str, ...], int] = {}
+        self.away = False  # the coordinator
         self.topics: dict[str, TopicEntry] = {}
         self.hosts: dict[int, TestHost] = {}
         self.revision = 0
@@ -133,6 +141,35 @@ class World:
     async def close(self) -> None:
         for number in list(self.hosts):
             await self.stop(number)
+
+
+class FakeLink:
+    """The coordinator, as far as interest and carriers need it."""
+
+    def __init__(self, world: World, number: int, view: ClusterView) -> None:
+        self.world = world
+        self.view = view
+        self.session = number
+        self.client = self
+
+    def _here(self) -> None:
+        if self.world.away:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
+
+    async def put_interest(self, session: int, version: int, patterns: list[str]) -> int:
+        self._here()
+        self.world.recorded[session] = (version, sorted(patterns))
+        return version
+
+    async def allot_state(self, session: int, levels: tuple[str, ...]) -> Any:
+        self._here()
+        state_id = self.world.states.setdefault(
+            levels, 310_000 + os.getpid() % 10_000 + len(self.world.states)
+        )
+        return SimpleNamespace(state_id=state_id)
+
+    async def release_state(self, session: int, state_id: int) -> None:
+        self._here()
 
 
 class Definitions:
@@ -225,12 +262,22 @@ class TestHost:
             self.world.settings,
             self.counters,
         )
-        self.channels.on_up = self.relay.host_up
-        self.channels.on_down = self.relay.host_down
+        self.sharing = Sharing(
+            FakeLink(self.world, self.number, self.view),  # type: ignore[arg-type]
+            methods,
+            self.fabric,
+            self.relay,
+            InterestSettings(),
+            self.world.carriers,
+            self.counters,
+        )
+        self.channels.on_up = self.sharing.host_up
+        self.channels.on_down = self.sharing.host_down
         for entry in topics.values():
             self.partitions.open(self._topic(entry), self._led(entry))
         await self.learn(topics, revision)
         await self.relay.start()
+        await self.sharing.start()
         self.address = await self.channels.start(LOOPBACK)
 
     async def learn(self, topics: Mapping[str, TopicEntry], revision: int) -> None:
@@ -255,6 +302,7 @@ class TestHost:
         return all(self.channels.is_up(number) for number in hosts if number != self.number)
 
     async def stop(self) -> None:
+        await self.sharing.close()
         await self.relay.close()
         await self.channels.close()
         self.fabric.close()
@@ -266,6 +314,7 @@ class TestHost:
     def kill(self) -> None:
         kill_channels(self.channels)
         self.fabric.close()
+        self._kill_sharing()
         self.paths = [Path(partition.log.directory) for partition in self.partitions.led()]
         if self.relay.following._timer is not None:
             self.relay.following._timer.cancel()
@@ -278,6 +327,15 @@ class TestHost:
         self.flusher._compactor.shutdown(wait=False)
         self.tables.close()
         self.directory.close(clean=False)
+
+    def _kill_sharing(self) -> None:
+        carriers, interest = self.sharing.carriers, self.sharing.interest
+        if carriers._timer is not None:
+            carriers._timer.cancel()
+        groups = [group.task for group in carriers._groups.values()]
+        for task in (*carriers._tasks, *interest._tasks, interest._recording, *groups):
+            if task is not None:
+                task.cancel()
 
     def lose(self, size: int) -> None:
         """What was not on the disk when the power failed."""

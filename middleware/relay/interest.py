@@ -1,0 +1,344 @@
+"""Interest: which topics this host wants, told to all others, and what they want.
+
+Patterns are level tuples; `+` stands for any one level, `#` as the last for any number of them, or none. What
+is wanted has a version; each host that is connected is told of changes and acknowledges the version it
+knows. Who waits until all have (`confirmed`) waits a bounded time: a host that cannot be reached, or does
+not answer, is counted and not waited for, and is told everything when its connection comes back.
+
+What a host said stays until it says otherwise: an extra copy harms nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from treecast.middleware.api.v1 import peer_streams_pb2 as pb
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+_log = logging.getLogger(__name__)
+
+ANY, REST = "+", "#"
+Pattern = tuple[str, ...]
+Record = Callable[[int, Sequence[str]], Awaitable[object]]
+
+
+class StreamMethod(enum.IntEnum):
+    """Numbers of calls; their messages are those of `peer_streams.proto`."""
+
+    INTEREST = 60
+    GROUP_JOIN = 61
+    GROUP_LEAVE = 62
+    PROBE_SEEN = 63
+
+
+class InterestSettings(Struct, frozen=True):
+    """Times in seconds."""
+
+    confirm: float = 1.0  # the longest that somebody waits until all hosts know
+    call: float = 5.0
+    record_again: float = 5.0  # after the coordinator could not be told
+    most_patterns: int = 1_000_000  # of one host
+
+
+class _Neighbour:
+    """What one host knows of us, and we of it."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.life = 0  # of the connection
+        self.acknowledged = 0
+        self.asking = False
+        self.version = 0
+        self.patterns: set[Pattern] = set()
+
+
+class Interest:
+    """All calls come from the loop. `host_up` and `host_down` are told by whoever owns the channels."""
+
+    def __init__(
+        self,
+        methods: Methods,
+        settings: InterestSettings,
+        counters: RelayCounters,
+        record: Record | None = None,
+    ) -> None:
+        """`record`: tells the coordinator version and patterns, for the record."""
+        self.on_change: Callable[[int], None] | None = None  # what that host wants has changed
+        self._methods = methods
+        self._settings = settings
+        self._counters = counters
+        self._record = record
+        self._counts: dict[Pattern, int] = {}
+        self._version = 1
+        self._history: dict[int, tuple[list[Pattern], list[Pattern]]] = {}  # version -> added, removed
+        self._added: dict[Pattern, None] = {}
+        self._removed: dict[Pattern, None] = {}
+        self._soon = False
+        self._neighbours: dict[int, _Neighbour] = {}
+        self._waiting: list[tuple[int, Future[None]]] = []
+        self._recording: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        methods.register(StreamMethod.INTEREST, pb.InterestRequest, self._heard)
+
+    # --- what this host wants
+
+    @property
+    def version(self) -> int:
+        """Of what is wanted now."""
+        return self._version + (1 if self._soon else 0)
+
+    def patterns(self) -> list[Pattern]:
+        return list(self._counts)
+
+    def want(self, pattern: Pattern) -> int:
+        """One more wants `pattern`; the version in which it is said."""
+        count = self._counts.get(pattern, 0)
+        self._counts[pattern] = count + 1
+        if not count:
+            self._change(pattern, self._added, self._removed)
+        return self.version
+
+    def unwant(self, pattern: Pattern) -> int:
+        """One less does."""
+        count = self._counts[pattern] - 1
+        if count:
+            self._counts[pattern] = count
+        else:
+            del self._counts[pattern]
+            self._change(pattern, self._removed, self._added)
+        return self.version
+
+    def _change(self, pattern: Pattern, to: dict[Pattern, None], other: dict[Pattern, None]) -> None:
+        if pattern in other:
+            del other[pattern]
+        else:
+            to[pattern] = None
+        if not self._soon:
+            self._soon = True
+            asyncio.get_running_loop().call_soon(self._say)
+
+    def confirmed(self, version: int) -> Future[None]:
+        """Done when every host that can be reached knows `version`, or has had its time."""
+        loop = asyncio.get_running_loop()
+        done: Future[None] = loop.create_future()
+        self._waiting.append((version, done))
+        timer = loop.call_later(self._settings.confirm, self._time_out, done)
+        done.add_done_callback(lambda _: timer.cancel())
+        self._confirm()
+        return done
+
+    def _time_out(self, done: Future[None]) -> None:
+        if not done.done():
+            self._counters.unconfirmed_interest += 1
+            done.set_result(None)
+            self._confirm()
+
+    def _confirm(self) -> None:
+        if not self._waiting:
+            return
+        known = min((one.acknowledged for one in self._neighbours.values() if one.up), default=None)
+        reached = self._version if known is None else known
+        for version, done in self._waiting:
+            if not done.done() and version <= reached:
+                done.set_result(None)
+        self._waiting = [one for one in self._waiting if not one[1].done()]
+
+    # --- saying it
+
+    def _say(self) -> None:
+        """What has changed in this turn of the event loop is one version."""
+        self._soon = False
+        self._version += 1
+        self._history[self._version] = (list(self._added), list(self._removed))
+        self._added.clear()
+        self._removed.clear()
+        for host, neighbour in self._neighbours.items():
+            if neighbour.up:
+                self._tell(host, neighbour)
+        self._forget_history()
+        self._confirm()
+        self._record_soon()
+
+    def _tell(self, host: int, neighbour: _Neighbour) -> None:
+        """One call at a time to each host; what changes meanwhile follows its answer."""
+        if neighbour.asking or neighbour.acknowledged >= self._version:
+            return
+        neighbour.asking = True
+        task = asyncio.get_running_loop().create_task(self._ask(host, neighbour), name=f"interest to {host}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, host: int, neighbour: _Neighbour) -> None:
+        life = neighbour.life
+        request = self._request(neighbour.acknowledged)
+        known = 0
+        try:
+            answer, _ = await self._methods.ask(
+                host, StreamMethod.INTEREST, request, pb.InterestResponse, self._settings.call
+            )
+            known = answer.version if answer.version == request.version else 0
+            if known == 0 and request.base == 0:
+                raise TreecastError(Fault.INTERNAL, f"it answers with version {answer.version}")
+        except TreecastError as error:
+            _log.info("host %d could not be told of interest: %s", host, error)
+            if life == neighbour.life:
+                await asyncio.sleep(self._settings.confirm)
+        finally:
+            neighbour.asking = False
+        if self._neighbours.get(host) is not neighbour or not neighbour.up:
+            return
+        if life == neighbour.life:
+            neighbour.acknowledged = known
+            self._confirm()
+        self._tell(host, neighbour)
+
+    def _request(self, base: int) -> pb.InterestRequest:
+        """All changes since `base`; everything where they are not remembered."""
+        if base < 1 or any(version not in self._history for version in range(base + 1, self._version + 1)):
+            return pb.InterestRequest(base=0, version=self._version, added=_coded(self._counts))
+        added: dict[Pattern, None] = {}
+        removed: dict[Pattern, None] = {}
+        for version in range(base + 1, self._version + 1):
+            more, less = self._history[version]
+            for pattern in more:
+                removed.pop(pattern, None)
+                added[pattern] = None
+            for pattern in less:
+                added.pop(pattern, None)
+                removed[pattern] = None
+        return pb.InterestRequest(
+            base=base, version=self._version, added=_coded(added), removed=_coded(removed)
+        )
+
+    def _forget_history(self) -> None:
+        oldest = min((one.acknowledged for one in self._neighbours.values() if one.up), default=self._version)
+        for version in [version for version in self._history if version <= oldest]:
+            del self._history[version]
+        while len(self._history) > 1000:
+            del self._history[min(self._history)]
+
+    # --- for the record
+
+    def _record_soon(self) -> None:
+        if self._record is not None and self._recording is None:
+            self._recording = asyncio.get_running_loop().create_task(self._write(), name="record of interest")
+
+    async def _write(self) -> None:
+        """The last version, again and again until the coordinator has it."""
+        assert self._record is not None
+        try:
+            written = 0
+            while written < self._version:
+                version = self._version
+                try:
+                    await self._record(version, [spelled(pattern) for pattern in self._counts])
+                    written = version
+                except TreecastError:
+                    await asyncio.sleep(self._settings.record_again)
+        finally:
+            self._recording = None
+
+    # --- what others want
+
+    def of(self, host: int) -> set[Pattern]:
+        """What that host wants, by its last word."""
+        neighbour = self._neighbours.get(host)
+        return set(neighbour.patterns) if neighbour is not None else set()
+
+    def hosts_for(self, levels: Pattern) -> list[int]:
+        """The hosts that want the topic of these levels."""
+        return [
+            host
+            for host, neighbour in self._neighbours.items()
+            if any(matches(pattern, levels) for pattern in neighbour.patterns)
+        ]
+
+    def _heard(
+        self, host: int, request: pb.InterestRequest, body: memoryview
+    ) -> tuple[pb.InterestResponse, Buffer]:
+        neighbour = self._neighbours.setdefault(host, _Neighbour())
+        added = _decoded(request.added)
+        if request.base == 0:
+            patterns = set(added)
+        elif request.base == neighbour.version:
+            patterns = neighbour.patterns.difference(_decoded(request.removed)).union(added)
+        else:
+            return pb.InterestResponse(version=neighbour.version), b""
+        if len(patterns) > self._settings.most_patterns:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION, f"{len(patterns)} patterns; {self._settings.most_patterns} are kept"
+            )
+        changed = patterns != neighbour.patterns
+        neighbour.version, neighbour.patterns = request.version, patterns
+        self._counters.interest_heard += 1
+        if changed and self.on_change is not None:
+            self.on_change(host)
+        return pb.InterestResponse(version=neighbour.version), b""
+
+    # --- hosts come and go
+
+    def host_up(self, host: int) -> None:
+        """It is told everything: it may be another run of it."""
+        neighbour = self._neighbours.setdefault(host, _Neighbour())
+        neighbour.up = True
+        neighbour.life += 1
+        neighbour.acknowledged = 0
+        self._tell(host, neighbour)
+
+    def host_down(self, host: int) -> None:
+        """Nobody waits for it."""
+        neighbour = self._neighbours.get(host)
+        if neighbour is not None:
+            neighbour.up = False
+            neighbour.acknowledged = 0
+            self._confirm()
+
+    def host_left(self, host: int) -> None:
+        """It is not in the cluster any more, and wants nothing."""
+        if self._neighbours.pop(host, None) is not None and self.on_change is not None:
+            self.on_change(host)
+        self._confirm()
+
+    async def close(self) -> None:
+        tasks = [*self._tasks, *([self._recording] if self._recording is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _, done in self._waiting:
+            done.cancel()
+
+
+def matches(pattern: Pattern, levels: Pattern) -> bool:
+    """Whether a topic of these levels is wanted by `pattern`."""
+    for number, level in enumerate(pattern):
+        if level == REST and number + 1 == len(pattern):
+            return True
+        if number >= len(levels) or level not in (ANY, levels[number]):
+            return False
+    return len(pattern) == len(levels)
+
+
+def spelled(pattern: Pattern) -> str:
+    """A pattern as it is recorded: levels joined by `/`, a `/` or `%` inside one escaped."""
+    return "/".join(level.replace("%", "%25").replace("/", "%2F") for level in pattern)
+
+
+def _coded(patterns: Iterable[Pattern]) -> list[pb.TopicPattern]:
+    return [pb.TopicPattern(levels=pattern) for pattern in patterns]
+
+
+def _decoded(patterns: Iterable[pb.TopicPattern]) -> list[Pattern]:
+    """INVALID_REQUEST for a pattern without levels."""
+    found = [tuple(pattern.levels) for pattern in patterns]
+    if not all(found):
+        raise TreecastError(Fault.INVALID_REQUEST, "a pattern has at least one level")
+    return found

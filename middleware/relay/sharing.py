@@ -1,0 +1,91 @@
+"""`Sharing`: what hosts want of each other and how it travels, as one `cluster.Life`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.topics import TopicName
+
+from .entries import HostEntry
+from .interest import Interest, InterestSettings
+from .link import Link
+from .partitions.relay_partitions import RelayPartitions
+from .streams import Carriers, CarrierSettings
+
+
+class Sharing:
+    """Tells its parts, and `partitions`, of hosts that come and go: `host_up` and `host_down`."""
+
+    def __init__(
+        self,
+        link: Link,
+        methods: Methods,
+        fabric: Fabric,
+        partitions: RelayPartitions,
+        interest: InterestSettings,
+        carriers: CarrierSettings,
+        counters: RelayCounters,
+    ) -> None:
+        self._link = link
+        self._partitions = partitions
+        self.interest = Interest(methods, interest, counters, self._record)
+        self.carriers = Carriers(
+            partitions.leading,
+            fabric,
+            methods,
+            self._allot,
+            self._release,
+            carriers,
+            counters,
+            random.Random(),
+        )
+        partitions.following.on_interest = self._wanted
+        link.view.hosts.subscribe(self._host_changed)
+
+    # --- life
+
+    async def start(self) -> None:
+        self.carriers.start()
+
+    async def close(self) -> None:
+        await self.carriers.close()
+        await self.interest.close()
+
+    def host_up(self, host: int, incarnation: int) -> None:
+        self.interest.host_up(host)
+        self._partitions.host_up(host, incarnation)
+
+    def host_down(self, host: int) -> None:
+        self.interest.host_down(host)
+        self._partitions.host_down(host)
+
+    def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
+        if after is None and before is not None:
+            self.interest.host_left(before.host_id)
+            self.carriers.host_left(before.host_id)
+
+    # --- what a partition that is followed means
+
+    def _wanted(self, topic: Topic, wanted: bool) -> None:
+        levels = TopicName.from_kafka(topic.name).levels
+        if wanted:
+            self.interest.want(levels)
+        else:
+            self.interest.unwant(levels)
+
+    # --- the coordinator
+
+    async def _record(self, version: int, patterns: Sequence[str]) -> object:
+        return await self._link.client.put_interest(self._link.session, version, patterns)
+
+    async def _allot(self, levels: Sequence[str]) -> int:
+        state = await self._link.client.allot_state(self._link.session, levels)
+        return state.state_id
+
+    async def _release(self, state_id: int) -> None:
+        await self._link.client.release_state(self._link.session, state_id)

@@ -1,0 +1,338 @@
+"""Which carrier a topic's partition streams go by: unicast first, a group where it is worth it and works.
+
+    unicast --enough hosts--> state id allotted --> hosts asked to join --> probed by multicast
+            <--too few left--                            confirmed by their answers on the channel
+
+A group stands for a topic; all its partitions that this host leads go by it. Hosts that have answered a probe
+get what is sent to all by multicast, others by unicast. They are probed now and then: who answers no more,
+or has to ask for much of what it should have got, is back on unicast until it answers again. Without the
+coordinator no state id can be had, and a topic stays where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from treecast.middleware.api.v1 import peer_streams_pb2 as pb
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.core.timing import Random
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.topics import TopicName
+
+from .interest import StreamMethod
+from .partitions.leading import Leading, LedStream
+
+_log = logging.getLogger(__name__)
+
+Allot = Callable[[Sequence[str]], Awaitable[int]]
+Release = Callable[[int], Awaitable[None]]
+
+
+class CarrierSettings(Struct, frozen=True):
+    """Times in seconds."""
+
+    hosts: int = 2  # so many that follow a topic earn it a group; 0: never
+    tick: float = 1.0
+    probe_first: float = 0.2  # between the probes of hosts that have not answered yet
+    probe_tries: int = 5  # then they are left alone until `probe_every`
+    probe_every: float = 30.0
+    answers_missed: int = 3  # in a row, and a host is not confirmed any more
+    allot_again: float = 5.0
+    call: float = 5.0
+    much: float = 0.5  # of a host's records repaired, and it is not confirmed any more
+    much_of: int = 1000  # records at least, to judge by
+
+
+class _Member:
+    """A host that follows the topic."""
+
+    def __init__(self) -> None:
+        self.joined = False
+        self.refused = ""  # why it is no member
+        self.confirmed = False
+        self.missed = 0  # probes without an answer
+        self.live = 0  # records, as they were counted when it was looked at last
+        self.repaired = 0
+
+
+class _Group:
+    """One topic's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state_id: int | None = None
+        self.members: dict[int, _Member] = {}
+        self.nonce = 0
+        self.probed = 0.0  # the loop's time
+        self.tries = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Carriers:
+    """Both ends: the leader's, which chooses, and the member's, which joins and answers probes."""
+
+    def __init__(
+        self,
+        leading: Leading,
+        fabric: Fabric,
+        methods: Methods,
+        allot: Allot,
+        release: Release,
+        settings: CarrierSettings,
+        counters: RelayCounters,
+        random: Random,
+    ) -> None:
+        """`allot` gives a topic's state id, by its levels; COORDINATOR_UNAVAILABLE."""
+        self._leading = leading
+        self._fabric = fabric
+        self._methods = methods
+        self._allot = allot
+        self._release = release
+        self._settings = settings
+        self._counters = counters
+        self._random = random
+        self._groups: dict[str, _Group] = {}
+        self._asked: dict[int, set[int]] = {}  # state id -> hosts that asked this one to be a member
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        methods.register(StreamMethod.GROUP_JOIN, pb.GroupJoinRequest, self._join)
+        methods.register(StreamMethod.GROUP_LEAVE, pb.GroupLeaveRequest, self._leave)
+        methods.register(StreamMethod.PROBE_SEEN, pb.ProbeSeen, self._seen)
+
+    # --- life
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fabric.on_probe = self._probed
+        if self._settings.hosts:
+            self._timer = self._loop.call_later(self._settings.tick, self._tick)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        tasks = [*self._tasks, *(group.task for group in self._groups.values() if group.task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- as a member
+
+    def _join(
+        self, host: int, request: pb.GroupJoinRequest, body: memoryview
+    ) -> tuple[pb.GroupJoinResponse, Buffer]:
+        if request.state_id not in self._asked:
+            try:
+                self._fabric.join_group(request.state_id)
+            except (OSError, ValueError) as error:
+                raise TreecastError(Fault.NOT_SUPPORTED, f"no group here: {error}") from error
+        self._asked.setdefault(request.state_id, set()).add(host)
+        return pb.GroupJoinResponse(), b""
+
+    def _leave(
+        self, host: int, request: pb.GroupLeaveRequest, body: memoryview
+    ) -> tuple[pb.GroupLeaveResponse, Buffer]:
+        self._left(host, request.state_id)
+        return pb.GroupLeaveResponse(), b""
+
+    def _left(self, host: int, state_id: int) -> None:
+        hosts = self._asked.get(state_id)
+        if hosts is None:
+            return
+        hosts.discard(host)
+        if not hosts:
+            del self._asked[state_id]
+            self._fabric.leave_group(state_id)
+
+    def _probed(self, host: int, state_id: int, nonce: int) -> None:
+        """A probe came by the group."""
+        self._methods.tell(host, StreamMethod.PROBE_SEEN, pb.ProbeSeen(state_id=state_id, nonce=nonce))
+
+    def host_left(self, host: int) -> None:
+        """It is not in the cluster any more."""
+        for state_id in list(self._asked):
+            self._left(host, state_id)
+
+    # --- as a leader
+
+    def group_of(self, topic: str) -> tuple[int | None, list[int]]:
+        """(the topic's state id, the hosts that its group reaches), for inspection."""
+        group = self._groups.get(topic)
+        if group is None:
+            return None, []
+        return group.state_id, [host for host, member in group.members.items() if member.confirmed]
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._settings.tick, self._tick)
+        topics: dict[str, list[LedStream]] = {}
+        for stream in self._leading:
+            topics.setdefault(stream.name.topic, []).append(stream)
+        for name in [name for name in self._groups if name not in topics]:
+            self._dissolve(self._groups.pop(name), [])
+        for name, streams in topics.items():
+            self._look_at(name, streams)
+
+    def _look_at(self, name: str, streams: list[LedStream]) -> None:
+        hosts = {host for stream in streams for host in stream.hosts()}
+        group = self._groups.get(name)
+        if len(hosts) < self._settings.hosts:
+            if group is not None:
+                self._dissolve(self._groups.pop(name), streams)
+            return
+        if group is None:
+            group = self._groups[name] = _Group(name)
+        for host in hosts - group.members.keys():
+            group.members[host] = _Member()
+        for host in group.members.keys() - hosts:
+            self._dismiss(group, host)
+        if group.state_id is None or any(
+            not one.joined and not one.refused for one in group.members.values()
+        ):
+            self._gather(group)
+        self._judge(group, streams)
+        self._probe(group)
+        self._use(group, streams)
+
+    def _gather(self, group: _Group) -> None:
+        if group.task is None:
+            group.task = self._loop.create_task(self._form(group), name=f"group of {group.name}")
+
+    async def _form(self, group: _Group) -> None:
+        """A state id, and members."""
+        try:
+            if group.state_id is None:
+                group.state_id = await self._allot(TopicName.from_kafka(group.name).levels)
+            for host, member in list(group.members.items()):
+                if not member.joined and not member.refused:
+                    await self._invite(group.state_id, host, member)
+            group.tries = 0
+        except TreecastError as error:
+            _log.info("topic %s stays on unicast: %s", group.name, error)
+            await asyncio.sleep(self._settings.allot_again)
+        finally:
+            group.task = None
+
+    async def _invite(self, state_id: int, host: int, member: _Member) -> None:
+        request = pb.GroupJoinRequest(state_id=state_id)
+        try:
+            await self._methods.ask(
+                host, StreamMethod.GROUP_JOIN, request, pb.GroupJoinResponse, self._settings.call
+            )
+            member.joined = True
+        except TreecastError as error:
+            if error.fault is Fault.NOT_SUPPORTED:
+                member.refused = error.detail
+                _log.info("host %d gets unicast: %s", host, error.detail)
+
+    def _dismiss(self, group: _Group, host: int) -> None:
+        member = group.members.pop(host)
+        if member.joined and group.state_id is not None:
+            self._spawn(self._tell_leave(host, group.state_id))
+
+    async def _tell_leave(self, host: int, state_id: int) -> None:
+        request = pb.GroupLeaveRequest(state_id=state_id)
+        try:
+            await self._methods.ask(
+                host, StreamMethod.GROUP_LEAVE, request, pb.GroupLeaveResponse, self._settings.call
+            )
+        except TreecastError as error:
+            _log.info("host %d stays in the group of state %d: %s", host, state_id, error)
+
+    def _dissolve(self, group: _Group, streams: list[LedStream]) -> None:
+        for stream in streams:
+            stream.origin.drop_group()
+        if group.task is not None:
+            group.task.cancel()
+        for host in list(group.members):
+            self._dismiss(group, host)
+        if group.state_id is not None:
+            self._spawn(self._give_back(group.state_id))
+
+    async def _give_back(self, state_id: int) -> None:
+        try:
+            await self._release(state_id)
+        except TreecastError as error:
+            _log.info("state %d is not given back: %s", state_id, error)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- probing
+
+    def _probe(self, group: _Group) -> None:
+        members = [member for member in group.members.values() if member.joined]
+        if not members or group.state_id is None:
+            return
+        pending = any(not member.confirmed for member in members)
+        quick = pending and group.tries < self._settings.probe_tries
+        wait = self._settings.probe_first if quick else self._settings.probe_every
+        if self._loop.time() - group.probed < wait and group.nonce:
+            return
+        for member in members:
+            member.missed += 1
+            if member.confirmed and member.missed > self._settings.answers_missed:
+                self._lost(member)
+        group.probed = self._loop.time()
+        group.tries += 1
+        group.nonce = int(self._random.random() * 2**63) | 1
+        try:
+            self._fabric.send_probe(group.state_id, group.nonce)
+            self._counters.group_probes += 1
+        except (OSError, ValueError) as error:
+            _log.info("the group of %s cannot be probed: %s", group.name, error)
+
+    def _seen(self, host: int, notice: pb.ProbeSeen, body: memoryview) -> tuple[pb.ProbeSeen, Buffer]:
+        for group in self._groups.values():
+            if group.state_id == notice.state_id and group.nonce == notice.nonce:
+                member = group.members.get(host)
+                if member is not None:
+                    member.missed = 0
+                    if not member.confirmed:
+                        member.confirmed = True
+                        self._counters.group_hosts_confirmed += 1
+                    self._use(group, self._leading.of_topic(group.name))
+        return notice, b""
+
+    def _lost(self, member: _Member) -> None:
+        member.confirmed = False
+        self._counters.group_hosts_lost += 1
+
+    def _judge(self, group: _Group, streams: list[LedStream]) -> None:
+        """Who gets much of its records by asking for them is not reached well."""
+        live: dict[int, int] = {}
+        repaired: dict[int, int] = {}
+        for stream in streams:
+            for host, row in stream.origin.rows().items():
+                live[host] = live.get(host, 0) + row.live
+                repaired[host] = repaired.get(host, 0) + row.repaired
+        for host, member in group.members.items():
+            got, asked = live.get(host, 0) - member.live, repaired.get(host, 0) - member.repaired
+            if not 0 <= got + asked < self._settings.much_of:
+                member.live, member.repaired = live.get(host, 0), repaired.get(host, 0)
+                if member.confirmed and asked > self._settings.much * (got + asked):
+                    _log.info(
+                        "host %d asked for %d of %d records of %s", host, asked, got + asked, group.name
+                    )
+                    self._lost(member)
+
+    def _use(self, group: _Group, streams: list[LedStream]) -> None:
+        """One copy to the group is less than two to hosts; for one host it is not."""
+        confirmed = {host for host, member in group.members.items() if member.confirmed}
+        for stream in streams:
+            reached = confirmed.intersection(stream.hosts())
+            try:
+                if group.state_id is not None and len(reached) >= 2:
+                    stream.origin.use_group(group.state_id, reached)
+                elif stream.origin.state_id is not None:
+                    stream.origin.drop_group()
+            except (OSError, ValueError) as error:
+                _log.info("%s stays on unicast: %s", stream.name, error)

@@ -1,0 +1,99 @@
+"""The carrier of a topic: unicast until a group is worth it, and for those that it does not reach."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.relay.world import TestHost, World, content, until
+
+from treecast.middleware.fabric.carriers.interfaces import interface_of
+from treecast.middleware.relay.streams import CarrierSettings
+
+QUICK = CarrierSettings(
+    tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=2, much_of=50
+)
+
+
+def carriers(host: TestHost, topic: str = "t") -> dict[int, str]:
+    return {
+        peer.host: peer.carrier
+        for stream in host.relay.leading.of_topic(topic)
+        for peer in stream.origin.peers()
+    }
+
+
+async def followed(world: World, *hosts: TestHost) -> None:
+    for host in hosts:
+        await host.read(0)
+        await until(host.copied())
+
+
+@pytest.fixture
+def multicast() -> None:
+    if not interface_of("127.0.0.1").name:
+        pytest.skip("the loopback interface is not known here")
+
+
+async def test_two_followers_earn_a_group_and_one_does_not(world: World, multicast: None) -> None:
+    world.carriers = QUICK
+    await world.topic("t", 1)
+    a, b, c = await world.start(1, 2, 3)
+    await a.produce(b"one")
+    await followed(world, b)
+    assert carriers(a) == {2: "unicast"}
+    assert world.states == {}
+    await followed(world, c)
+    await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
+    state_id = world.states[("t",)]
+    assert a.sharing.carriers.group_of("t") == (state_id, [2, 3])
+    for number in range(20):
+        await a.produce(b"%d" % number + b"x" * 2000)
+    await until(b.copied())
+    await until(c.copied())
+    assert content(b.log()) == content(c.log()) == content(a.log())
+    origin = a.relay.leading.of_topic("t")[0].origin
+    await until(lambda: all(row.closed for row in origin.rows().values()))
+    assert await c.partition().leader.unfollow() is None
+    await until(lambda: carriers(a) == {2: "unicast"})
+    await until(lambda: not c.sharing.carriers._asked)
+
+
+async def test_who_answers_no_probe_gets_unicast(world: World, multicast: None) -> None:
+    world.carriers = QUICK
+    await world.topic("t", 1)
+    a, b, c, d = await world.start(1, 2, 3, 4)
+    await a.produce(b"one")
+    d.fabric.on_probe = None  # as where the network does not carry the group
+    await followed(world, b, c, d)
+    await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast", 4: "unicast"})
+    await a.produce(b"x" * 5000)
+    await until(d.copied())
+    c.fabric.on_probe = None
+    await until(lambda: carriers(a) == {2: "unicast", 3: "unicast", 4: "unicast"})
+    assert a.counters.group_hosts_lost == 1
+    await a.produce(b"x" * 5000)
+    for host in (b, c, d):
+        await until(host.copied())
+
+
+async def test_without_a_coordinator_a_topic_stays_on_unicast_until_it_is_back(
+    world: World, multicast: None
+) -> None:
+    world.carriers = QUICK
+    world.away = True
+    await world.topic("t", 1)
+    a, b, c = await world.start(1, 2, 3)
+    await a.produce(b"one")
+    await followed(world, b, c)
+    await until(lambda: "t" in a.sharing.carriers._groups)
+    assert set(carriers(a).values()) == {"unicast"}
+    world.away = False
+    await until(lambda: set(carriers(a).values()) == {"ip-multicast"})
+
+
+async def test_interest_of_partitions_is_told(world: World) -> None:
+    await world.topic("a.b", 1)
+    a, b = await world.start(1, 2)
+    await a.produce(b"one", topic="a.b")
+    await b.read(0, topic="a.b")
+    await until(lambda: a.sharing.interest.of(2) == {("a", "b")})
+    await until(lambda: world.recorded.get(2, (0, []))[1] == ["a/b"])
