@@ -11,7 +11,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from treecast.middleware.daemon.manual import updated
-from treecast.middleware.daemon.process import DaemonProcess
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "operating.md").read_text(encoding="utf-8")
 
@@ -25,11 +24,11 @@ def test_the_settings() -> None:
         updated("no table here")
 
 
-def test_every_metric_is_described_and_every_description_is_of_one(shared_daemon: DaemonProcess) -> None:
+def test_every_metric_is_described_and_every_description_is_of_one(start_daemon) -> None:
     section = PAGE.split("### Metrics", 1)[1].split("\n## ", 1)[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     described = [pattern for row in rows for pattern in re.findall(r"`([a-z_*]+)`", row)]
-    with urllib.request.urlopen(f"http://{shared_daemon.admin}/metrics") as answer:
+    with urllib.request.urlopen(f"http://{start_daemon('--fabric', '127.0.0.1:0').admin}/metrics") as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     emitted = {f.name + ("_total" if f.type == "counter" else "") for f in families}
     assert len(emitted) > 30
