@@ -100,7 +100,7 @@ def fabric(
     ] = None,
 ) -> None:
     """Two joined daemons against one, RabbitMQ federation, and two Kafka nodes with MirrorMaker 2."""
-    console = _console(json)
+    console = _console(json, 190)
     if quick:
         rounds, seconds, size, rate = 1, min(seconds, 2), size or [100], rate or [1_000]
     loads = fabric_comparison.workloads(seconds, size or (100, 1024), rate or fabric_comparison.RATES)
@@ -142,8 +142,9 @@ def _finish_fabric(
 ) -> None:
     """Prints the settings and both tables; writes the JSON, the tables as Markdown, and the plot."""
     rows = report.summarise(run.samples, "", "")
-    ratios = versus.compare(rows, fabric_comparison.AGAINST)
-    notes = fabric_comparison.overloaded(rows, chosen)
+    slow = fabric_comparison.overloaded(rows, chosen)
+    ratios = versus.compare(rows, fabric_comparison.AGAINST, slow)
+    notes = [f"{name} did not keep up: {load} reached {rate:,.0f}/s" for (load, name), rate in slow.items()]
     names = [peer.name for peer in peers]
     document = report.as_json(rows, run.samples, {**context, "failures": run.failures, "notes": notes})
     document["ratios"] = versus.as_json(ratios)
@@ -193,11 +194,11 @@ def micro_fabric(
     console.print(shown)
 
 
-def _console(json: bool) -> Console:
+def _console(json: bool, width: int = 150) -> Console:
     """Wide enough for the table also where there is no terminal; beside JSON it goes to standard error."""
     console = Console(stderr=json, highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, 150)
+        console.width = max(console.width, width)
     return console
 
 

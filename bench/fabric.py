@@ -72,14 +72,15 @@ def peers(names: Sequence[str], python: str, folder: Path | None) -> list[Chain]
     return [known[name] for name in names]
 
 
-def overloaded(rows: Sequence[Row], chosen: Sequence[Workload]) -> list[str]:
-    """Who did not keep up with a rate: a latency is then how long the queue has grown, and no more."""
+def overloaded(rows: Sequence[Row], chosen: Sequence[Workload]) -> dict[tuple[str, str], float]:
+    """(workload, peer) -> the rate reached, where a peer did not keep up with the one asked for: its latency
+    is then how long the queue has grown, and no more."""
     rates: Mapping[str, int] = {load.name: load.rate for load in chosen if isinstance(load, ChainLatency)}
-    out = []
+    out = {}
     for row in rows:
         if row.metric != REACHED or row.workload not in rates:
             continue
         for name, spread in row.peers.items():
             if spread.median < KEPT_UP * rates[row.workload]:
-                out.append(f"{name} did not keep up: {row.workload} reached {spread.median:,.0f}/s")
+                out[row.workload, name] = spread.median
     return out

@@ -179,7 +179,7 @@ def asked(metric: Metric, target: float | None) -> str:
 
 
 def coloured(verdict: str) -> str:
-    colour = "red" if verdict == "no" else "green"
+    colour = "green" if verdict.startswith("yes") else "red"
     return f"[{colour}]{verdict}[/{colour}]" if verdict else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ from rich.table import Table
 
 from .measure import Metric
 from .report import Row, asked, coloured
+
+OVERLOADED = "overloaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +36,40 @@ class Ratio:
     theirs: str
     value: float
     asked: float | None
+    void: bool = False  # one of the two was overloaded, and the quotient says nothing
 
     @property
     def reached(self) -> bool | None:
-        if self.asked is None:
+        if self.asked is None or self.void:
             return None
         return self.value >= self.asked if self.metric.higher_is_better else self.value <= self.asked
 
     @property
     def verdict(self) -> str:
+        if self.void:
+            return OVERLOADED
         return "" if self.reached is None else "yes" if self.reached else "no"
 
     def cells(self) -> list[str]:
         return [f"{self.value:.3g}x", asked(self.metric, self.asked)]
 
 
-def compare(rows: Sequence[Row], against: Sequence[Versus]) -> list[Ratio]:
-    """In the order of `rows`; what one of the two sides has no value for is left out."""
+def compare(
+    rows: Sequence[Row], against: Sequence[Versus], overloaded: Container[tuple[str, str]] = ()
+) -> list[Ratio]:
+    """In the order of `rows`; what one of the two sides has no value for is left out.
+
+    `overloaded` holds (workload, peer): ratios with them are shown, and count neither way.
+    """
     found = []
     for row in rows:
         for versus in against:
             ours, theirs = row.peers.get(versus.ours), row.peers.get(versus.theirs)
             if row.metric in versus.asked and ours and theirs and theirs.median:
                 value = ours.median / theirs.median
-                target = versus.asked[row.metric]
-                found.append(Ratio(row.workload, row.metric, versus.ours, versus.theirs, value, target))
+                void = any((row.workload, name) in overloaded for name in (versus.ours, versus.theirs))
+                pair = (versus.ours, versus.theirs)
+                found.append(Ratio(row.workload, row.metric, *pair, value, versus.asked[row.metric], void))
     return found
 
 

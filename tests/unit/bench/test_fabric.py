@@ -102,9 +102,19 @@ def test_peers_have_the_names_that_are_compared():
 
 def test_who_does_not_keep_up_is_named():
     loads = fabric.workloads(10, (100,), (1000,))
-    (slow,) = fabric.overloaded(rows(REACHED, loads[-1].name, fast=[999], slow=[800, 900]), loads)
-    assert slow == "slow did not keep up: latency at 1,000/s, 100 B reached 850/s"
-    assert fabric.overloaded(rows(START_UP, loads[-1].name, fast=[1]), loads) == []
+    slow = fabric.overloaded(rows(REACHED, loads[-1].name, fast=[999], slow=[800, 900]), loads)
+    assert slow == {("latency at 1,000/s, 100 B", "slow"): 850}
+    assert fabric.overloaded(rows(START_UP, loads[-1].name, fast=[1]), loads) == {}
+
+
+def test_a_ratio_with_an_overloaded_peer_counts_neither_way():
+    found = rows(DELIVERY_P50, two=[1.0], one=[100.0])
+    against = [Versus("two", "one", {DELIVERY_P50: 0.5})]
+    for slow in ("one", "two"):
+        (ratio,) = versus.compare(found, against, {("load", slow): 1.0})
+        assert (ratio.value, ratio.reached, ratio.verdict) == (0.01, None, "overloaded")
+    (ratio,) = versus.compare(found, against, {("another load", "one"): 1.0})
+    assert ratio.reached is True
 
 
 def test_workloads_have_names_of_their_own():
