@@ -25,7 +25,7 @@ from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.relay.entries import Leader
 from treecast.middleware.storage.tables import Change, Tables
 
-from .ports import PartitionMethod, Topics
+from .ports import PartitionMethod, Topics, topic_of
 from .proxy import LeaderProxy
 from .remote import RemotePartition
 from .replica import Replica
@@ -177,7 +177,7 @@ class Following:
     def _log_starts(
         self, host: int, notice: pb.LogStartNotice, body: memoryview
     ) -> tuple[pb.LogStartNotice, Buffer]:
-        topic = self._topics.topic_by_id(uuid.UUID(bytes=notice.partition.topic_id))
+        topic = topic_of(self._topics, notice.partition)
         found = self.find(topic.name, notice.partition.partition)
         if found is not None and found.leader.host == host and found.replica is not None:
             found.replica.leader_starts_at(notice.log_start)

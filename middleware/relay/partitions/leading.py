@@ -7,7 +7,6 @@ of the host, and its id was never used in this run before.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
@@ -24,7 +23,7 @@ from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
 
-from .ports import PartitionMethod, Topics
+from .ports import PartitionMethod, Topics, topic_of
 from .stream_log import PartitionStreamLog
 
 _log = logging.getLogger(__name__)
@@ -89,9 +88,7 @@ class Led:
         return self._found[key]
 
     def topic(self, ref: pb.PartitionRef) -> Topic:
-        if len(ref.topic_id) != 16:
-            raise TreecastError(Fault.INVALID_REQUEST, f"a topic id has 16 bytes, not {len(ref.topic_id)}")
-        return self._topics.topic_by_id(uuid.UUID(bytes=ref.topic_id))
+        return topic_of(self._topics, ref)
 
     def _find(self, topic: Topic, index: int) -> LocalPartition:
         found = self._partitions.find(topic.name, index)

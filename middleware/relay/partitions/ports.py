@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import uuid
 from collections.abc import Mapping
 from typing import Protocol
 
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.values import Topic
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.relay.entries import Leader
 
@@ -39,3 +42,10 @@ class Leaders(Protocol):
     """Who leads: `view.ClusterView`."""
 
     def leader(self, topic: str, index: int) -> Leader | None: ...
+
+
+def topic_of(topics: Topics, ref: pb.PartitionRef) -> Topic:
+    """The topic that a peer names. INVALID_REQUEST, UNKNOWN_TOPIC_ID."""
+    if len(ref.topic_id) != 16:
+        raise TreecastError(Fault.INVALID_REQUEST, f"a topic id has 16 bytes, not {len(ref.topic_id)}")
+    return topics.topic_by_id(uuid.UUID(bytes=ref.topic_id))

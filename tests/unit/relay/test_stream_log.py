@@ -1,0 +1,150 @@
+"""A partition's log as a stream's: told like the list of its batches, wherever they are read from."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.relay.world import batch, headers_of
+
+from treecast.middleware.model.counters import StorageCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog
+from treecast.middleware.storage import compaction
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment_bodies import Expiry, Skipped
+
+
+def opened(path: Path, **config: object) -> PartitionLog:
+    overrides = {key.replace("_", "."): str(value) for key, value in config.items()}
+    return PartitionLog.open(path, TopicConfig.of(overrides), LogSettings(), StorageCounters(), 1)
+
+
+def append(log: PartitionLog, stream: PartitionStreamLog | None, *values: bytes) -> None:
+    data = memoryview(bytearray(batch(*values)))
+    headers = headers_of(bytes(data))
+    log.append(data, headers, 1)
+    if stream is not None:
+        stream.appended(data, headers)
+
+
+def told(stream: PartitionStreamLog, first: int, end: int) -> list[tuple[int, int, bool]]:
+    """(first, end, whether it is a message); what is told is whole and without gaps."""
+    out = []
+    at = first
+    for entry in stream.entries(first, end):
+        if isinstance(entry, Message):
+            header = headers_of(entry.payload)[0]
+            assert (header.base_offset, header.next_offset) == (entry.sequence, entry.end)
+            assert entry.sequence <= at < entry.end
+            out.append((entry.sequence, entry.end, True))
+        else:
+            assert entry.first == at
+            out.append((entry.first, entry.end, False))
+        at = out[-1][1]
+    assert at >= end or first >= end
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_entries_are_those_of_the_log(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rng = random.Random(seed)
+    log = opened(tmp_path_factory.mktemp("t"), segment_bytes=rng.choice([300, 2000, 1 << 20]))
+    for _ in range(rng.randint(0, 10)):
+        append(log, None, *[b"x"] * rng.randint(1, 4))
+    stream = PartitionStreamLog(
+        log, tail_bytes=rng.choice([1, 200, 1000]), block_bytes=rng.choice([1, 300, 9999])
+    )
+    for _ in range(rng.randint(1, 30)):
+        if rng.random() < 0.9:
+            append(log, stream, *[b"y" * rng.randint(0, 50)] * rng.randint(1, 4))
+        else:
+            log.delete_before(rng.randint(log.start_offset, log.end_offset))
+            log.clean(1)
+        first = rng.randint(0, log.end_offset)
+        end = rng.randint(first, log.end_offset)
+        found = told(stream, first, end)
+        assert all(is_message or entry_end <= log.start_offset for _, entry_end, is_message in found)
+        assert stream.trimmed(0) == ({Expiry.SIZE: log.start_offset} if log.start_offset else {})
+    log.delete()
+
+
+def test_what_was_just_appended_is_not_read_again(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    stream = PartitionStreamLog(log)
+    for number in range(50):
+        append(log, stream, b"%d" % number)
+    assert len(told(stream, 0, 50)) == 50
+    assert stream.blocks_read == 0
+    assert log.counters.read_bytes == 0
+
+
+def test_a_replay_reads_large_pieces(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for _ in range(400):
+        append(log, None, b"x" * 1000)
+    stream = PartitionStreamLog(log, block_bytes=100_000)
+    at = 0
+    while at < 400:  # as a sender does: it stops where its window does, and goes on from there
+        for entry in stream.entries(at, 400):
+            at = entry.end
+            if at % 7 == 0:
+                break
+    assert stream.blocks_read <= 6
+
+
+def test_compacted_records_are_skipped_as_such(tmp_path: Path) -> None:
+    log = opened(
+        tmp_path, **{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "segment.bytes": 200}
+    )
+    for _ in range(10):
+        append(log, None, b"v" * 30)
+    log.flush(1, checkpoint=True)
+    assert compaction.compact(log, 10_000_000)
+    stream = PartitionStreamLog(log)
+    skipped = [entry for entry in stream.entries(0, 10) if isinstance(entry, Skipped)]
+    assert {entry.reason for entry in skipped} == {Expiry.COMPACTED}
+    messages = sum(entry.records for entry in stream.entries(0, 10) if isinstance(entry, Message))
+    assert sum(entry.end - entry.first for entry in skipped) + messages == 10
+    assert 1 <= messages < 10
+
+
+def test_a_log_that_begins_inside_a_batch_is_served_from_the_batch(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for _ in range(3):
+        append(log, None, b"a", b"b", b"c")
+    log.delete_before(4)
+    stream = PartitionStreamLog(log)
+    assert stream.first_at(4) == 3
+    assert told(stream, 0, 9) == [(0, 3, False), (3, 6, True), (6, 9, True)]
+
+
+class Refusing:
+    """A log whose disk is gone."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def read(self, *_: object, **__: object) -> None:
+        raise TreecastError(Fault.STORAGE, "the disk is gone")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def test_what_the_disk_refuses_is_not_skipped(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    append(log, None, b"a")
+    stream = PartitionStreamLog(Refusing(log))  # type: ignore[arg-type]
+    append(log, stream, b"b")
+    assert list(stream.entries(0, 2)) == []
+    assert stream.failed_reads == 1
+    assert [entry.sequence for entry in stream.entries(1, 2) if isinstance(entry, Message)] == [1]
