@@ -17,7 +17,7 @@ from .events import Answered, Cancelled, Ended, Event, Opened, Proven, Requested
 from .greeting import Identity
 from .outgoing import Call
 from .session import Session
-from .settings import ChannelSettings
+from .settings import GROUP_METHODS, ChannelSettings
 from .values import Answer, Handler
 
 _log = logging.getLogger("treecast.channel")
@@ -71,7 +71,7 @@ class Link:
         self._paused = False
         self._flush_soon = False
         self._over = False  # `ended` has been said
-        self._deferred: deque[Requested] = deque()  # wait until answers have been read
+        self._deferred: dict[int, deque[Requested]] = {}  # by group: until answers have been read
         self._running: dict[int, _Handled] = {}
         self._closed_ticks = 0
         self.session = owner.new_session(self)
@@ -152,10 +152,15 @@ class Link:
     def _request(self, request: Requested) -> None:
         if self.session.closed:
             return
-        if self._deferred or self.session.answers_unsent > self._owner.settings.unsent_answers:
-            self._deferred.append(request)
+        group = request.number // GROUP_METHODS
+        if group in self._deferred or self._unread(group):
+            self._deferred.setdefault(group, deque()).append(request)
         else:
             self._serve(request)
+
+    def _unread(self, group: int) -> bool:
+        """Whether so many answers of a group wait to be read that no more requests of it are begun."""
+        return self.session.answers_unsent_of(group) > self._owner.settings.unsent_answers
 
     def _serve(self, request: Requested) -> None:
         self._counters.requests += 1
@@ -206,11 +211,12 @@ class Link:
 
     def _cancelled(self, call: int) -> None:
         """Nobody waits for the answer. Handlers run on unless their method allows to be cancelled."""
-        for request in self._deferred:
-            if request.call == call:
-                self._deferred.remove(request)
-                self.session.done(call)
-                return
+        for waiting in self._deferred.values():
+            for request in waiting:
+                if request.call == call:
+                    waiting.remove(request)
+                    self.session.done(call)
+                    return
         handled = self._running.get(call)
         if handled is not None:
             self._stop(handled)
@@ -221,8 +227,11 @@ class Link:
             handled.future.cancel()
 
     def _serve_deferred(self) -> None:
-        while self._deferred and self.session.answers_unsent <= self._owner.settings.unsent_answers:
-            self._serve(self._deferred.popleft())
+        for group, waiting in list(self._deferred.items()):
+            while waiting and not self._unread(group):
+                self._serve(waiting.popleft())
+            if not waiting:
+                del self._deferred[group]
 
     # --- sending
 

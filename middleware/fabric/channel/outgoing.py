@@ -33,6 +33,7 @@ class Message:
         self.size = self.head_size + self.body_size
         self.gone = 0  # bytes
         self.begun = False
+        self.group = 0  # of the call, or of the call that it answers
 
     @property
     def is_request(self) -> bool:

@@ -38,6 +38,7 @@ class Serving:
         self._answering: dict[int, Message] = {}  # answers that have not left whole
         self._used = [0] * GROUPS  # of the window
         self._given_back = [0] * GROUPS  # of notices, not yet told
+        self._unsent = [0] * GROUPS  # bytes of answers
         self._due: list[int] = []  # groups whose credit is to be told
 
     def __len__(self) -> int:
@@ -91,9 +92,9 @@ class Serving:
         return None
 
     def _cancel_answer(self, number: int) -> None:
-        answer = self._answering.pop(number, None)
+        answer = self._answering.get(number)
         if answer is not None:
-            self._ring.answer_left(answer.size)
+            self.left(answer)
             answer.drop()
             self._outbox.control(Kind.DROPPED, call=number)
 
@@ -110,7 +111,9 @@ class Serving:
         message = Message(kind, 0, number, head, body)
         if message.size > self.answer_limit:
             raise ValueError(f"an answer of {message.size} bytes: {self.answer_limit} are taken")
+        message.group = handling.group
         self._give_back(number, handling)
+        self._unsent[message.group] += message.size
         self._ring.add_answer(message)
         self._answering[number] = message
 
@@ -134,9 +137,14 @@ class Serving:
         self._used[handling.group] -= handling.charge
 
     def left(self, answer: Message) -> None:
-        """An answer has left whole."""
+        """An answer has left whole, or will not leave."""
         self._ring.answer_left(answer.size)
+        self._unsent[answer.group] -= answer.size
         del self._answering[answer.call]
+
+    def unsent(self, group: int) -> int:
+        """Bytes of answers to a group's requests that have not left."""
+        return self._unsent[group]
 
     # --- credit
 

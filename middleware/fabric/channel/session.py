@@ -13,7 +13,7 @@ Windows. Each end says in its hello how many bytes of requests of one group (`nu
 before it has handled them. A request takes its share when its first frame leaves (`charge_of`), and gives
 it back with the first frame of its answer; notices give theirs back by CREDIT. So what waits at a slow
 handler is bounded. Answers have no window: who calls decides how much it asks for. An end that has too
-many bytes of answers unsent begins no more requests (`answers_unsent`); its owner sees to that.
+many bytes of answers of a group unsent begins no more requests of it; its owner sees to that.
 
 Calls are numbered in the order in which they begin to leave, with no number left out. Each has one end:
 an answer, a refusal, or, where it was cancelled, maybe DROPPED.
@@ -293,6 +293,10 @@ class Session(Cutter):
     def answers_unsent(self) -> int:
         """Bytes of answers that have not left."""
         return self._ring.answer_bytes
+
+    def answers_unsent_of(self, group: int) -> int:
+        """The same for the requests of one group."""
+        return self._serving.unsent(group)
 
     @property
     def handling(self) -> int:

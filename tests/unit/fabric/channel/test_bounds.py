@@ -17,7 +17,7 @@ from treecast.middleware.fabric.channel.cutter import Scratch
 from treecast.middleware.fabric.channel.events import Ended, Event, Opened
 from treecast.middleware.fabric.channel.greeting import Identity
 from treecast.middleware.fabric.channel.link import Link
-from treecast.middleware.fabric.channel.outgoing import CallQueue
+from treecast.middleware.fabric.channel.outgoing import Call, CallQueue
 from treecast.middleware.fabric.channel.session import Session
 from treecast.middleware.fabric.channel.settings import MINIMUM_CHARGE
 from treecast.middleware.model.errors import Fault
@@ -135,12 +135,17 @@ async def test_unread_answers_hold_back_requests(deaf: tuple[Host, RawHost]) -> 
     await until(lambda: a.channels.peers()[0].handling == 500 - len(a.seen))
     assert len(a.seen) < 100
     assert held(a.channels, 2) < TIGHT.unsent_answers + 1_000_000
+    raw.queue.add(other := Call(Kind.CALL, 61, b"another group", b""))
+    raw.session._calling._next = 500
+    raw.session.call_added(other)
+    await raw.send()
+    await until(lambda: a.seen[-1][2] == b"another group")
     reads = 0
-    while len(a.seen) < 500 and reads < 100_000:  # it begins to read
+    while len(a.seen) < 501 and reads < 100_000:  # it begins to read
         data = await raw.loop.sock_recv(raw.socket, 1 << 20)
         assert data
         reads += 1
-    assert len(a.seen) == 500
+    assert len(a.seen) == 501
     raw.socket.close()
 
 

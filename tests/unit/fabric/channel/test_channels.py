@@ -283,3 +283,49 @@ async def test_a_call_before_the_start(start_host: StartHost) -> None:
     await a.channels.close()
     with pytest.raises(ChannelError, match="closed"):
         await a.channels.call(2, 41, timeout=20)
+
+
+async def test_a_newer_run_replaces_an_older_one_that_still_stands(start_host: StartHost) -> None:
+    for lower, higher in ((1, 2), (2, 1)):  # whichever of them chooses
+        a = await start_host(lower)
+        old = await start_host(higher, incarnation=5)
+        old.knows(a)
+        await until(lambda a=a, other=higher: a.ups == [(other, 5)])
+        new = await start_host(higher, incarnation=6)
+        new.knows(a)
+        await until(lambda a=a, other=higher: a.ups == [(other, 5), (other, 6)])
+        await until(lambda a=a, old=old: a.counters.problems.get("STALE", 0) > 1)  # it goes on trying
+        assert a.downs == [higher]
+        assert (await a.channels.call(higher, 41, b"new", timeout=10)).head == b"new"
+        assert new.seen
+        assert not old.seen
+        await old.channels.close()
+
+
+async def test_an_answer_that_is_too_long(start_host: StartHost) -> None:
+    small = ChannelSettings(longest=4096)
+    a = await start_host(1, settings=small)
+    b = await start_host(2, lambda host, method, head, body: Answer(b"", bytes(5000)))
+    a.knows(b)
+    with pytest.raises(TreecastError) as caught:
+        await a.channels.call(2, 41, timeout=10)
+    assert caught.value.fault is Fault.BATCH_TOO_LARGE
+    with pytest.raises(ChannelError, match="are taken"):
+        await b.channels.call(1, 41, b"", bytes(5000), timeout=10)
+    assert a.channels.is_up(2)
+
+
+async def test_a_listener_or_handler_that_fails_ends_nothing(
+    start_host: StartHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = await start_host(1), await start_host(2, lambda *_: 7)
+    a.channels.on_up = lambda host, run: [].pop()
+    a.knows(b)
+    with caplog.at_level(logging.CRITICAL, "treecast.channel"):
+        await until(lambda: a.channels.is_up(2))
+        with pytest.raises(TreecastError) as caught:
+            await a.channels.call(2, 41, timeout=10)
+        assert a.channels.notify(2, 41)
+        await until(lambda: len(b.seen) == 2)
+    assert caught.value.fault is Fault.INTERNAL
+    assert (a.downs, b.downs) == ([], [])
