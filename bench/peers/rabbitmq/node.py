@@ -114,6 +114,9 @@ def _environment(name: str, folder: Path, mapper: PortMapper) -> dict[str, str]:
         "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "RABBITMQ_DIST_PORT": str(free_port()),
+        # The script then becomes the server instead of its parent, and what ends the one ends the other.
+        "RABBITMQ_ALLOW_INPUT": "true",
+        "RABBITMQ_SERVER_START_ARGS": "-noinput",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
     }
 
