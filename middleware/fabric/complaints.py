@@ -8,6 +8,10 @@ import logging
 _log = logging.getLogger(__name__)
 
 
+# What happens without anybody's fault: streams were left, or are of another fabric host of this machine.
+_USUAL = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH"})
+
+
 class Complaints:
     """Adds to a dictionary of counters."""
 
@@ -19,4 +23,5 @@ class Complaints:
         count = self.counted.get(name, 0) + 1
         self.counted[name] = count
         if not count & (count - 1):
-            _log.warning("fabric: packets refused: %s (%s), %d so far", name, reason.value, count)
+            level = logging.DEBUG if name in _USUAL else logging.WARNING
+            _log.log(level, "fabric: packets refused: %s (%s), %d so far", name, reason.value, count)

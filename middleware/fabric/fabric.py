@@ -14,6 +14,7 @@
 
     fabric.join_group(state); fabric.on_probe = answer          # at the receivers
     fabric.send_probe(state, nonce); origin.use_group(state, confirmed hosts)
+    fabric.on_unreached = probe_again                           # a host is back on unicast
     fabric.state()                                   # interface, MTU, carriers, why one is refused
 
 Everything runs in the event loop's thread, and nothing here waits. Work is done per received burst: all its
@@ -69,6 +70,7 @@ _PAUSE: Final = 0.001
 _LONGEST_SEGMENT: Final = 65_507 - 20 - stare.HEADER_SIZE
 
 OnProbe = Callable[[int, int, int], None]
+OnUnreached = Callable[[Origin, int], None]
 
 
 class FabricState(Struct, frozen=True):
@@ -100,6 +102,7 @@ class Fabric:
         self.host = host
         self.counters = counters
         self.on_probe: OnProbe | None = None  # (sending host, state id, nonce)
+        self.on_unreached: OnUnreached | None = None  # (origin, a host that its group does not reach)
         self.interface = NO_INTERFACE
         self.stream_settings = settings.stream
         self._settings = settings
@@ -399,6 +402,8 @@ class Fabric:
         # while much waits for the kernel, streams wait too: what was sent now would be dropped
         if self._udp.queued <= self._settings.queue_bytes // 2:
             self._ship(streams.serve(now))
+            if streams.unreached:
+                self._fall_back()
         self._set_timer(now)
 
     def _ship(self, shipments: list[Shipment]) -> None:
@@ -407,6 +412,16 @@ class Fabric:
                 self._multicast.send(one.target, one.datagrams)
             else:
                 self._unicast.send(one.target, one.datagrams)
+
+    def _fall_back(self) -> None:
+        """Hosts that a group does not reach are back on unicast already."""
+        found, self._streams.unreached = self._streams.unreached, []
+        for served, host in found:
+            self.counters.fell_back += 1
+            _log.warning("fabric: the group of state %s does not reach host %d", served.state_id, host)
+            origin = self._origins.get(served.number)
+            if origin is not None and self.on_unreached is not None:
+                self.on_unreached(origin, host)
 
     def _answer_probes(self) -> None:
         for sender, probe in self._streams.probes:

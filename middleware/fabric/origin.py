@@ -107,7 +107,7 @@ class Origin:
     def remove_receiver(self, host: int) -> None:
         """What it has not settled has expired for it."""
         self._sender.remove_receiver(host)
-        self.served.confirmed -= {host}
+        self.served.use(self.state_id, self.confirmed - {host})
         self._fabric.wake(self)
 
     def rows(self) -> dict[int, Row]:
@@ -127,15 +127,16 @@ class Origin:
     def use_group(self, state_id: int, hosts: Iterable[int]) -> None:
         """What goes to all that are live goes once to the state's group, for the hosts that it reaches.
 
-        All others get it by unicast. ValueError where the state id is none, OSError where groups cannot
-        be used here.
+        All others get it by unicast, and so does a host that is later found to miss most of it: then the
+        fabric's `on_unreached` is called, and the host may be probed again. ValueError where the state id is
+        none, OSError where groups cannot be used here.
         """
         self._fabric.check_group(state_id)
-        self.served.state_id, self.served.confirmed = state_id, frozenset(hosts)
+        self.served.use(state_id, frozenset(hosts))
 
     def drop_group(self) -> None:
         """Back to unicast."""
-        self.served.state_id, self.served.confirmed = None, frozenset()
+        self.served.use(None, frozenset())
 
     def close(self) -> None:
         """No message follows. Receivers are told until they have settled all; then `finished` is true."""

@@ -118,6 +118,7 @@ class FabricCounters(Struct):
     send_errors: dict[str, int] = {}  # by errno name
     refused: dict[str, int] = {}  # packets, by reason: of SegmentFault, of Refused, or of the edge
     offload_refused: int = 0  # paths on which UDP_SEGMENT was given up
+    fell_back: int = 0  # hosts that a group was found not to reach
     probes_sent: int = 0
     probes_received: int = 0
     sink_errors: int = 0  # streams left because what is above failed

@@ -85,9 +85,14 @@ def _size_for(message: Message, mtu: int) -> int:
 def parts_of(message: Message, mtu: int) -> int:
     """How many segments a message is cut into. ValueError beyond the 65,535 that can be numbered."""
     total = max(1, -(-len(message.payload) // _size_for(message, mtu)))
-    if total > MAX_SEGMENTS:
+    if not can_be_cut(message, mtu):
         raise ValueError(f"a message of {len(message.payload)} bytes is too large for segments of {mtu}")
     return total
+
+
+def can_be_cut(message: Message, mtu: int) -> bool:
+    """Whether its segments can be numbered."""
+    return len(message.payload) <= _size_for(message, mtu) * MAX_SEGMENTS
 
 
 def numbers_of(message: Message, mtu: int, only: range | None) -> range:
@@ -177,7 +182,8 @@ class Assembly:
     """The incomplete messages of one stream and epoch.
 
     Beyond `max_bytes`, or beyond the host's budget, the oldest incomplete message is given up and
-    counted in `evicted`: the stream's, or for the host's sake that of the stream that holds most.
+    counted in `evicted`: the stream's, or for the host's sake that of the stream that holds most. A
+    stream's only one stays as long as the budget lasts, however large it is.
     """
 
     def __init__(self, budget: AssemblyBudget, max_bytes: int) -> None:
@@ -256,7 +262,7 @@ class Assembly:
             self.budget.assemblies.pop(id(self), None)
 
     def _evict(self) -> None:
-        while self.used > self.max_bytes:
+        while self.used > self.max_bytes and len(self._partials) > 1:
             self._evict_oldest()
         while self.budget.used > self.budget.total_bytes:
             max(self.budget.assemblies.values(), key=lambda one: one.used)._evict_oldest()

@@ -55,6 +55,7 @@ class Expiry(enum.IntEnum):
     LEFT = 5  # the host was taken from the receivers
     FORGOTTEN = 6  # the host joined anew without knowing how far it had come
     COMPACTED = 7  # later records with their keys took their place in the origin's log
+    UNSENDABLE = 8  # the message is too large to be cut into segments of the origin's path
 
 
 class Rejection(enum.IntEnum):

@@ -78,11 +78,15 @@ class Outcomes:
         elif isinstance(verdict, Filtered):
             self._filtered += records
         else:
-            self._refused[verdict] = self._refused.get(verdict, 0) + records
+            self.reject(records, verdict)
         return verdict is None
 
     def expire(self, records: int, reason: Expiry) -> None:
         self._expired[reason] = self._expired.get(reason, 0) + records
+
+    def reject(self, records: int, reason: Rejection) -> None:
+        """What was never handed out."""
+        self._refused[reason] = self._refused.get(reason, 0) + records
 
     def totals(self) -> Totals:
         return Totals(

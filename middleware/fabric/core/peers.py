@@ -14,6 +14,7 @@ class Peer:
 
     __slots__ = (
         "announce_at",
+        "asked",
         "done",
         "first",
         "flight",
@@ -42,6 +43,7 @@ class Peer:
         self.room = room
         self.stamp = 0  # of its last report
         self.reported = False
+        self.asked = 0  # whole messages that it has asked for
         self.done = False
         self.announce_at = now
 

@@ -20,6 +20,7 @@ from treecast.middleware.wire.segment_bodies import (
     Heartbeat,
     Mode,
     Nak,
+    Rejection,
     Report,
     Skip,
     Skipped,
@@ -29,7 +30,7 @@ from .counters import Refused, StreamCounters
 from .log import Log
 from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
 from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
-from .reorder import Reorder
+from .reorder import Oversized, Reorder
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, TokenBucket
@@ -139,6 +140,8 @@ class Receiver:
         while (head := self._buffer.head()) is not None:
             if isinstance(head, Skipped):
                 self._outcomes.expire(head.end - head.first, head.reason)
+            elif isinstance(head, Oversized):
+                self._outcomes.reject(head.end - head.first, Rejection.OVERSIZED)
             else:
                 message, repaired = head
                 if message.after and not self._settled(message.after):

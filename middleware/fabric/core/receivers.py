@@ -7,8 +7,9 @@ holders, or given up. An `after` list holds a message until the streams it names
 
 from __future__ import annotations
 
+import enum
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from treecast.middleware.wire.segment import After, Segment
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, StreamKey
@@ -44,17 +45,25 @@ class _Membership:
 class Receivers:
     """`receive`, `take`, `to_send`, `next_deadline` for all streams of one host.
 
-    Each costs what has arrived or has become due, however many streams there are.
+    Each costs what has arrived or has become due, however many streams there are. `complain` is told of
+    each segment that no stream takes.
     """
 
     def __init__(
-        self, host: int, settings: StreamSettings, random: Random, *, assembly_bytes: int = 64 << 20
+        self,
+        host: int,
+        settings: StreamSettings,
+        random: Random,
+        *,
+        assembly_bytes: int = 64 << 20,
+        complain: Callable[[enum.Enum], None] | None = None,
     ) -> None:
         self.host = host
         self.refused: dict[str, int] = {}
         self.over: list[tuple[StreamKey, Progress]] = []  # epochs that ended; the caller takes them away
         self._settings = settings
         self._random = random
+        self._complain = complain
         self._budget = AssemblyBudget(assembly_bytes)
         self._members: dict[tuple[int, int], _Membership] = {}
         self._by_number: dict[int, _Membership] = {}
@@ -172,6 +181,8 @@ class Receivers:
 
     def _refuse(self, reason: Refused) -> None:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
+        if self._complain is not None:
+            self._complain(reason)
 
     def take(self, now: float) -> list[tuple[StreamKey, Delivery]]:
         """Messages whose turn it is; again after every progress, because one stream may wait for another."""

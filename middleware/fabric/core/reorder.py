@@ -15,6 +15,16 @@ from .settings import StreamSettings
 _COST_OF_MESSAGE = 200
 
 
+class Oversized:
+    """A message that is larger than this host allows: its place, for nothing of it is kept."""
+
+    __slots__ = ("end", "first")
+
+    def __init__(self, first: int, end: int) -> None:
+        self.first = first
+        self.end = end
+
+
 class Reorder:
     """Records from `next` to before `known`: each is here, skipped, or in a gap. Never two of these."""
 
@@ -24,7 +34,7 @@ class Reorder:
         self.gaps = Gaps()
         self.assembly = Assembly(budget, settings.assembly_bytes)
         self._settings = settings
-        self._here: dict[int, tuple[Message, bool] | Skipped] = {}
+        self._here: dict[int, tuple[Message, bool] | Skipped | Oversized] = {}
         self._bytes = 0
 
     @property
@@ -51,7 +61,7 @@ class Reorder:
         `repair_due`: when to ask again for what a stream of repairs has not brought yet.
         """
         sequence, end = segment.sequence, segment.end
-        refused = self._refusal(sequence, end, segment)
+        refused = self._refusal(sequence, end)
         if refused is not None:
             return refused
         if sequence >= self.known:
@@ -59,13 +69,21 @@ class Reorder:
             self.know(end, due)
         if not self._has_room(sequence):
             return Refused.NO_ROOM
+        if self._is_oversized(segment):
+            self.gaps.fill(sequence, end)
+            self.assembly.drop(sequence)
+            self._here[sequence] = Oversized(sequence, end)
+            self._bytes += _COST_OF_MESSAGE
+            return Refused.OVERSIZED
         if segment.kind is Kind.REPAIR:
             self.gaps.reschedule(sequence, due, repair_due)
         return self._assemble(segment, due)
 
-    def _refusal(self, sequence: int, end: int, segment: Segment) -> Refused | None:
-        if segment.total * len(segment.payload) > self._settings.assembly_bytes:
-            return Refused.OVERSIZED
+    def _is_oversized(self, segment: Segment) -> bool:
+        """Whether the message must be too large: all parts but the last have this size, or more."""
+        return max(1, segment.total - 1) * len(segment.payload) > self._settings.message_bytes
+
+    def _refusal(self, sequence: int, end: int) -> Refused | None:
         if sequence >= self.known or self.gaps.holding(sequence, end) is not None:
             return None
         if end > self.known or self.gaps.touches(sequence, end):
@@ -119,15 +137,15 @@ class Reorder:
         for gap in list(self.gaps):
             self.skip(Skipped(gap.first, gap.end, reason), gap.due)
 
-    def head(self) -> tuple[Message, bool] | Skipped | None:
-        """What is at `next`, if it is here: a message and whether it was repaired, or a skipped range."""
+    def head(self) -> tuple[Message, bool] | Skipped | Oversized | None:
+        """What is at `next`, if it is here: a message and whether it was repaired, or what is passed by."""
         return self._here.get(self.next)
 
     def pop(self) -> None:
         """The head is settled."""
         item = self._here.pop(self.next)
         self._bytes -= _COST_OF_MESSAGE
-        if isinstance(item, Skipped):
+        if isinstance(item, (Skipped, Oversized)):
             self.next = item.end
             self.assembly.drop_below(self.next)
         else:
@@ -146,7 +164,7 @@ class Reorder:
     def messages(self, first: int, end: int) -> Iterator[Message]:
         """What is here of [first, end), to repair it for others."""
         for item in self._here.values():
-            if not isinstance(item, Skipped) and item[0].sequence < end and item[0].end > first:
+            if isinstance(item, tuple) and item[0].sequence < end and item[0].end > first:
                 yield item[0]
 
     def clear(self) -> None:

@@ -7,14 +7,16 @@ for, replays to who is too far behind, and keeps the accounting. Nothing here wa
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
-from treecast.middleware.wire.segment_assembly import Message, parts_of
+from treecast.middleware.wire.segment_assembly import Message, can_be_cut, parts_of
 from treecast.middleware.wire.segment_bodies import (
     MAX_MEMBERS,
     MAX_SKIPS,
     Announce,
     Close,
+    Expiry,
     Heartbeat,
     Mode,
     Nak,
@@ -67,6 +69,7 @@ class Sender:
         self._own: Log | None = own if isinstance(own, Log) else None
         self.peers = Peers(settings)
         self.closed = False
+        self.sent_to_all = 0  # messages
         self._settings = settings
         self.name = name
         self._open_to_all = open_to_all
@@ -161,14 +164,15 @@ class Sender:
             self.counters.refuse(Refused.BODY)
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
-        if self.peers.get(host) is None:
+        peer = self.peers.get(host)
+        if peer is None:
             self.counters.refuse(Refused.UNKNOWN_HOST)
             return
         left = _REPAIRS_PER_NAK
         skipped: list[Skipped] = []
         for gap in nak.gaps:
             parts = (gap.part, gap.part + gap.parts) if gap.parts else None
-            for found in self.log.entries(gap.first, min(gap.end, self._unsent)):
+            for found in self._entries(gap.first, min(gap.end, self._unsent)):
                 if left <= 0:
                     self.counters.refuse(Refused.TOO_MANY)
                     break
@@ -177,6 +181,8 @@ class Sender:
                     skipped.append(found)
                 elif not self._repairs.ask(host, found.sequence, parts, nak.round_trip / 1e6, now):
                     self.counters.refuse(Refused.SUPPRESSED)
+                elif parts is None:
+                    peer.asked += 1
         self._skip(skipped, host)
 
     def _skip(self, skipped: list[Skipped], to: int | None) -> None:
@@ -279,9 +285,17 @@ class Sender:
         if self._unsent >= end:
             self._unsent_bytes = 0  # what expired unsent is not counted one by one
 
+    def _entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
+        """Of the log; what cannot be cut is skipped, so that it does not stand in the way for ever."""
+        for found in self.log.entries(first, end):
+            if isinstance(found, Message) and not can_be_cut(found, self._settings.mtu):
+                yield Skipped(found.sequence, found.end, Expiry.UNSENDABLE)
+            else:
+                yield found
+
     def _send_live(self, out: list[Outgoing], end: int, now: float) -> None:
         left = self._settings.send_at_once
-        for found in self.log.entries(self._unsent, end):
+        for found in self._entries(self._unsent, end):
             if left <= 0 or not self._data_bucket.ready(now):
                 return
             self._unsent = found.end
@@ -289,6 +303,7 @@ class Sender:
                 self._skip([found], None)
                 continue
             size = self._emit(out, found, None, Kind.DATA)
+            self.sent_to_all += 1
             self._unsent_bytes = max(0, self._unsent_bytes - len(found.payload))
             self._data_bucket.spend(size)
             left -= size
@@ -308,7 +323,7 @@ class Sender:
             request = self._repairs.pop(now)
             if request is None:
                 return
-            for found in self.log.entries(request.sequence, request.sequence + 1):
+            for found in self._entries(request.sequence, request.sequence + 1):
                 if isinstance(found, Message):
                     self._answer(request, found, out)
                 else:
@@ -340,7 +355,7 @@ class Sender:
             peer.rewind(now)
         window = min(self._settings.replay_window, peer.room)
         skipped: list[Skipped] = []
-        for found in self.log.entries(peer.sent, self._unsent):
+        for found in self._entries(peer.sent, self._unsent):
             if (peer.flight and peer.flight_bytes >= window) or not self._repair_bucket.ready(now):
                 break
             size = 0

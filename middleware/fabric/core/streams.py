@@ -7,7 +7,9 @@ laid out by target. No more is done than has arrived or become due.
 from __future__ import annotations
 
 import enum
+import struct
 from collections.abc import Callable
+from typing import Final
 
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.segment import HEADER_SIZE, KeyRing, Kind, Segment, SegmentError, decode
@@ -32,16 +34,50 @@ class EdgeFault(enum.Enum):
     OWN = "sent by this very host"
 
 
+# Of a segment's header: what tells whom it is for.
+_STREAM: Final = struct.Struct(">II")
+_STREAM_AT: Final = 4
+_SENDER: Final = struct.Struct(">I")
+_SENDER_AT: Final = 36
+_JUDGED_BY: Final = 64  # messages sent to a group, before a host's requests are held against it
+
+
 class Served:
     """A stream of this host as its origin. `confirmed`: whom the group of `state_id` is known to reach."""
 
-    __slots__ = ("confirmed", "number", "sender", "state_id")
+    __slots__ = ("_asked", "_sent", "confirmed", "number", "sender", "state_id")
 
     def __init__(self, sender: Sender, number: int) -> None:
         self.sender = sender
         self.number = number
         self.state_id: int | None = None
         self.confirmed: frozenset[int] = frozenset()
+        self._sent = 0  # to all, and asked for by host, at the last look
+        self._asked: dict[int, int] = {}
+
+    def use(self, state_id: int | None, confirmed: frozenset[int]) -> None:
+        """What goes to all goes to the group for those it reaches; None: to each by unicast."""
+        self.state_id, self.confirmed = state_id, confirmed
+        self._look()
+
+    def _look(self) -> dict[int, int]:
+        """Whole messages that hosts of the group have asked for, in all."""
+        self._sent = self.sender.sent_to_all
+        self._asked = {peer.host: peer.asked for peer in self.sender.peers if peer.host in self.confirmed}
+        return self._asked
+
+    def unreached(self) -> list[int]:
+        """Hosts that asked for more than half of what was lately sent to the group: it reaches them no more.
+
+        They are taken from those confirmed. Who loses parts of messages asks for parts, and is not meant.
+        """
+        sent = self.sender.sent_to_all - self._sent
+        if self.state_id is None or sent < _JUDGED_BY:
+            return []
+        before = self._asked
+        lost = [host for host, asked in self._look().items() if 2 * (asked - before.get(host, asked)) > sent]
+        self.confirmed -= frozenset(lost)
+        return lost
 
 
 class Shipment:
@@ -72,8 +108,11 @@ class Streams:
         assembly_bytes: int,
     ) -> None:
         self.host = host
-        self.receivers = Receivers(host, settings, random, assembly_bytes=assembly_bytes)
+        self.receivers = Receivers(host, settings, random, assembly_bytes=assembly_bytes, complain=complain)
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller takes them away
+        self.unreached: list[
+            tuple[Served, int]
+        ] = []  # hosts that groups were found not to reach; as `probes`
         self._keys = keys
         self._complain = complain
         self._served: dict[tuple[int, int], Served] = {}  # by stream and epoch
@@ -120,7 +159,9 @@ class Streams:
         start = 0
         while start < length:
             end = min(start + size, length) if size > 0 else length
-            if not skip or self._check_stare(buffer, start, end):
+            if not skip or (
+                self._check_stare(buffer, start, end) and self._concerns(buffer, start + skip, end)
+            ):
                 self._datagram(buffer, start + skip, end, now)
             start = end
 
@@ -134,6 +175,23 @@ class Streams:
             self._complain(EdgeFault.BARE_STATE)
             return False
         return True
+
+    def _concerns(self, buffer: memoryview, start: int, end: int) -> bool:
+        """Whether a packet of a group may be for this host; looked at before it costs a tag.
+
+        All fabric hosts of a machine get the groups that any of them has joined, and their own packets.
+        """
+        if end - start < HEADER_SIZE:
+            return True  # it is complained of later
+        origin, stream = _STREAM.unpack_from(buffer, start + _STREAM_AT)
+        (sender,) = _SENDER.unpack_from(buffer, start + _SENDER_AT)
+        if sender == self.host:
+            self._complain(EdgeFault.OWN)
+        elif stream and (origin, stream) not in self.receivers:
+            self._complain(EdgeFault.UNKNOWN_STREAM)
+        else:
+            return True
+        return False
 
     def _datagram(self, buffer: memoryview, start: int, end: int, now: float) -> None:
         if end - start < HEADER_SIZE:
@@ -194,6 +252,7 @@ class Streams:
             out = served.sender.to_send(now)
             if out:
                 self._lay_out(served, out, shipments)
+            self.unreached.extend([(served, host) for host in served.unreached()])
             self._schedule.set(number, served.sender.next_deadline(now))
         return shipments
 

@@ -32,7 +32,12 @@ from treecast.middleware.wire.segment_bodies import Expiry as Why
 
 KEY = (1, 7, 1)
 SETTINGS = StreamSettings(
-    buffer_bytes=20_000, assembly_bytes=20_000, buffer_messages=50, catch_up_after=100_000, hold_bytes=5000
+    buffer_bytes=20_000,
+    assembly_bytes=20_000,
+    message_bytes=20_000,
+    buffer_messages=50,
+    catch_up_after=100_000,
+    hold_bytes=5000,
 )
 
 
@@ -80,6 +85,18 @@ def test_what_a_receiver_lets_go(segments: list[Segment], reason: str) -> None:
         one.receive(segment, 0.0)
     assert one.counters.refused == {reason: 1}
     assert one.counters.received == len(segments)
+
+
+def test_an_oversized_message_is_refused_once_and_does_not_stand_in_the_way() -> None:
+    one = receiver()
+    for segment in (data(0, records=3, number=999, total=1000, size=1), data(3)):
+        one.receive(segment, 0.0)
+    assert one.take(0.0) == []
+    for number in range(3):
+        one.receive(data(0, records=3, number=number, total=1000, size=100), 0.0)
+    assert [delivery.message.sequence for delivery in one.take(0.0)] == [3]
+    assert one.counters.refused == {"OVERSIZED": 1, "DUPLICATE": 2}
+    assert (one.next, one.memory, one.progress.totals.refused) == (4, 0, {Rejection.OVERSIZED: 3})
 
 
 def test_a_segment_before_the_beginning_is_known_is_let_go() -> None:

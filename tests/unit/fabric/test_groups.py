@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
-from tests.unit.fabric.edges import STREAM, Collected, fabrics, until
+from tests.unit.fabric.edges import PATIENCE, STREAM, Collected, fabrics, until
 
 from treecast.middleware.fabric.carriers.interfaces import interface_of
 from treecast.middleware.fabric.carriers.memberships import Memberships
@@ -65,6 +66,35 @@ async def test_who_left_a_group_answers_no_probe() -> None:
         one.send_probe(STATE + 1, 5)
         await until(lambda: bool(heard))
         assert heard == [5]
+
+
+async def test_a_host_that_the_group_does_not_reach_falls_back_to_unicast() -> None:
+    async with fabrics(1, 2, 3) as (one, two, three):
+        unreached: list[tuple[int, int]] = []
+        one.on_unreached = lambda origin, host: unreached.append((origin.key[1], host))
+        origin = one.originate(7, 1)
+        sinks = [Collected() for _ in range(2)]
+        for fabric, sink in zip((two, three), sinks, strict=True):
+            origin.add_receiver(fabric.host, 0)
+            fabric.join(1, 7, 1, sink, progress=START)
+        three.join_group(STATE + 2)
+        assert two._group_udp is not None
+        asyncio.get_running_loop().remove_reader(two._group_udp.sock.fileno())  # a machine's fabrics share
+        origin.use_group(STATE + 2, {2, 3})
+        count = 0
+        async with asyncio.timeout(PATIENCE):
+            while not unreached:
+                origin.publish(b"%d" % count, 1)
+                count += 1
+                await asyncio.sleep(0.001)
+        assert unreached == [(7, 2)]
+        assert (origin.confirmed, one.counters.fell_back) == (frozenset({3}), 1)
+        await until(lambda: all(len(sink.deliveries) == count for sink in sinks))
+        asked = origin.sender.peers.get(2).asked  # type: ignore[union-attr]
+        for number in range(200):
+            origin.publish(b"%d" % number, 1)
+        await until(lambda: all(len(sink.deliveries) == count + 200 for sink in sinks))
+        assert origin.sender.peers.get(2).asked - asked < 100  # type: ignore[union-attr]
 
 
 async def test_why_groups_are_refused() -> None:
