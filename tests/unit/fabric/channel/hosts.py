@@ -14,7 +14,7 @@ LOOPBACK = Address("127.0.0.1", 0)
 KEY = b"k" * 32
 CLUSTER = "a cluster"
 # Waiting does not prove anything, so it is short: tests wait for what they want to see.
-QUICK = ChannelSettings(ping_every=0.1, silent_after=0.6, tick=0.05, back_off_longest=0.2, handshake=1.0)
+QUICK = ChannelSettings(ping_every=0.1, silent_after=1.5, tick=0.05, back_off_longest=0.2, handshake=5.0)
 PATIENCE = 20.0
 
 Handle = Callable[[int, int, bytes, memoryview], Answer | Awaitable[Answer]]
