@@ -147,10 +147,16 @@ class Parts:
     # --- chores
 
     def _chores(self, settings: BrokerSettings) -> list[Chore]:
+        elsewhere = self._joined is not None  # then writes of homes may wait for others
         return [
             Chore("flush", min(settings.fsync_interval_ms, 1000) / 1000, self._flush),
-            Chore("transactions", settings.transaction_check_interval_ms / 1000, self._expire_transactions),
-            Chore("offsets", settings.expiry_check_interval_ms / 1000, self._expire_offsets),
+            Chore(
+                "transactions",
+                settings.transaction_check_interval_ms / 1000,
+                self._expire_transactions,
+                slow=elsewhere,
+            ),
+            Chore("offsets", settings.expiry_check_interval_ms / 1000, self._expire_offsets, slow=elsewhere),
             Chore("retention", settings.retention_check_interval_ms / 1000, self._retain),
             Chore("compaction", settings.compaction_check_interval_ms / 1000, self._compact, slow=True),
         ]

@@ -239,6 +239,7 @@ class LocalPartition(LogPartition):
         self._clock = clock
         self._tap: AppendTap | None = None
         self._verifying: dict[int, Future[None]] = {}  # by producer id: its later batches wait as well
+        self._outdated: set[Future[None]] = set()  # of those, asked before a marker came
         self.reconfigure(log.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -265,7 +266,7 @@ class LocalPartition(LogPartition):
         if first.producer_id >= 0 and (self._verifying or first.transactional):
             verified = self._unverified(first, transactional_id)
             if verified is not None:
-                return self._append_later(verified, bytearray(batches), headers, acks)
+                return self._append_later(verified, bytearray(batches), headers, acks, transactional_id)
         return self._append(batches, headers, acks)
 
     def _append(
@@ -291,6 +292,10 @@ class LocalPartition(LogPartition):
         if self._gone is not None:
             raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         now_ms = int(self._clock() * 1000)
+        asked = self._verifying.pop(producer.producer_id, None)
+        if asked is not None:  # the answer may be of the transaction that ends here
+            self._outdated.add(asked)
+            asked.add_done_callback(self._outdated.discard)
         state = self.log.producers.get(producer.producer_id)
         if state is not None and state.transaction_start >= 0:
             self.log.producers.check_marker(producer.producer_id, producer.epoch, coordinator_epoch)
@@ -329,11 +334,16 @@ class LocalPartition(LogPartition):
         return verified
 
     def _append_later(
-        self, verified: Future[None], batches: bytearray, headers: list[BatchHeader], acks: int
+        self,
+        verified: Future[None],
+        batches: bytearray,
+        headers: list[BatchHeader],
+        acks: int,
+        transactional_id: str | None,
     ) -> Future[Appended]:
         """In the order of the calls: callbacks of one future run in the order in which they were added."""
         answer: Future[Appended] = verified.get_loop().create_future()
-        verified.add_done_callback(partial(self._verified, answer, batches, headers, acks))
+        verified.add_done_callback(partial(self._verified, answer, batches, headers, acks, transactional_id))
         return answer
 
     def _verified(
@@ -342,14 +352,20 @@ class LocalPartition(LogPartition):
         batches: bytearray,
         headers: list[BatchHeader],
         acks: int,
+        transactional_id: str | None,
         verified: Future[None],
     ) -> None:
         producer_id = headers[0].producer_id
         if self._verifying.get(producer_id) is verified:
             del self._verifying[producer_id]
         try:
-            verified.result()
-            appended = self._append(memoryview(batches), headers, acks)
+            if verified in self._outdated:
+                if not verified.cancelled():
+                    verified.exception()  # it is of no interest
+                appended = self.append(memoryview(batches), acks, transactional_id)
+            else:
+                verified.result()
+                appended = self._append(memoryview(batches), headers, acks)
         except CancelledError:
             answer.cancel()
         except Exception as error:

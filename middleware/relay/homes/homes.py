@@ -82,6 +82,7 @@ class Homes:
         parts.groups.use(store, self.transactions)
         parts.transactions.use(store)
         parts.producer_ids.use(coordinator)
+        parts.partitions.guard = self.transactions
         HomeService(host_id, parts.groups, parts.transactions, self.keeper, self.finder, counters).register(
             methods
         )

@@ -106,5 +106,6 @@ class HomeRouter:
                 raise TreecastError(
                     Fault.COORDINATOR_UNAVAILABLE, f"the home, host {host_id}, is not connected"
                 )
-            await asyncio.sleep(_LOOK)
-            waited += _LOOK
+            pause = min(_LOOK, self._connect / 4)
+            await asyncio.sleep(pause)
+            waited += pause

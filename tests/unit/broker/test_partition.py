@@ -507,3 +507,25 @@ async def test_a_home_elsewhere_is_asked_once_a_transaction_and_the_order_is_kep
     with refusal(Fault.INVALID_TRANSACTION_STATE):
         await refused
     assert bench.partition.log.end_offset == 5
+
+
+@pytest.mark.parametrize("answer", [None, TreecastError(Fault.INVALID_TRANSACTION_STATE)])
+async def test_an_answer_from_before_a_marker_does_not_count(
+    bench: Bench, answer: TreecastError | None
+) -> None:
+    """The home said that the transaction is open, and ended it before the batch was appended."""
+    guard = Asking()
+    bench.partition._guard = guard
+    waiting = [bench.partition.append(tx_batch(number), 1, "tx") for number in range(2)]
+    bench.partition.append_marker(PRODUCER, committed=False, coordinator_epoch=0)
+    if answer is None:
+        guard.asked[0].set_result(None)
+    else:
+        guard.asked[0].set_exception(answer)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert bench.partition.log.end_offset == 0
+    assert len(guard.asked) == 2
+    guard.asked[1].set_result(None)
+    assert [(await one).base_offset for one in waiting if isinstance(one, asyncio.Future)] == [0, 1]
+    assert not bench.partition._outdated

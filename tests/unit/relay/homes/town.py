@@ -11,6 +11,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -33,17 +34,21 @@ from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 START = 1_700_000_000.0
-FAST = HomeSettings(MirrorSettings(patience=0.02, call=0.5, pause=0.02), ask_again=0.0, connect=0.1)
 TAKEOVER = 31.0
 
 
 class Town:
-    def __init__(self, path: Path, seed: int = 1) -> None:
+    def __init__(self, path: Path, seed: int = 1, patience: float = 0.02) -> None:
         self.path = path
         self.now = START
         self.rng = random.Random(seed)
+        self.settings = HomeSettings(
+            MirrorSettings(patience=patience, call=0.5, pause=0.02), ask_again=0.0, connect=0.02
+        )
         self.up = True  # whether the coordinator answers
         self.hosts: dict[int, TownHost] = {}
+        self.slowest = 0.0  # s, of calls to the coordinator and of what it tells
+        self.lost_answers = 0.0  # share of the coordinator's answers that get lost
         self.cut: set[frozenset[int]] = set()  # pairs of hosts that do not reach each other
         self.partitions: dict[TopicPartition, TownPartition] = {}
         self.coordinator: Coordinator
@@ -68,6 +73,9 @@ class Town:
         self.hosts[entry.host_id] = made
         await made.start()
         return made
+
+    def delay(self) -> float:
+        return self.rng.random() * self.slowest
 
     def partition(self, topic: str, index: int) -> TownPartition:
         try:
@@ -181,7 +189,7 @@ class TownHost:
         self.caller = Caller(self)
         self.methods.use(self.caller)
         port = Port(self, self.tables)
-        self.homes = Homes(self.parts, self.view, port, self.methods, self.caller.is_up, FAST)
+        self.homes = Homes(self.parts, self.view, port, self.methods, self.caller.is_up, self.town.settings)
         await self.parts.groups.start()
         self.parts.transactions.restore()
         await self.homes.start()
@@ -209,7 +217,7 @@ class TownHost:
             "cluster",
             host,
             self.tables,
-            unused,
+            SimpleNamespace(guard=None),
             groups,
             transactions,
             producer_ids,
@@ -261,7 +269,7 @@ class TownHost:
 
     async def _watch(self, tables: DyingTables) -> None:
         while True:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001 + self.town.delay())
             if self.reaches and self.behind:
                 await self._see()
 
@@ -301,10 +309,10 @@ class Port:
     def __init__(self, host: TownHost, tables: DyingTables) -> None:
         self._host = host
         self._tables = tables
-        self.lose_answers = 0  # of so many calls to come
 
     async def _do(self, command: commands.Command) -> Any:
         await _while_alive(self._tables)
+        await asyncio.sleep(self._host.town.delay())
         if not self._host.reaches:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "cut off")
         try:
@@ -315,7 +323,7 @@ class Port:
             await self._host.attach()
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "attached again") from error
         await _while_alive(self._tables)
-        if not self._host.reaches:
+        if not self._host.reaches or self._host.town.rng.random() < self._host.town.lost_answers:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the answer was lost")
         return answer
 
