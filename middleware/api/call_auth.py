@@ -1,13 +1,20 @@
-"""How calls to the coordinator are authenticated: an HMAC over each call, by a key of the join token.
+"""How calls to the coordinator are authenticated: an HMAC over each call and answer, by a key of the token.
 
     treecast-auth       <key id>.<run>.<time>.<nonce>.<mac>
     treecast-challenge  <run>.<time>.<mac>                     in the trailing metadata of a refusal
+    treecast-proof      <mac>                                  in that of any refusal
 
 `run` (16 bytes, hex) is drawn by the coordinator when it starts, `time` is its own steady clock in
 milliseconds, `nonce` (16 bytes, hex) is drawn for each call. `mac` (32 bytes, hex) is HMAC-SHA-256 over
 
     "call"      | method | cluster id | run | time | nonce | SHA-256 of the request's bytes
     "challenge" | run | time | nonce of the call that it refuses
+    "answer"    | method | nonce of the call | number of the message, from 0 | SHA-256 of its bytes
+    "refusal"   | method | nonce of the call | fault | SHA-256 of the detail
+
+The MAC of an answer stands behind its bytes as field 15 of the message, which no message of ours has:
+
+    0x7a 0x20 | mac (32 bytes)
 
 each field after its length (4 bytes, big endian). A caller that does not know the run, or whose time has
 drifted out of the window, is refused with a challenge, learns both from it, and calls again. No wall
@@ -15,8 +22,7 @@ clock takes part, so a clock that is wrong or jumps on either side shuts nobody 
 in an earlier run of the coordinator is worth nothing in the next.
 
 A bearer token would be simpler, but whoever sees one call could then make any other. The request's bytes
-are in the MAC because there is no TLS below. What is not protected: calls and answers can be read, and
-answers are not authenticated but for the challenge, which shows that the coordinator knows the key.
+are in the MAC because there is no TLS below. What is not protected: calls and answers can be read.
 """
 
 from __future__ import annotations
@@ -32,12 +38,15 @@ from .join_token import JoinToken
 
 AUTH_KEY = "treecast-auth"
 CHALLENGE_KEY = "treecast-challenge"
+PROOF_KEY = "treecast-proof"
 CLUSTER_KEY = "treecast-cluster"
 PROTOCOL_KEY = "treecast-protocol"
 PROTOCOL = "1"
 PURPOSE = "control calls 1"
 RUN_BYTES = NONCE_BYTES = 16
 NO_RUN = bytes(RUN_BYTES)
+_SEAL = b"\x7a\x20"  # field 15, length-delimited, 32 bytes
+SEAL_BYTES = len(_SEAL) + 32
 
 _PROOF = re.compile(r"([0-9]{1,5})\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9a-f]{32})\.([0-9a-f]{64})\Z")
 _CHALLENGE = re.compile(r"([0-9a-f]{32})\.([0-9]{1,16})\.([0-9a-f]{64})\Z")
@@ -94,6 +103,25 @@ class CallKey:
         wanted = self._challenge_mac(run, time, nonce)
         return (run, time) if hmac.compare_digest(wanted, bytes.fromhex(found[3])) else None
 
+    def seal(self, method: str, nonce: bytes, number: int, body: bytes) -> bytes:
+        """The answer's bytes with the MAC behind them. `number`: of the message within a stream's answer."""
+        return b"".join((body, _SEAL, self._answer_mac(method, nonce, number, body)))
+
+    def open(self, method: str, nonce: bytes, number: int, sealed: bytes) -> bytes | None:
+        """The bytes of a sealed answer; None where this key did not seal it for this call."""
+        body, seal = sealed[:-SEAL_BYTES], sealed[-SEAL_BYTES:]
+        wanted = _SEAL + self._answer_mac(method, nonce, number, body)
+        return body if hmac.compare_digest(wanted, seal) else None
+
+    def refusal(self, method: str, nonce: bytes, fault: str, detail: str) -> str:
+        """The MAC of a refusal, as it stands in the metadata."""
+        digest = hashlib.sha256(detail.encode(errors="replace")).digest()
+        return self._mac(b"refusal", method.encode(), nonce, fault.encode(), digest).hex()
+
+    def _answer_mac(self, method: str, nonce: bytes, number: int, body: bytes) -> bytes:
+        digest = hashlib.sha256(body).digest()
+        return self._mac(b"answer", method.encode(), nonce, b"%d" % number, digest)
+
     def _call_mac(self, method: str, body: bytes, run: bytes, time: int, nonce: bytes) -> bytes:
         fields = (method.encode(), self.cluster_id.encode(), run, b"%d" % time, nonce)
         return self._mac(b"call", *fields, hashlib.sha256(body).digest())
@@ -110,17 +138,17 @@ class Signer:
     """A caller's side: what it knows of the coordinator's run and clock. `now` is the caller's own, in s."""
 
     def __init__(self, token: JoinToken) -> None:
-        self._key = CallKey(token)
+        self.key = CallKey(token)
         self._run = NO_RUN
         self._ahead = 0.0  # the coordinator's clock minus ours, s
 
     def sign(self, method: str, body: bytes, nonce: bytes, now: float) -> str:
         time = max(round((now + self._ahead) * 1000), 0)
-        return self._key.sign(method, body, self._run, time, nonce).format()
+        return self.key.sign(method, body, self._run, time, nonce).format()
 
     def learn(self, challenge: str, nonce: bytes, now: float) -> None:
         """Takes over what a challenge says. POLICY_VIOLATION where another key made it."""
-        found = self._key.read_challenge(challenge, nonce)
+        found = self.key.read_challenge(challenge, nonce)
         if found is None:
             raise TreecastError(
                 Fault.POLICY_VIOLATION,

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from hmac import compare_digest
 from typing import TypeVar
 
 import grpc
@@ -24,7 +25,16 @@ from google.protobuf.message import DecodeError, Message
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .call_auth import AUTH_KEY, CHALLENGE_KEY, CLUSTER_KEY, NONCE_BYTES, PROTOCOL, PROTOCOL_KEY, Signer
+from .call_auth import (
+    AUTH_KEY,
+    CHALLENGE_KEY,
+    CLUSTER_KEY,
+    NONCE_BYTES,
+    PROOF_KEY,
+    PROTOCOL,
+    PROTOCOL_KEY,
+    Signer,
+)
 from .join_token import JoinToken
 from .rpc import FAULT_KEY, OPTIONS, methods
 from .v1 import coordinator_pb2 as pb
@@ -268,6 +278,7 @@ class CoordinatorClient(CoordinatorCalls):
         self._signer = Signer(token) if token else None
         self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
         self._paths = {method.name: method.path for method in methods(SERVICE)}
+        self._proven = False  # whether an answer has shown that the coordinator knows the key
 
     async def close(self) -> None:
         await self._channel.close()
@@ -279,10 +290,10 @@ class CoordinatorClient(CoordinatorCalls):
             nonce = secrets.token_bytes(NONCE_BYTES)
             try:
                 answer = await call(body, timeout=self._timeout, metadata=self._metadata(name, body, nonce))
-                return _parse(response, answer)
+                return _parse(response, self._open(name, nonce, 0, answer))
             except grpc.aio.AioRpcError as error:
                 if last or not self._learn(error, nonce):
-                    raise self._translate(error) from error
+                    raise self._translate(error, name, nonce) from error
         raise AssertionError("unreachable")
 
     async def _stream(self, name: str, request: Message) -> AsyncGenerator[bytes, None]:
@@ -290,14 +301,15 @@ class CoordinatorClient(CoordinatorCalls):
         call = self._channel.unary_stream(self._paths[name])
         for last in (False, True):
             nonce = secrets.token_bytes(NONCE_BYTES)
-            messages = call(body, metadata=self._metadata(name, body, nonce))
+            messages, number = call(body, metadata=self._metadata(name, body, nonce)), 0
             try:
                 async for message in messages:
-                    yield message
+                    yield self._open(name, nonce, number, message)
+                    number += 1
                 return
             except grpc.aio.AioRpcError as error:
                 if last or not self._learn(error, nonce):
-                    raise self._translate(error) from error
+                    raise self._translate(error, name, nonce) from error
             finally:
                 messages.cancel()
 
@@ -318,10 +330,29 @@ class CoordinatorClient(CoordinatorCalls):
         self._signer.learn(challenge, nonce, self._clock())
         return True
 
-    def _translate(self, error: grpc.aio.AioRpcError) -> TreecastError:
+    def _open(self, name: str, nonce: bytes, number: int, answer: bytes) -> bytes:
+        """An answer's bytes, if it is the coordinator's and to this call."""
+        if self._signer is None:
+            return answer
+        body = self._signer.key.open(self._paths[name], nonce, number, answer)
+        if body is None:
+            raise _nonsense("it is not signed by this cluster's key")
+        self._proven = True
+        return body
+
+    def _is_its_own(self, error: grpc.aio.AioRpcError, fault: str, name: str, nonce: bytes) -> bool:
+        """Whether a refusal is to be believed. Until an answer was proven it is: the token may be wrong."""
+        if self._signer is None or not self._proven:
+            return True
+        wanted = self._signer.key.refusal(self._paths[name], nonce, fault, error.details() or "")
+        return compare_digest(wanted, _trailing(error, PROOF_KEY))
+
+    def _translate(self, error: grpc.aio.AioRpcError, name: str, nonce: bytes) -> TreecastError:
         fault = _trailing(error, FAULT_KEY)
         if fault in Fault.__members__:
-            return TreecastError(Fault[fault], error.details() or "")
+            if self._is_its_own(error, fault, name, nonce):
+                return TreecastError(Fault[fault], error.details() or "")
+            return _nonsense(f"{fault}, not signed by this cluster's key: {error.details()}")
         if error.code() in _SILENT:
             return TreecastError(
                 Fault.COORDINATOR_UNAVAILABLE, f"no coordinator answers at {self.target}: {error.details()}"

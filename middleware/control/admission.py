@@ -9,6 +9,7 @@ from treecast.middleware.api.call_auth import (
     AUTH_KEY,
     CHALLENGE_KEY,
     CLUSTER_KEY,
+    PROOF_KEY,
     PROTOCOL,
     PROTOCOL_KEY,
     CallKey,
@@ -79,6 +80,22 @@ class Admission:
         self._key = None if token is None else CallKey(token)
         self._run = run
         self._seen = SeenCalls(round(window * 1000), max_nonces)
+
+    def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes:
+        """An answer as it is sent to a call that was admitted; `number` of the message in a stream."""
+        proof = Proof.parse(metadata.get(AUTH_KEY, ""))
+        return (
+            body if self._key is None or proof is None else self._key.seal(method, proof.nonce, number, body)
+        )
+
+    def proof_of(
+        self, metadata: Mapping[str, str], method: str, fault: str, detail: str
+    ) -> tuple[tuple[str, str], ...]:
+        """Metadata that shows that a refusal is the coordinator's, to whoever knows the key."""
+        proof = Proof.parse(metadata.get(AUTH_KEY, ""))
+        if self._key is None or proof is None:
+            return ()
+        return ((PROOF_KEY, self._key.refusal(method, proof.nonce, fault, detail)),)
 
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float) -> None:
         """Raises Refused. `now`: seconds of a steady clock, from 0 up."""

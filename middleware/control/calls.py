@@ -76,10 +76,11 @@ class Calls:
         async def answer(body: bytes, context: Any) -> bytes:
             try:
                 response = await call(self._request(method, body, context))
-                return response.SerializeToString()
+                metadata = _texts(context.invocation_metadata())
+                return self._admission.seal(metadata, method.path, 0, response.SerializeToString())
             except Exception as error:
                 refusal = self._refusal(method.name, error)
-            await self._abort(context, refusal)
+            await self._abort(context, method, refusal)
             raise AssertionError("abort returned")
 
         return answer
@@ -90,17 +91,20 @@ class Calls:
         async def answer(body: bytes, context: Any) -> None:
             try:
                 request = self._request(method, body, context)
+                metadata, number = _texts(context.invocation_metadata()), 0
                 self.counters.watchers += 1
                 try:
                     async with aclosing(call(request)) as messages:
                         async for message in messages:
-                            await self._write(context, message)
+                            sealed = self._admission.seal(metadata, method.path, number, message)
+                            await self._write(context, sealed)
+                            number += 1
                 finally:
                     self.counters.watchers -= 1
                 return
             except Exception as error:
                 refusal = self._refusal(method.name, error)
-            await self._abort(context, refusal)
+            await self._abort(context, method, refusal)
 
         return answer
 
@@ -136,14 +140,16 @@ class Calls:
             )  # 1st, 2nd, 4th, ...
         return error
 
-    async def _abort(self, context: Any, error: TreecastError) -> None:
-        code = status_code(error.fault)
+    async def _abort(self, context: Any, method: Method, error: TreecastError) -> None:
+        code, detail = status_code(error.fault), error.detail[:_LONGEST_DETAIL]
         metadata: tuple[tuple[str, str], ...] = ((FAULT_KEY, error.fault.name),)
+        asked = _texts(context.invocation_metadata())
+        metadata += self._admission.proof_of(asked, method.path, error.fault.name, detail)
         if isinstance(error, Refused):
             metadata += error.metadata
             if error.reason in _NOT_ADMITTED:
                 code = grpc.StatusCode.UNAUTHENTICATED
-        await context.abort(code, error.detail[:_LONGEST_DETAIL], metadata)
+        await context.abort(code, detail, metadata)
 
 
 def _texts(metadata: Any) -> Mapping[str, str]:

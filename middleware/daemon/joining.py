@@ -159,6 +159,10 @@ class Joining:
 
     def _embed(self) -> None:
         """The cluster's own coordinator, in this daemon."""
+        if self._known is not None and not (self._data / STORE).exists():
+            raise StartError(
+                f"{self._data / STORE} is missing: restore it, it says which topics and hosts the cluster has"
+            )
         self.token = self._own_token()
         settings = ServerSettings(
             self._wanted, self._data / STORE, self.token, self.token.cluster_id, fsync=self._settings.fsync

@@ -19,6 +19,7 @@ from .entries import read_change
 from .view import ClusterView, Position, Update
 from .view_store import ViewStore
 
+REFUSED_SECONDS = 10.0  # until a coordinator that refused this host is asked again
 SEEN_SECONDS = 10.0  # how long a change may take from the coordinator's answer to this host's view
 
 _log = logging.getLogger(__name__)
@@ -127,15 +128,22 @@ class Link:
                 waiting.set_result(None)
 
     async def _watch(self) -> None:
-        known = self.view.position
-        position = api.Position(known.history, known.revision)
-        try:
-            async with aclosing(self.client.watch(position)) as updates:
-                async for update in updates:
-                    await self._take(update)
-        except TreecastError as error:
-            self.refused = error
-            _log.critical("the coordinator refuses this host, which goes on with what it knows: %s", error)
+        """For ever: a coordinator that refuses this host may be another one tomorrow."""
+        while True:
+            known = self.view.position
+            position = api.Position(known.history, known.revision)
+            try:
+                async with aclosing(self.client.watch(position)) as updates:
+                    async for update in updates:
+                        self.refused = None
+                        await self._take(update)
+            except TreecastError as error:
+                if str(error) != str(self.refused):
+                    _log.error(
+                        "the coordinator refuses this host, which goes on with what it knows: %s", error
+                    )
+                self.refused = error
+            await asyncio.sleep(REFUSED_SECONDS)
 
     async def _take(self, update: api.Update) -> None:
         position = Position(update.position.history, update.position.revision)

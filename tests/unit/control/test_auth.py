@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -278,3 +279,62 @@ async def test_what_is_no_message_is_the_callers_fault(
             assert await answer.code() is code
             assert await answer.details()
     await server.close(0)
+
+
+# --- answers
+
+
+@given(st.binary(max_size=50), st.integers(0, 5))
+def test_an_answer_is_opened_by_the_call_that_it_answers_alone(body: bytes, number: int) -> None:
+    key = CallKey(TOKEN)
+    sealed = key.seal(METHOD, nonce(1), number, body)
+    assert key.open(METHOD, nonce(1), number, sealed) == body
+    assert key.open(METHOD, nonce(2), number, sealed) is None
+    assert key.open(METHOD, nonce(1), number + 1, sealed) is None
+    assert key.open(METHOD + "x", nonce(1), number, sealed) is None
+    assert CallKey(OTHER_KEY).open(METHOD, nonce(1), number, sealed) is None
+    for place in range(len(sealed)):
+        changed = bytearray(sealed)
+        changed[place] ^= 1
+        assert key.open(METHOD, nonce(1), number, bytes(changed)) is None
+
+
+def test_who_does_not_look_at_the_seal_reads_the_same_message() -> None:
+    answer = pb.AttachResponse(cluster_id=CLUSTER, lease_seconds=3)
+    sealed = CallKey(TOKEN).seal(METHOD, nonce(1), 0, answer.SerializeToString())
+    read = pb.AttachResponse.FromString(sealed)
+    assert (read.cluster_id, read.lease_seconds) == (CLUSTER, 3)
+
+
+async def test_answers_that_are_not_the_coordinators_are_nonsense(
+    server: CoordinatorServer, client: CoordinatorClient, hello, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.attach(hello())
+    with monkeypatch.context() as patched:
+        patched.setattr(Admission, "seal", lambda self, metadata, method, number, body: body)
+        with pytest.raises(TreecastError, match="not signed by this cluster's key") as refused:
+            await client.attach(hello())
+        assert refused.value.fault is Fault.INTERNAL
+        watching = asyncio.create_task(anext(client.watch()))
+        done, _ = await asyncio.wait((watching,), timeout=0.5)
+        assert not done  # it asks again and again
+    assert (await watching).snapshot
+
+
+async def test_refusals_that_are_not_the_coordinators_are_believed_only_at_first(
+    server: CoordinatorServer, connect, hello, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect(server)
+    unknown = pb.HostSession(host_id=99, incarnation=1)
+    monkeypatch.setattr(Admission, "proof_of", lambda *_: ())
+    with pytest.raises(TreecastError) as refused:
+        await client.renew(unknown)
+    assert refused.value.fault is Fault.UNKNOWN_MEMBER
+    await client.attach(hello())
+    with pytest.raises(TreecastError, match="UNKNOWN_MEMBER, not signed") as refused:
+        await client.renew(unknown)
+    assert refused.value.fault is Fault.INTERNAL
+    monkeypatch.undo()
+    with pytest.raises(TreecastError) as refused:
+        await client.renew(unknown)
+    assert refused.value.fault is Fault.UNKNOWN_MEMBER
