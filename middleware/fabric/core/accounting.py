@@ -80,6 +80,14 @@ class Ledger:
             account.earlier = _sum(_sum(old.earlier, old.totals), _expired(reason, end - old.next))
         self._accounts[host] = account
 
+    def taken(self, host: int, sequence: int) -> None:
+        """`host` has shown that it has all before `sequence`, as it goes on from there: what it had not
+        reported of it was delivered. How is not known, and counted as live."""
+        account = self._accounts.get(host)
+        if account is not None and account.left_at is None and account.next < sequence:
+            account.totals = _sum(account.totals, Totals(live=sequence - account.next))
+            account.next = sequence
+
     def leave(self, host: int, end: int) -> None:
         """`host` is addressed no more: what is open of [.., end) has expired for it."""
         account = self._accounts[host]

@@ -129,6 +129,8 @@ class Leading:
         begin, restart = beginning(partition.log, stream.log, request)
         kept = self._receives(stream, host, request) and begin == request.end and not restart
         if not kept:
+            if not restart:
+                stream.origin.sender.ledger.taken(host, begin)
             stream.origin.add_receiver(host, begin)
             if self.on_followers is not None:
                 self.on_followers(topic)

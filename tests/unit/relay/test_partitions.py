@@ -180,6 +180,28 @@ async def test_a_replica_goes_on_after_its_host_was_killed(world: World) -> None
     assert b.counters.replicated_batches == 20
 
 
+async def test_what_a_killed_host_had_and_not_reported_is_not_taken_for_lost(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await b.read(0)
+    await until(lambda: b.partition().replica.current)
+    for number in range(20):
+        await a.produce(b"%d" % number)
+    end = b.log().end_offset
+    while end < 20:
+        await asyncio.sleep(0)
+        end = b.log().end_offset
+    world.kill(2)  # most likely before its report
+    await a.produce(b"more")
+    (b,) = await world.start(2)
+    await until(b.copied())
+    origin = a.relay.leading.of_topic("t")[0].origin
+    await until(lambda: origin.rows()[2].closed)
+    row = origin.rows()[2]
+    assert (row.addressed, dict(row.expired)) == (21, {})
+    assert row.balanced
+
+
 async def test_what_a_leader_lost_goes_at_its_replicas_too(world: World) -> None:
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
