@@ -24,7 +24,7 @@ from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .ports import PartitionMethod, Topics, topic_of
-from .stream_log import PartitionStreamLog
+from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ class Leading:
         self._methods = methods
         self._stream_ids = stream_ids
         self._streams: dict[TopicPartition, LedStream] = {}
+        self._memory = StreamMemory()
         methods.register(PartitionMethod.FOLLOW, pb.FollowRequest, self.follow)
         methods.register(PartitionMethod.UNFOLLOW, pb.UnfollowRequest, self.unfollow)
 
@@ -157,7 +158,8 @@ class Leading:
         stream = self._streams.get(partition.name)
         if stream is not None:
             return stream
-        log = PartitionStreamLog(partition.log)
+        log = PartitionStreamLog(partition.log, self._memory)
+        self._memory.add(log)
         origin = self._fabric.originate(
             next(self._stream_ids), self._run, log=log, live_from=log.end, name=str(partition.name)
         )
@@ -196,6 +198,7 @@ class Leading:
         """The partition was deleted, or is led elsewhere, or this host stops."""
         if self._streams.get(stream.name) is stream:
             del self._streams[stream.name]
+        self._memory.remove(stream.log)
         stream.origin.forget()
 
     def close(self) -> None:

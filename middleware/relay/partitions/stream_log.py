@@ -25,7 +25,6 @@ _log = logging.getLogger(__name__)
 
 TAIL_BYTES: Final = 4 << 20
 BLOCK_BYTES: Final = 1 << 20
-_BLOCKS: Final = 4  # receivers that catch up at different places
 _NEVER: Final = float("inf")
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
@@ -50,11 +49,50 @@ class _Run:
         return number
 
 
+class StreamMemory:
+    """What the streams of a host may hold of their logs together: tails, and pieces read for replays."""
+
+    def __init__(self, tail_bytes: int = 64 << 20, blocks: int = 32) -> None:
+        self._tail_bytes = tail_bytes
+        self._most_blocks = blocks
+        self._blocks: dict[_Run, PartitionStreamLog] = {}  # the one used last is the last
+        self._streams: dict[PartitionStreamLog, None] = {}
+
+    def add(self, stream: PartitionStreamLog) -> None:
+        self._streams[stream] = None
+        self._share()
+
+    def remove(self, stream: PartitionStreamLog) -> None:
+        self._streams.pop(stream, None)
+        for block in [block for block, owner in self._blocks.items() if owner is stream]:
+            del self._blocks[block]
+        self._share()
+
+    def _share(self) -> None:
+        """All have the same, and a batch or two in any case."""
+        each = min(TAIL_BYTES, self._tail_bytes // max(len(self._streams), 1))
+        for stream in self._streams:
+            stream.keep(each)
+
+    def used(self, block: _Run, stream: PartitionStreamLog) -> None:
+        """`block` was read or used: those used longest ago give way."""
+        self._blocks.pop(block, None)
+        self._blocks[block] = stream
+        if len(self._blocks) > self._most_blocks:
+            oldest = next(iter(self._blocks))
+            self._blocks.pop(oldest).forget(oldest)
+
+
 class PartitionStreamLog:
     """Implements `fabric.core.log.StreamLog`. The log it reads may grow and lose its beginning meanwhile."""
 
     def __init__(
-        self, log: PartitionLog, *, tail_bytes: int = TAIL_BYTES, block_bytes: int = BLOCK_BYTES
+        self,
+        log: PartitionLog,
+        memory: StreamMemory,
+        *,
+        tail_bytes: int = TAIL_BYTES,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.blocks_read = 0
         self.failed_reads = 0  # what the disk refuses is not skipped: receivers ask for it again
@@ -64,7 +102,8 @@ class PartitionStreamLog:
         self._tail = _Run(log.end_offset, log.end_offset, [])
         self._head = 0  # of the tail: messages before it are gone
         self._kept = 0  # bytes in the tail
-        self._blocks: list[_Run] = []  # the one used last is the last
+        self._blocks: list[_Run] = []
+        self._memory = memory
 
     @property
     def end(self) -> int:
@@ -96,6 +135,15 @@ class PartitionStreamLog:
             self._kept += size
             position += size
         tail.end = self._log.end_offset
+        self._trim_tail()
+
+    def keep(self, tail_bytes: int) -> None:
+        """The tail may hold so much from now on."""
+        self._tail_bytes = tail_bytes
+        self._trim_tail()
+
+    def _trim_tail(self) -> None:
+        tail = self._tail
         while self._kept > self._tail_bytes and len(tail.messages) - self._head > 1:
             self._kept -= len(tail.messages[self._head].payload)
             self._head += 1
@@ -153,15 +201,18 @@ class PartitionStreamLog:
             offset = max(run.end, offset + 1)
 
     def _block(self, offset: int) -> _Run:
-        for number, block in enumerate(self._blocks):
+        for block in self._blocks:
             if block.first <= offset < block.end:
-                self._blocks.append(self._blocks.pop(number))
+                self._memory.used(block, self)
                 return block
         block = self._read(offset)
-        if len(self._blocks) >= _BLOCKS:
-            del self._blocks[0]
         self._blocks.append(block)
+        self._memory.used(block, self)
         return block
+
+    def forget(self, block: _Run) -> None:
+        """The memory is needed for others."""
+        self._blocks = [other for other in self._blocks if other is not block]
 
     def _read(self, offset: int) -> _Run:
         """The next piece of the log from `offset` on; of what is gone by now, nothing."""

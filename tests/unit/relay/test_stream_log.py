@@ -14,7 +14,7 @@ from tests.unit.relay.world import batch, headers_of
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog
+from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog, StreamMemory
 from treecast.middleware.storage import compaction
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
@@ -61,7 +61,7 @@ def test_entries_are_those_of_the_log(tmp_path_factory: pytest.TempPathFactory, 
     for _ in range(rng.randint(0, 10)):
         append(log, None, *[b"x"] * rng.randint(1, 4))
     stream = PartitionStreamLog(
-        log, tail_bytes=rng.choice([1, 200, 1000]), block_bytes=rng.choice([1, 300, 9999])
+        log, StreamMemory(), tail_bytes=rng.choice([1, 200, 1000]), block_bytes=rng.choice([1, 300, 9999])
     )
     for _ in range(rng.randint(1, 30)):
         if rng.random() < 0.9:
@@ -79,7 +79,7 @@ def test_entries_are_those_of_the_log(tmp_path_factory: pytest.TempPathFactory, 
 
 def test_what_was_just_appended_is_not_read_again(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    stream = PartitionStreamLog(log)
+    stream = PartitionStreamLog(log, StreamMemory())
     for number in range(50):
         append(log, stream, b"%d" % number)
     assert len(told(stream, 0, 50)) == 50
@@ -91,7 +91,7 @@ def test_a_replay_reads_large_pieces(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for _ in range(400):
         append(log, None, b"x" * 1000)
-    stream = PartitionStreamLog(log, block_bytes=100_000)
+    stream = PartitionStreamLog(log, StreamMemory(), block_bytes=100_000)
     at = 0
     while at < 400:  # as a sender does: it stops where its window does, and goes on from there
         for entry in stream.entries(at, 400):
@@ -109,7 +109,7 @@ def test_compacted_records_are_skipped_as_such(tmp_path: Path) -> None:
         append(log, None, b"v" * 30)
     log.flush(1, checkpoint=True)
     assert compaction.compact(log, 10_000_000)
-    stream = PartitionStreamLog(log)
+    stream = PartitionStreamLog(log, StreamMemory())
     skipped = [entry for entry in stream.entries(0, 10) if isinstance(entry, Skipped)]
     assert {entry.reason for entry in skipped} == {Expiry.COMPACTED}
     messages = sum(entry.records for entry in stream.entries(0, 10) if isinstance(entry, Message))
@@ -122,7 +122,7 @@ def test_a_log_that_begins_inside_a_batch_is_served_from_the_batch(tmp_path: Pat
     for _ in range(3):
         append(log, None, b"a", b"b", b"c")
     log.delete_before(4)
-    stream = PartitionStreamLog(log)
+    stream = PartitionStreamLog(log, StreamMemory())
     assert stream.first_at(4) == 3
     assert told(stream, 0, 9) == [(0, 3, False), (3, 6, True), (6, 9, True)]
 
@@ -143,8 +143,30 @@ class Refusing:
 def test_what_the_disk_refuses_is_not_skipped(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, None, b"a")
-    stream = PartitionStreamLog(Refusing(log))  # type: ignore[arg-type]
+    stream = PartitionStreamLog(Refusing(log), StreamMemory())  # type: ignore[arg-type]
     append(log, stream, b"b")
     assert list(stream.entries(0, 2)) == []
     assert stream.failed_reads == 1
     assert [entry.sequence for entry in stream.entries(1, 2) if isinstance(entry, Message)] == [1]
+
+
+def test_streams_share_a_bounded_memory(tmp_path: Path) -> None:
+    memory = StreamMemory(tail_bytes=10_000, blocks=3)
+    streams = []
+    for number in range(4):
+        log = opened(tmp_path / str(number))
+        for _ in range(5):
+            append(log, None, b"x" * 1000)
+        stream = PartitionStreamLog(log, memory, block_bytes=2000)
+        memory.add(stream)
+        streams.append(stream)
+        for _ in range(20):
+            append(log, stream, b"y" * 1000)
+        assert len(told(stream, 0, 25)) == 25
+    assert sum(stream._kept for stream in streams) <= 10_000
+    assert sum(len(stream._blocks) for stream in streams) <= 3
+    for stream in streams[1:]:
+        memory.remove(stream)
+    streams[0].appended(memoryview(b""), [])
+    append(streams[0]._log, streams[0], b"z" * 9000)
+    assert streams[0]._kept > 5000
