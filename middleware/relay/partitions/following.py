@@ -172,7 +172,17 @@ class Following:
                 partition.replica.want()
 
     def host_down(self, host: int) -> None:
+        """It may be back at once: who waits for it waits a little longer."""
         self._down[host] = self._loop.time()
+        self._loop.call_later(self._settings.down_grace, self._give_up, host)
+
+    def _give_up(self, host: int) -> None:
+        if self._channels.is_up(host):
+            return
+        for partition in self:
+            if partition.leader.host == host:
+                partition.leader.give_up()
+                partition.look_again()
 
     def _log_starts(
         self, host: int, notice: pb.LogStartNotice, body: memoryview

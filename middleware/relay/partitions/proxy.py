@@ -44,6 +44,7 @@ class LeaderProxy:
         self.epoch: int | None = None  # the leader's, once it has said it
         self._channels = channels
         self._settings = settings
+        self._pending: dict[Future[Answer], None] = {}
 
     @property
     def up(self) -> bool:
@@ -162,28 +163,32 @@ class LeaderProxy:
             timeout = min(timeout, 2 * self._settings.down_grace)
         asked = self._channels.call(self.host, method, request.SerializeToString(), body, timeout=timeout)
         answer: Future[T] = asyncio.get_running_loop().create_future()
-        asked.add_done_callback(partial(_settle, answer, read))
+        self._pending[asked] = None
+        asked.add_done_callback(partial(self._settle, answer, read))
         return answer
 
+    def give_up(self) -> None:
+        """The leader has been away for too long: calls that wait for its connection are refused."""
+        for asked in list(self._pending):
+            asked.cancel()
 
-def _settle(answer: Future[T], read: Callable[[Answer], T], asked: Future[Answer]) -> None:
-    if answer.done():  # nobody waits any more
-        asked.cancelled() or asked.exception()
-        return
-    if asked.cancelled():
-        answer.cancel()
-        return
-    error = asked.exception()
-    if error is None:
+    def _settle(self, answer: Future[T], read: Callable[[Answer], T], asked: Future[Answer]) -> None:
+        del self._pending[asked]
+        if answer.done():  # nobody waits any more
+            asked.cancelled() or asked.exception()
+            return
+        error: BaseException | None = None
         try:
             answer.set_result(read(asked.result()))
-            return
+        except asyncio.CancelledError:
+            error = TreecastError(Fault.LEADER_UNAVAILABLE, f"host {self.host} cannot be reached")
         except DecodeError as wrong:
             error = TreecastError(Fault.INTERNAL, f"the answer cannot be read: {wrong}")
-        except TreecastError as wrong:
-            error = wrong
-    answer.set_exception(as_client_hears(error))
-    answer.exception()  # who has gone meanwhile is not told
+        except Exception as wrong:
+            error = as_client_hears(wrong)
+        if error is not None:
+            answer.set_exception(error)
+            answer.exception()  # who has gone meanwhile is not told
 
 
 def as_client_hears(error: BaseException) -> BaseException:

@@ -201,6 +201,10 @@ class RemotePartition:
         if self.replica is not None:
             self.replica.partition.unwatch(waiter)
 
+    def look_again(self) -> None:
+        """The leader is away: who waits for its word reads what is here, or is refused."""
+        self._watches.wake()
+
     def changed(self) -> None:
         """The replica has become current, or is not any more: who waits at the wrong place looks again."""
         self._watches.wake()

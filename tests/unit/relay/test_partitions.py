@@ -164,6 +164,25 @@ async def test_a_dead_leader_refuses_producers_and_lets_consumers_read(world: Wo
     assert (await b.consume(6))[: len(data)] == data
 
 
+async def test_calls_under_way_when_the_leader_goes_are_refused_after_a_bounded_wait(world: World) -> None:
+    await world.topic("t", 1, **{"treecast.replica": "none"})
+    _, b = await world.start(1, 2)
+    await b.read(0)
+    waiting = asyncio.create_task(wait_for_more(b.partition(), time=20))
+    await asyncio.sleep(0.02)
+    peer = b.channels._peers[1]
+    assert peer.link is not None
+    peer.link.pause_writing()  # what is asked now waits
+    asked = [b.append(b"x") for _ in range(3)]
+    asked.append(b.partition().read(0, 100, UNCOMMITTED, at_least_one=True))  # type: ignore[arg-type]
+    world.kill(1)
+    for answer in asked:
+        with pytest.raises(TreecastError) as caught:
+            await asyncio.wait_for(answer, 10)  # type: ignore[arg-type]
+        assert caught.value.fault is Fault.LEADER_UNAVAILABLE
+    assert await waiting
+
+
 async def test_a_replica_goes_on_after_its_host_was_killed(world: World) -> None:
     await world.topic("t", 1)
     a, b = await world.start(1, 2)

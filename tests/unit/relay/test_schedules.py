@@ -121,11 +121,11 @@ class Schedule:
         for host in HOSTS:
             for index in range(len(LEADERS)):
                 await self._until_read(host, index)
+        await until(lambda: (self._take_answers(), not self.pending)[1])
         try:
             await until(self._all_alike)
         except TimeoutError:
             raise AssertionError(self.describe()) from None
-        await until(lambda: (self._take_answers(), not self.pending)[1])
 
     async def _until_read(self, host: int, index: int) -> None:
         while True:
