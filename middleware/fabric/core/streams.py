@@ -57,8 +57,9 @@ class Served:
 
     def use(self, state_id: int | None, confirmed: frozenset[int]) -> None:
         """What goes to all goes to the group for those it reaches; None: to each by unicast."""
-        self.state_id, self.confirmed = state_id, confirmed
-        self._look()
+        if (state_id, confirmed) != (self.state_id, self.confirmed):
+            self.state_id, self.confirmed = state_id, confirmed
+            self._look()
 
     def _look(self) -> dict[int, int]:
         """Whole messages that hosts of the group have asked for, in all."""

@@ -1,0 +1,134 @@
+"""Corners of the core that a whole network seldom reaches."""
+
+from __future__ import annotations
+
+import random
+
+from treecast.middleware.fabric.core.log import Log
+from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.peers import Peer, Peers
+from treecast.middleware.fabric.core.receiver import Receiver
+from treecast.middleware.fabric.core.reorder import Reorder
+from treecast.middleware.fabric.core.schedule import Schedule
+from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.states import PeerState, ReceiverState
+from treecast.middleware.wire.segment import Kind, Segment, control
+from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
+from treecast.middleware.wire.segment_bodies import Close, Expiry, Gap, Heartbeat, Nak, Skipped
+
+KEY = (1, 7, 1)
+SETTINGS = StreamSettings(catch_up_after=100, replay_stall=0.5, silent_after=5.0)
+
+
+def data(sequence: int, kind: Kind = Kind.DATA, number: int = 0, total: int = 1) -> Segment:
+    return Segment(kind, *KEY, sequence, 1, number, total, 1, b"x" * 10)
+
+
+def receiver() -> Receiver:
+    return Receiver(2, KEY, SETTINGS, random.Random(1), 0.0, progress=Progress(0, 0))
+
+
+def asked(one: Receiver, now: float) -> list[Gap]:
+    sent = [segment for out in one.to_send(now) for segment in out.segments()]
+    return [gap for one in sent if one.kind is Kind.NAK for gap in Nak.decode(one.payload).gaps]
+
+
+def replayed_to_the_edge(edge: int) -> tuple[Peers, Peer]:
+    peers = Peers(SETTINGS)
+    peer = peers.add(2, 0, edge, 0.0)
+    assert peer.state is PeerState.CATCHING_UP
+    peer.replayed(edge, 5000)
+    peers.edge_reached(peer)
+    return peers, peer
+
+
+def test_what_is_on_its_way_in_a_replay_is_no_lag() -> None:
+    peers, peer = replayed_to_the_edge(1000)
+    peer.settle(10, 0.1)
+    peers.heard(peer, False, 1000, 0.2)
+    assert (peer.state, peer.sent) == (PeerState.LIVE, 1000)
+
+
+def test_a_replay_that_stood_still_for_too_long_is_a_lag() -> None:
+    peers, peer = replayed_to_the_edge(1000)
+    peer.settle(10, 0.1)
+    peers.heard(peer, False, 1000, 0.7)
+    assert (peer.state, peer.sent, peer.flight_bytes) == (PeerState.CATCHING_UP, 10, 0)
+
+
+def test_who_was_silent_is_replayed_to_however_near_it_is() -> None:
+    """What was sent to all meanwhile was not sent to it."""
+    peers = Peers(SETTINGS)
+    peer = peers.add(2, 50, 50, 0.0)
+    peers.silence(5.0)
+    assert (peer.state, peers.live()) == (PeerState.SILENT, [])
+    peers.heard(peer, False, 51, 6.0)
+    assert (peer.state, peer.sent) == (PeerState.CATCHING_UP, 50)
+
+
+def test_while_catching_up_only_what_a_repair_has_passed_is_asked_for() -> None:
+    one = receiver()
+    one.receive(control(Kind.HEARTBEAT, *KEY, 1, Heartbeat(500, 0).encode()), 0.0)
+    assert one.state is ReceiverState.CATCHING_UP
+    assert asked(one, 1.0) == []
+    one.receive(data(5, Kind.REPAIR), 2.0)
+    assert asked(one, 3.0) == [Gap(0, 5)]
+
+
+def test_falling_behind_again_forgets_where_the_last_replay_was() -> None:
+    one = receiver()
+    one.receive(data(150, Kind.REPAIR), 0.0)  # far ahead: it is behind from now on
+    assert one.state is ReceiverState.CATCHING_UP
+    assert asked(one, 1.0) == []
+
+
+def test_nothing_is_awaited_behind_the_end_of_a_closed_stream() -> None:
+    one = receiver()
+    one.receive(control(Kind.CLOSE, *KEY, 1, Close(2).encode()), 0.0)
+    one.receive(control(Kind.HEARTBEAT, *KEY, 1, Heartbeat(9, 0).encode()), 0.1)
+    assert one.known == 2
+    for sequence in range(2):
+        one.receive(data(sequence), 0.2)
+    assert len(one.take(0.2)) == 2
+    assert one.state is ReceiverState.DONE
+
+
+def test_what_was_here_of_a_skipped_message_is_forgotten_at_once() -> None:
+    buffer = Reorder(SETTINGS, AssemblyBudget(1 << 20), 0)
+    buffer.add(data(5, total=2), 1.0, 1.0)
+    assert len(buffer.assembly) == 1
+    buffer.skip(Skipped(5, 6, Expiry.AGE), 1.0)
+    assert (len(buffer.assembly), buffer.assembly.used, buffer.next) == (0, 0, 0)
+
+
+def test_what_all_had_before_a_bound_took_more_is_told_as_size() -> None:
+    log = Log(0, 1 << 20, 10.0)
+    for at in range(4):
+        log.append(Message(log.end, 2, b"x"), float(at))
+    log.trim(2)
+    log.expire(11.0)
+    assert list(log.entries(0, 5))[:2] == [Skipped(0, 2, Expiry.SIZE), Skipped(2, 4, Expiry.AGE)]
+    assert log.trimmed(1) == {Expiry.SIZE: 1, Expiry.AGE: 2}
+
+
+def test_a_schedule_is_that_of_a_plain_dictionary() -> None:
+    schedule, plain, luck = Schedule(), dict[int, float](), random.Random(3)
+    now = 0.0
+    for _ in range(5000):
+        number = luck.randrange(20)
+        match luck.randrange(5):
+            case 0:
+                now += luck.random()
+                assert sorted(schedule.due(now)) == sorted(n for n, at in plain.items() if at <= now)
+                plain = {n: at for n, at in plain.items() if at > now}
+            case 1:
+                schedule.discard(number)
+                plain.pop(number, None)
+            case 2:
+                schedule.set(number, NEVER)
+                plain.pop(number, None)
+            case _:
+                at = now + luck.choice([0.0, 0.5, luck.random() * 3])
+                schedule.set(number, at)
+                plain[number] = at
+        assert schedule.next() == min(plain.values(), default=NEVER)
