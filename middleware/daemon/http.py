@@ -20,6 +20,10 @@ from .status import Subject, take_status
 from .view import view_groups, view_process, view_topics
 
 
+def _always(group_id: str) -> bool:
+    return True
+
+
 class Pages:
     """The handlers, over one daemon."""
 
@@ -43,7 +47,7 @@ class Pages:
             started_at=subject.started_at,
             counters=subject.counters,
             topics=await view_topics(subject.cluster),
-            groups=await view_groups(subject.cluster),
+            groups=await view_groups(subject.cluster, joined.is_home if joined is not None else _always),
             process=view_process(),
             hosts=joined.hosts() if joined is not None else (),
             streams=joined.streams() if joined is not None else (),

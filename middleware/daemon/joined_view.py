@@ -65,6 +65,10 @@ class Joined:
         leader = self._view.leader(topic, index)
         return self._name(leader.host_id) if leader is not None else ""
 
+    def is_home(self, group_id: str) -> bool:
+        home = self._view.group_home(group_id)
+        return home is not None and home.host_id == self._joining.host.host_id
+
     def _name(self, host_id: int) -> str:
         host = self._view.host(host_id)
         return host.name if host is not None else f"host {host_id}"

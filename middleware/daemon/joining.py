@@ -87,6 +87,7 @@ class Joining:
         keep_token(self._data, self.token)
         self._begin(membership)
         self.link = Link(self._client, self._attachment, ClusterView(), self._counters.relay)
+        self._attachment.start()  # before the logs are opened, which may take longer than a lease
 
     def cluster(self, parts: LocalParts) -> JoinedCluster:
         """A `broker.JoinCluster`."""

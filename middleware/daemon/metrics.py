@@ -170,7 +170,9 @@ def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:
     for topic in topics:
         for partition in topic.partitions:
             for attribute, family in families.items():
-                family.add_metric([topic.topic.name, str(partition.index)], getattr(partition, attribute))
+                value = getattr(partition, attribute)
+                if value >= 0:  # else its leader is out of reach
+                    family.add_metric([topic.topic.name, str(partition.index)], value)
     yield from families.values()
 
 

@@ -38,6 +38,9 @@ class JoinedView(Protocol):
     def leader(self, topic: str, index: int) -> str:
         """The name of a partition's leader."""
 
+    def is_home(self, group_id: str) -> bool:
+        """Whether this host is the group's home; each host's metrics have its own groups."""
+
     def fabric(self) -> pb.FabricResponse: ...
 
     def streams(self) -> Sequence[pb.StreamStatus]: ...

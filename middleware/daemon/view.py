@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from treecast.middleware.broker import (
     CommittedOffset,
     GroupDescription,
     Isolation,
+    OffsetAtTime,
     Topic,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -25,6 +26,12 @@ from treecast.middleware.model.identity import TopicPartition
 
 T = TypeVar("T")
 _AWAY = {Fault.LEADER_UNAVAILABLE, Fault.NOT_LEADER, Fault.TIMED_OUT}
+_ASK_SECONDS = 2.0  # for all leaders together
+_BOUNDS = (
+    (EARLIEST_TIMESTAMP, Isolation.READ_UNCOMMITTED),
+    (LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED),
+    (LATEST_TIMESTAMP, Isolation.READ_COMMITTED),
+)
 
 
 class PartitionView(Struct, frozen=True):
@@ -83,30 +90,74 @@ async def settled(value: T | Future[T]) -> T:
     return await value if isinstance(value, asyncio.Future) else value
 
 
-async def view_partition(cluster: Cluster, topic: str, index: int) -> PartitionView:
-    leader = cluster.partition(topic, index)
-    try:
-        start = await settled(leader.offset_for_time(EARLIEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))
-        end = await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))
-        stable = await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_COMMITTED))
-    except TreecastError as error:
-        if error.fault not in _AWAY:
-            raise
-        return PartitionView(index, leader.leader_epoch, -1, -1, -1, leader.size)
-    return PartitionView(index, leader.leader_epoch, start.offset, end.offset, stable.offset, leader.size)
+class _Asked:
+    """A partition that is asked for its bounds. One that another host leads answers later, or never."""
+
+    def __init__(self, cluster: Cluster, topic: str, index: int) -> None:
+        """UNKNOWN_TOPIC where there is none."""
+        self._index = index
+        self._leader = cluster.partition(topic, index)
+        self._answers: list[OffsetAtTime | Future[OffsetAtTime]] = []
+        try:
+            for timestamp, isolation in _BOUNDS:
+                self._answers.append(self._leader.offset_for_time(timestamp, isolation))
+        except TreecastError as error:
+            _check_away(error)
+
+    def waited_for(self) -> list[Future[OffsetAtTime]]:
+        return [answer for answer in self._answers if isinstance(answer, asyncio.Future)]
+
+    def view(self) -> PartitionView:
+        """What was answered by now."""
+        offsets = [_offset(answer) for answer in self._answers]
+        start, end, stable = offsets if len(offsets) == len(_BOUNDS) else (-1, -1, -1)
+        return PartitionView(self._index, self._leader.leader_epoch, start, end, stable, self._leader.size)
+
+
+def _offset(answer: OffsetAtTime | Future[OffsetAtTime]) -> int:
+    if not isinstance(answer, asyncio.Future):
+        return answer.offset
+    if not answer.done():
+        answer.cancel()
+        return -1
+    error = answer.exception()
+    if error is None:
+        return answer.result().offset
+    _check_away(error)
+    return -1
+
+
+def _check_away(error: BaseException) -> None:
+    """Raises what is no sign of a leader that is out of reach."""
+    if not isinstance(error, TreecastError) or error.fault not in _AWAY:
+        raise error
+
+
+async def _settle(asked: Sequence[_Asked]) -> None:
+    """All are waited for together, and not for long."""
+    if waited_for := [answer for one in asked for answer in one.waited_for()]:
+        await asyncio.wait(waited_for, timeout=_ASK_SECONDS)
 
 
 async def view_topic(cluster: Cluster, topic: Topic) -> TopicView:
-    indexes = range(topic.partitions)
-    return TopicView(topic, tuple([await view_partition(cluster, topic.name, i) for i in indexes]))
+    asked = [_Asked(cluster, topic.name, index) for index in range(topic.partitions)]
+    await _settle(asked)
+    return TopicView(topic, tuple(one.view() for one in asked))
 
 
 async def view_topics(cluster: Cluster) -> list[TopicView]:
     """All topics by name. One that is deleted meanwhile is left out."""
-    found = []
+    asked: list[tuple[Topic, list[_Asked]]] = []
     for _, topic in sorted(cluster.definitions.topics().items()):
         try:
-            found.append(await view_topic(cluster, topic))
+            asked.append((topic, [_Asked(cluster, topic.name, index) for index in range(topic.partitions)]))
+        except TreecastError:
+            continue
+    await _settle([one for _, partitions in asked for one in partitions])
+    found = []
+    for topic, partitions in asked:
+        try:
+            found.append(TopicView(topic, tuple(one.view() for one in partitions)))
         except TreecastError:
             continue
     return found
@@ -141,10 +192,19 @@ async def view_group(cluster: Cluster, group_id: str) -> GroupView:
     return GroupView(description, await view_offsets(cluster, group_id))
 
 
-async def view_groups(cluster: Cluster) -> list[GroupView]:
-    """All groups by id."""
-    listed = await cluster.list_groups()
-    return [await view_group(cluster, group_id) for group_id in sorted(entry.group_id for entry in listed)]
+async def view_groups(
+    cluster: Cluster, here: Callable[[str], bool] = lambda group_id: True
+) -> list[GroupView]:
+    """All groups by id for which `here` says so. One whose home went away meanwhile is left out."""
+    found = []
+    for group_id in sorted(entry.group_id for entry in await cluster.list_groups()):
+        if not here(group_id):
+            continue
+        try:
+            found.append(await view_group(cluster, group_id))
+        except TreecastError:
+            continue
+    return found
 
 
 def view_process() -> ProcessView:

@@ -32,7 +32,7 @@ class Opening:
     async def start(self) -> None:
         self._link.load(ViewStore(self._parts.tables))
         await self._adoption.hand_over()
-        self._definitions.start()
+        await self._definitions.start()
         self._link.start()
         if self._link.attached:
             await self._link.first_seen(FIRST_SECONDS)

@@ -73,13 +73,17 @@ class RelayDefinitions:
 
     # --- life
 
-    def start(self) -> None:
-        """Opens what this host leads, of what the view knows; then follows the view."""
+    async def start(self) -> None:
+        """Opens what this host leads, of what the view knows; then follows the view.
+
+        Nothing is told to the view meanwhile. Between topics the lease has its turn to be renewed.
+        """
         TopicConfig.of(self._settings.topic_defaults)  # a bad default is refused, topics or not
         for entry in self._link.view.topics:
             topic = self._topic(entry)
             self._led.open(topic, self._leads(entry))
             self._keep(topic)
+            await asyncio.sleep(0)
         self._link.view.topics.subscribe(self._heard)
         self._task = asyncio.create_task(self._follow(), name="topics of the cluster")
 

@@ -44,6 +44,7 @@ class Link:
         self._waiting: dict[asyncio.Future[None], int] = {}  # until a revision is seen
         self._away = False
         self.refused: TreecastError | None = None  # why the coordinator will not have this host any more
+        attachment.on_change = self._note_attachment
         view.on_reached(self._reached)
 
     @property
@@ -79,8 +80,6 @@ class Link:
             ) from None
 
     def start(self) -> None:
-        self._attachment.on_change = self._note_attachment
-        self._attachment.start()
         self._tasks = [asyncio.create_task(self._watch(), name="watch of the coordinator")]
 
     async def close(self, *, detach: bool) -> None:
