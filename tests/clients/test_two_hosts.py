@@ -88,3 +88,22 @@ def test_records_produced_at_either_host_are_the_same_at_both(hosts: list[Daemon
     )
     again = consume(hosts[1], "t", 4, RECORDS)  # from the replicas
     assert again == at_a
+
+
+def test_a_transaction_over_partitions_of_both_hosts(hosts: list[DaemonProcess]) -> None:
+    with DaemonClient(hosts[0].control) as client:
+        client.create_topic("t", 2)
+    writer = producer(hosts[0], transactional_id="tx")
+    writer.init_transactions(PATIENCE)
+    for number, commit in enumerate((True, False, True)):
+        writer.begin_transaction()
+        for partition in (0, 1):
+            writer.produce("t", b"%d" % number, partition=partition)
+        writer.flush(PATIENCE)
+        (writer.commit_transaction if commit else writer.abort_transaction)(PATIENCE)
+    for host in hosts:
+        found = consume(host, "t", 2, 4, isolation_level="read_committed")
+        assert {p: [value for _, value in rows] for p, rows in found.items()} == {
+            0: [b"0", b"2"],
+            1: [b"0", b"2"],
+        }
