@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ENOUGH_FILES = 4096
 ENOUGH_BUFFER = 2 << 20  # bytes; as the kernel counts, twice what a socket asked for
 DAEMON_SECONDS = 5.0
+JOIN_SECONDS = 3.0
 DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
 
 
@@ -58,6 +59,7 @@ def doctor(
         *_ports({face: getattr(settings, face) for face in ("kafka", "admin", "control", "fabric")}),
         _runtime_dir(settings.runtime_dir),
         _open_files(),
+        *_coordinator_of(settings.join),
         *_cluster(),
     ]
     if json:
@@ -150,6 +152,26 @@ def _open_files() -> Finding:
     if hard != resource.RLIM_INFINITY and hard < ENOUGH_FILES:
         return Finding("open files", "slow", f"at most {hard}: raise LimitNOFILE or `ulimit -Hn`")
     return Finding("open files", "ok", f"up to {hard:,}")
+
+
+# --- the cluster that is to be joined
+
+
+def _coordinator_of(join: str) -> Iterator[Finding]:
+    """Whether somebody listens where `join` says."""
+    if not join:
+        return
+    address = Address.parse(join)
+    try:
+        with socket.create_connection((address.host, address.port), JOIN_SECONDS):
+            yield Finding("coordinator", "ok", f"somebody answers at {join}")
+    except OSError as error:
+        yield Finding(
+            "coordinator",
+            "bad",
+            f"nobody answers at {join} ({error.strerror or error}): start the first daemon there, with"
+            " --control on an address that this host can reach",
+        )
 
 
 # --- what the daemon that runs here says of its cluster

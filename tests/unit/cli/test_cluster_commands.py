@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import socket
+
 import pytest
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -99,3 +102,19 @@ def test_commands_beside_a_joined_host(cluster) -> None:
     assert "on interface lo, MTU" in said["fabric"]["detail"]
     assert {"host a", "carrier unicast", "carrier ip-multicast"} <= said.keys()
     assert cluster("streams").code == 0
+
+
+def test_the_doctor_looks_for_the_coordinator(command, tmp_path) -> None:
+    config = tmp_path / "treecast.toml"
+    config.write_text('fabric = "127.0.0.1:0"\njoin = "127.0.0.1:1"\n')
+    ran = command("doctor", "--config", str(config), "--json")
+    said = {row["check"]: row for row in json.loads(ran.out)}
+    assert said["coordinator"]["level"] == "bad"
+    assert "nobody answers at 127.0.0.1:1" in said["coordinator"]["detail"]
+    assert ran.code == 1
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config.write_text(f'fabric = "127.0.0.1:0"\njoin = "127.0.0.1:{listener.getsockname()[1]}"\n')
+        said = {
+            row["check"]: row for row in json.loads(command("doctor", "--config", str(config), "--json").out)
+        }
+    assert said["coordinator"]["level"] == "ok"

@@ -444,3 +444,52 @@ def producer_id(daemon: DaemonProcess) -> int:
     _, _, _, error, found, _ = struct.unpack(">iiihqh", answer)
     assert error == 0
     return found
+
+
+# --- what does not fit together
+
+
+def test_a_joined_host_with_another_clusters_token(first: DaemonProcess, joined, start_daemon) -> None:
+    second, other = joined("b"), start_daemon("--name", "x", *FABRIC)
+    second.stop()
+    second.flags[second.flags.index("--join-token") + 1] = f"@{other.data / 'join-token'}"
+    assert "and the join token to cluster" in refusal(second)
+
+
+def test_a_first_daemon_that_lost_its_coordinators_store(first: DaemonProcess) -> None:
+    create(first, "t")
+    first.stop()
+    (first.data / "coordinator.db").rename(first.data / "elsewhere")
+    assert "coordinator.db is missing: restore it" in refusal(first)
+    (first.data / "elsewhere").rename(first.data / "coordinator.db")
+    first.start()
+    assert topics(first).keys() == {"t"}
+
+
+def test_an_address_that_others_are_told(start_daemon, first: DaemonProcess) -> None:
+    token = ("--join", first.control, "--join-token", f"@{first.data / 'join-token'}")
+    flags = ("--fabric", "0.0.0.0:0", "--fabric-advertised", "localhost:0")
+    second = start_daemon("--name", "b", *flags, *token)
+    port = second.address("fabric")[1]
+    with DaemonClient(first.control) as client:
+        until(lambda: len(client.status().hosts) == 2)
+        assert client.status().hosts[1].address == f"localhost:{port}"
+        until(lambda: client.status().hosts[1].channel.connected)
+
+
+def test_a_port_of_the_fabric_that_is_in_use(first: DaemonProcess, start_daemon) -> None:
+    taken = first.ready["fabric"]
+    said = refusal(start_daemon("--name", "b", "--fabric", taken, start=False))
+    assert f"--fabric {taken}: the port is in use" in said
+
+
+def test_nothing_is_left_when_a_start_is_refused(first: DaemonProcess, joined) -> None:
+    """The lock, the ports and the lease are let go: the next start with what is right works at once."""
+    second = joined("b", start=False)
+    second.flags += ["--kafka", first.kafka]
+    assert "the port is in use" in refusal(second)
+    second.flags = second.flags[:-2]
+    second.start()
+    second.stop()
+    second.flags += ["--topic-defaults", "retention.ms=7"]
+    second.start()
