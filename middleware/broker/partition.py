@@ -220,6 +220,38 @@ class LogPartition:
             waiter.gone()
 
 
+class BatchRules:
+    """What a topic's configuration says of a single batch."""
+
+    def __init__(self, topic: str, config: TopicConfig) -> None:
+        self._topic = topic
+        self._compacted = config.cleanup_compact
+        self._stamps = config.log_append_time
+        self._before_ms = config.timestamp_before_max_ms
+        self._after_ms = config.timestamp_after_max_ms
+
+    def check(self, header: BatchHeader, now_ms: int) -> None:
+        """INVALID_RECORD, INVALID_TIMESTAMP."""
+        if self._compacted and header.first_keyless >= 0:
+            raise TreecastError(
+                Fault.INVALID_RECORD,
+                f"topic {self._topic} is compacted, record {header.first_keyless} has no key",
+            )
+        if self._stamps:
+            return
+        if header.max_timestamp - now_ms > self._after_ms:
+            raise self._wrong_time(header.max_timestamp, now_ms)
+        if self._before_ms != INT64_MAX and now_ms - header.min_timestamp > self._before_ms:
+            raise self._wrong_time(header.min_timestamp, now_ms)
+
+    def _wrong_time(self, timestamp: int, now_ms: int) -> TreecastError:
+        return TreecastError(
+            Fault.INVALID_TIMESTAMP,
+            f"timestamp {timestamp} is not between {self._before_ms} ms before and {self._after_ms} ms"
+            f" after the broker's time {now_ms}",
+        )
+
+
 class LocalPartition(LogPartition):
     """A partition that this host leads: implements `cluster.PartitionLeader`."""
 
@@ -245,10 +277,7 @@ class LocalPartition(LogPartition):
     def reconfigure(self, config: TopicConfig) -> None:
         super().reconfigure(config)
         self._max_bytes = config.max_message_bytes
-        self._compacted = config.cleanup_compact
-        self._stamps = config.log_append_time
-        self._before_ms = config.timestamp_before_max_ms
-        self._after_ms = config.timestamp_after_max_ms
+        self._rules = BatchRules(self.name.topic, config)
         self._compression = _COMPRESSIONS.get(config.compression_type)  # None: as the producer sent it
 
     def tap(self, tap: AppendTap | None) -> None:
@@ -281,7 +310,7 @@ class LocalPartition(LogPartition):
                 if repeated is not None:
                     self._counters.duplicate_batches += 1
                     return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
-            self._check_rules(header, now_ms)
+            self._rules.check(header, now_ms)
         if self._compression is not None:
             batches, headers = recompressed(batches, headers, self._compression)
         return self._answer(self._store(batches, headers, now_ms), acks, now_ms)
@@ -385,27 +414,6 @@ class LocalPartition(LogPartition):
                 Fault.INVALID_RECORD, "an idempotent producer's batch comes alone, not with others"
             )
         return self.log.producers.check(header)
-
-    def _check_rules(self, header: BatchHeader, now_ms: int) -> None:
-        """What the topic's configuration says of a single batch."""
-        if self._compacted and header.first_keyless >= 0:
-            raise TreecastError(
-                Fault.INVALID_RECORD,
-                f"topic {self.name.topic} is compacted, record {header.first_keyless} has no key",
-            )
-        if self._stamps:
-            return
-        if header.max_timestamp - now_ms > self._after_ms:
-            raise self._wrong_time(header.max_timestamp, now_ms)
-        if self._before_ms != INT64_MAX and now_ms - header.min_timestamp > self._before_ms:
-            raise self._wrong_time(header.min_timestamp, now_ms)
-
-    def _wrong_time(self, timestamp: int, now_ms: int) -> TreecastError:
-        return TreecastError(
-            Fault.INVALID_TIMESTAMP,
-            f"timestamp {timestamp} is not between {self._before_ms} ms before and {self._after_ms} ms"
-            f" after the broker's time {now_ms}",
-        )
 
     def _store(self, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> Appended:
         log = self.log

@@ -12,6 +12,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.partitions import LocalPartitions
@@ -133,7 +134,15 @@ class Following:
             self._drop(name, Fault.NOT_LEADER)
         proxy = LeaderProxy(topic.topic_id.bytes, index, leader.host_id, self._channels, self._settings)
         made = RemotePartition(
-            name, proxy, leader.epoch, self._settings, self._counters, self._want, self._down_since
+            name,
+            proxy,
+            leader.epoch,
+            self._settings,
+            self._counters,
+            self._want,
+            self._down_since,
+            partial(self._defined, name.topic),
+            self._clock,
         )
         self._remote[name] = made
         self._topic_of[name] = topic
@@ -141,6 +150,9 @@ class Following:
 
     def find(self, topic: str, index: int) -> RemotePartition | None:
         return self._remote.get(TopicPartition(topic, index))
+
+    def _defined(self, topic: str) -> Topic | None:
+        return self._topics.topics().get(topic)
 
     def _down_since(self, host: int) -> float:
         return self._down.get(host, self._started)

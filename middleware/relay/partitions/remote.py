@@ -8,23 +8,27 @@ reached, readers go on with what the replica has.
 from __future__ import annotations
 
 import asyncio
+import struct
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from treecast.middleware.broker.cluster import ReadWaiter
+from treecast.middleware.broker.partition import BatchRules
 from treecast.middleware.broker.values import (
     LATEST_TIMESTAMP,
     Appended,
     Isolation,
     OffsetAtTime,
     PartitionRead,
+    Topic,
 )
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
 from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, check_batches
 
 from .proxy import LeaderProxy
 from .replica import Replica
@@ -32,6 +36,9 @@ from .settings import PartitionSettings
 from .watches import Watches
 
 T = TypeVar("T")
+
+_LENGTH: Final = struct.Struct(">i")  # of a batch, after this field
+_LENGTH_AT: Final = 8
 
 
 class RemotePartition:
@@ -46,10 +53,13 @@ class RemotePartition:
         counters: RelayCounters,
         wanted: Callable[[RemotePartition], None],
         down_since: Callable[[int], float],
+        topic: Callable[[], Topic | None],
+        clock: Callable[[], float],
     ) -> None:
         """`epoch`: the coordinator's. `wanted` is called at a fetch while there is no replica.
 
-        `down_since`: the loop's time from when on a host has not been connected.
+        `down_since`: the loop's time from when on a host has not been connected. `topic`: as it is defined
+        now. `clock` gives wall-clock seconds.
         """
         self.name = name
         self.leader = leader
@@ -60,6 +70,8 @@ class RemotePartition:
         self._counters = counters
         self._wanted = wanted
         self._down_since = down_since
+        self._topic = topic
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._gone: Fault | None = None
         self._watches = Watches(leader)
@@ -108,9 +120,23 @@ class RemotePartition:
         self, batches: memoryview, acks: int, transactional_id: str | None
     ) -> Appended | Future[Appended]:
         self._reach()
+        size = len(batches)
+        if size > HEADER_SIZE and _LENGTH.unpack_from(batches, _LENGTH_AT)[0] + LOG_OVERHEAD < size:
+            self._check_all(batches)
         self._counters.forwarded_appends += 1
         self._counters.forwarded_bytes += len(batches)
         return self.leader.produce(bytes(batches), acks, transactional_id)
+
+    def _check_all(self, batches: memoryview) -> None:
+        """Several batches are refused here and now, as their sender then sends each by itself: the leader's
+        refusal would be that of all of them."""
+        topic = self._topic()
+        if topic is None:
+            return
+        rules = BatchRules(topic.name, topic.config)
+        now_ms = int(self._clock() * 1000)
+        for header in check_batches(batches, topic.config.max_message_bytes):
+            rules.check(header, now_ms)
 
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int

@@ -88,6 +88,21 @@ async def test_what_the_leader_refuses_is_refused(world: World) -> None:
     assert caught.value.fault is Fault.CORRUPT_BATCH
 
 
+async def test_several_batches_of_which_one_is_bad_are_refused_before_they_are_forwarded(
+    world: World,
+) -> None:
+    """Who laid them side by side then sends each alone, and each has its own answer."""
+    await world.topic("t", 1, max_message_bytes=500)
+    a, b = await world.start(1, 2)
+    good, bad = batch(b"good"), batch(b"x" * 1000)
+    with pytest.raises(TreecastError) as caught:
+        b.partition().append(memoryview(bytearray(good + bad)), 1, None)
+    assert caught.value.fault is Fault.BATCH_TOO_LARGE
+    together = await settled(b.partition().append(memoryview(bytearray(good + good)), 1, None))
+    assert together.base_offset == 0
+    assert a.log().end_offset == 2
+
+
 async def test_a_topic_without_replicas_is_read_and_watched_at_its_leader(world: World) -> None:
     await world.topic("t", 1, **{"treecast.replica": "none"})
     a, b = await world.start(1, 2)
