@@ -50,6 +50,7 @@ class Observation:
         yield from _faces(observed.counters.faces)
         if observed.coordinator is not None:
             yield from _numbers("treecast_relay", observed.counters.relay, "relay")
+            yield from _numbers("treecast_homes", observed.counters.homes, "homes")
             yield from _numbers("treecast_channel", observed.counters.channel, "the channel between hosts")
             yield from _numbers("treecast_fabric", observed.counters.fabric, "the fabric")
             yield _gauge("treecast_coordinator_up", "1 where it answers", int(observed.coordinator.reachable))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import GroupHome, TransactionHome
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.values import GroupListing
 from treecast.middleware.fabric.channel import Methods
@@ -78,7 +78,7 @@ class Homes:
         )
         self.groups = RoutedGroups(self.router, self.finder, parts.groups)
         self.transactions = RoutedTransactions(self.router, self.finder, self.keeper, parts.transactions)
-        store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
+        self._store = store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
         parts.groups.use(store, self.transactions)
         parts.transactions.use(store)
         parts.producer_ids.use(coordinator)
@@ -87,6 +87,9 @@ class Homes:
             methods
         )
         self._adopting: asyncio.Task[None] | None = None
+        self._tidying: asyncio.Task[None] | None = None
+        self._tidy_every = settings.tidy
+        self._idle: set[HomeName] = set()
 
     # --- life
 
@@ -95,8 +98,12 @@ class Homes:
         self._view.homes.subscribe(self._heard)
         own = self.keeper.start(self._home, self._host_id)
         self._adopt(own)
+        self._tidying = asyncio.create_task(self._tidy_up(), name="homes of nothing")
 
     async def close(self) -> None:
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
         if self._adopting is not None:
             self._adopting.cancel()
             await asyncio.gather(self._adopting, return_exceptions=True)
@@ -160,6 +167,23 @@ class Homes:
     def _forgotten(self, name: HomeName, epoch: int) -> None:
         self.finder.forget(name)
         self.keeper.forgotten(name, epoch)
+
+    # --- homes of nothing
+
+    async def _tidy_up(self) -> None:
+        while True:
+            await asyncio.sleep(self._tidy_every)
+            try:
+                await self.tidy()
+            except TreecastError as error:
+                _log.warning("homes of which there is nothing are not forgotten: %s", error)
+
+    async def tidy(self) -> None:
+        """The coordinator forgets homes of which there was nothing now and the last time."""
+        idle = self.keeper.idle()
+        gone, self._idle = idle & self._idle, idle
+        owned = self.keeper.owned
+        await self._store.commit([HomeWrite(name, owned[name], (), forget=True) for name in gone])
 
     # --- what the host had when it was alone
 

@@ -189,6 +189,11 @@ class HomeKeeper:
         self.owned[name] = epoch
         self._side(name).own(name.id, epoch)
 
+    def idle(self) -> set[HomeName]:
+        """The homes of this host of which there is nothing: somebody asked for them, and left it at that."""
+        known = {kind: set(side.known()) for kind, side in self._sides.items()}
+        return {name for name in self.owned if name.id not in known[name.kind]}
+
     # --- a home goes
 
     def moved(self, name: HomeName, at: HomeAt | None, *, doubtful: bool) -> None:

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.api.v1.coordinator_pb2 import HomeKind
+from treecast.middleware.broker.homes import HomeKind as Kind
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.fabric.channel import ChannelError
 from treecast.middleware.model.counters import HomeCounters
@@ -64,6 +65,9 @@ class HomeRouter:
         A host that is not the home any more says so, and the home is looked for again.
         COORDINATOR_UNAVAILABLE where it cannot be reached.
         """
+        if not name.id:
+            fault = Fault.INVALID_GROUP if name.kind is Kind.GROUP else Fault.INVALID_REQUEST
+            raise TreecastError(fault, "where hosts are joined, an id cannot be empty")
         denied = 0
         for _ in range(_ATTEMPTS):
             if name in self._keeper.owned:

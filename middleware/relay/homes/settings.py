@@ -18,6 +18,7 @@ class MirrorSettings(Struct, frozen=True):
 class HomeSettings(Struct, frozen=True):
     mirror: MirrorSettings = MirrorSettings()
     ask_again: float = 1.0  # between questions for a home whose host is away
+    tidy: float = 300.0  # between looks for homes of which there is nothing
     connect: float = 2.0  # a call waits as long for a connection to its host
 
 

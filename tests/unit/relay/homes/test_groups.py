@@ -310,6 +310,43 @@ async def test_an_old_home_that_does_not_know_yet_cannot_commit(town: Town) -> N
     assert await committed(a) == {T0: 2}
 
 
+async def test_what_was_accepted_alone_is_reported_when_the_store_refuses_it(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    await commit(a, 1)
+    await town.settle()
+    a.cut_off = True
+    await commit(a, 99)
+    await town.pass_time(TAKEOVER + 10)
+    town.cut.add(frozenset((a.host_id, b.host_id)))
+    await commit(b, 2)
+    a._watching.cancel()  # it hears of it from the store
+    a.cut_off = False
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if rows.reports(a.tables):
+            break
+    assert [len(report.items) for report in rows.reports(a.tables)] == [1]
+    assert not a.is_home("g")
+    assert a.tables.load(rows.ALONE) == {}
+
+
+async def test_homes_of_which_there_is_nothing_are_forgotten(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    assert await committed(a, "asked-for-only") == {}
+    await commit(a, 1)
+    for _ in range(2):
+        await a.homes.tidy()
+    await town.settle()
+    assert [home.id for home in b.view.homes] == ["g"]
+    assert not a.is_home("asked-for-only")
+    assert await committed(b, "asked-for-only") == {}
+
+
+async def test_a_group_in_a_cluster_has_a_name(town: Town) -> None:
+    a = await town.host("a")
+    assert await fault_of(commit(a, 1, group="")) is Fault.INVALID_GROUP
+
+
 async def test_who_waits_at_a_home_that_moves_is_told(town: Town) -> None:
     a, b = await town.host("a"), await town.host("b")
     patient = {"session_timeout_ms": 1_000_000, "rebalance_timeout_ms": 1_000_000}
