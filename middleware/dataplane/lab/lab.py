@@ -236,6 +236,7 @@ class Lab:
         self,
         node: str,
         *command: str,
+        stdin: int | IO[Any] | None = subprocess.DEVNULL,
         stdout: int | IO[Any] | None = subprocess.PIPE,
         stderr: int | IO[Any] | None = None,
     ) -> subprocess.Popen[bytes]:
@@ -243,15 +244,14 @@ class Lab:
 
         The kernel ties it to the thread that calls this: call it from one that lives as long as the lab.
         """
-        return self._popen(node, command, stdout=stdout, stderr=stderr)
+        return self._popen(node, command, stdin=stdin, stdout=stdout, stderr=stderr)
 
     def _popen(self, node: str, command: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
             self._command(node, command),
             env=host_environment(self.id, node),
-            stdin=subprocess.DEVNULL,
             start_new_session=self._kept,
-            **streams,
+            **{"stdin": subprocess.DEVNULL, **streams},
         )
         self._children.append(child)
         return child

@@ -1,0 +1,139 @@
+"""Hosts in network namespaces, under load: bad links, cut-off hosts, kills; every record accounted for.
+
+    python -m tests.fault.hosts loss --loss 0.01 --seconds 600
+    python -m tests.fault.hosts loss --loss 0.1 --seconds 600
+    python -m tests.fault.hosts outage --behind 1000000
+    python -m tests.fault.hosts kills --count 100
+    python -m tests.fault.hosts leader
+    python -m tests.fault.hosts wire
+
+Producers write down what was acknowledged, with offsets; consumers on every host write down what they
+read. Both must be the same to the record: each once, in order, at the same offsets everywhere; and
+`treecast streams` has to close. A run that is finished is kept in out/hosts/ and only shown again
+(`--fresh` repeats it). Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from .result import Options, Result
+from .scenarios import SCENARIOS
+from .site import Amiss
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(name: str, options: Options, keep: Path) -> Result:
+    """One scenario; what its daemons logged is kept in `keep` where something is wrong."""
+    with tempfile.TemporaryDirectory(prefix="treecast-hosts-") as folder:
+        try:
+            result = SCENARIOS[name](options, Path(folder))
+        except Amiss as error:
+            result = Result(problems=[str(error)])
+        if result.problems:
+            keep.mkdir(parents=True, exist_ok=True)
+            for log in Path(folder).rglob("*.log"):
+                if log.stat().st_size < 50_000_000 and "logs" not in log.parts:
+                    (keep / log.name).write_bytes(log.read_bytes())
+    return result
+
+
+def show(name: str, result: Result, seconds: float, console: Console) -> None:
+    table = Table(title=f"{name}: {'nothing is wrong' if not result.problems else 'something is wrong'}")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    for what, value in result.rows:
+        table.add_row(what, value)
+    table.add_row("time", f"{seconds:.0f} s")
+    colour = "red" if result.problems else "green"
+    table.add_row(
+        "[bold]lost, invented, repeated, moved, unaccounted", f"[bold {colour}]{len(result.problems)}"
+    )
+    console.print(table)
+    for problem in result.problems[:10]:
+        console.print(f"[red]{problem}", soft_wrap=True, highlight=False)
+
+
+def parsed() -> argparse.Namespace:
+    description, _, epilog = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fault.hosts",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenario", choices=sorted(SCENARIOS))
+    parser.add_argument("--seconds", type=float, default=20.0, help="of load")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hosts", type=int, default=4)
+    parser.add_argument(
+        "--loss", type=float, default=0.01, help="share lost, reordered and doubled on each link"
+    )
+    parser.add_argument("--rate", type=float, default=2000.0, help="records per second")
+    parser.add_argument("--size", type=int, default=1024, help="of a record")
+    parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
+    parser.add_argument("--count", type=int, default=20, help="kills")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "hosts")
+    parser.add_argument("--fresh", action="store_true", help="repeat a run that is finished")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = parsed()
+    if os.geteuid() != 0:
+        print("network namespaces need root; run it again as root, for example with sudo", file=sys.stderr)
+        return 2
+    console = Console(stderr=given.json)
+    values = {f.name: getattr(given, f.name) for f in fields(Options) if f.name != "say"}
+    values["python"] = str(Path(given.python).absolute())
+    label = "-".join(
+        [
+            given.scenario,
+            *(
+                f"{k}{values[k]:g}"
+                for k in ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count")
+            ),
+        ]
+    )
+    path = given.out / f"{label}.json"
+    if path.exists() and not given.fresh:
+        known = json.loads(path.read_text())
+        console.print(f"this run is finished ({known['date']}); --fresh repeats it")
+        result, seconds = (
+            Result([tuple(r) for r in known["rows"]], known["problems"], known["data"]),
+            known["seconds_taken"],
+        )
+    else:
+        begun = time.monotonic()
+        result = run(
+            given.scenario,
+            Options(**values, say=lambda text: console.print(f"- {text}")),
+            given.out / f"failed-{label}",
+        )
+        seconds = time.monotonic() - begun
+        if not result.problems:
+            given.out.mkdir(parents=True, exist_ok=True)
+            kept = {**asdict(result), "seconds_taken": seconds, "date": time.strftime("%Y-%m-%d %H:%M")}
+            path.write_text(json.dumps(kept, indent=1) + "\n")
+    if given.json:
+        print(json.dumps({"scenario": given.scenario, **asdict(result)}))
+    else:
+        show(given.scenario, result, seconds, console)
+    return 1 if result.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""A consumer as a process: `consumer.py ADDRESS TOPIC PARTITIONS`.
+
+librdkafka, all partitions from their beginning. Prints a JSON line now and then: {"read": n, "latency":
+[ms at 50 %, 99 %, 100 % since the last line]}. A line `expect N` on its standard input says how many
+records there are; once it has them, and nothing more has come for a moment, it prints its ledger and
+ends. `end` ends it at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import select
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from ledger import Ledger, read_value
+
+_SAY_EVERY_S = 0.2
+_QUIET_S = 0.5
+_AT_ONCE = 2000
+
+
+class Reading:
+    """One consumer and what it has read."""
+
+    def __init__(self, address: str, topic: str, partitions: int) -> None:
+        self.ledger = Ledger()
+        self.read = 0
+        self.last = time.monotonic()
+        self.latencies: list[float] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "host",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 200,
+                "fetch.error.backoff.ms": 50,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "check.crcs": True,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+
+    def step(self) -> None:
+        messages = self._consumer.consume(_AT_ONCE, 0.02)
+        now = time.monotonic()
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._told(error)
+                continue
+            try:
+                producer, sequence, sent = read_value(message.value())
+            except ValueError as invented:
+                self.ledger.problems.append(f"{message.topic()} {message.offset()}: {invented}")
+                continue
+            place = f"{message.topic()}-{message.partition()}"
+            self.ledger.lane(producer, place).note(sequence, message.offset())
+            self.latencies.append(now - sent)
+            self.read += 1
+            self.last = now
+
+    def _told(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self.ledger.problems.append(str(error))
+
+    def say(self) -> None:
+        ordered = sorted(self.latencies)
+        picked = (
+            [ordered[min(int(len(ordered) * q), len(ordered) - 1)] * 1e3 for q in (0.5, 0.99, 1.0)]
+            if ordered
+            else []
+        )
+        print(json.dumps({"read": self.read, "latency": [round(ms, 3) for ms in picked]}), flush=True)
+        self.latencies.clear()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def asked() -> list[str]:
+    """The words of a line that has come; `end` where standard input has ended."""
+    if not select.select([sys.stdin], [], [], 0)[0]:
+        return []
+    return (sys.stdin.readline() or "end").split()
+
+
+def run(address: str, topic: str, partitions: int) -> Ledger:
+    reading = Reading(address, topic, partitions)
+    expected: int | None = None
+    said = time.monotonic()
+    while True:
+        match asked():
+            case ["expect", number]:
+                expected = int(number)
+            case ["end"]:
+                break
+        reading.step()
+        now = time.monotonic()
+        if now - said > _SAY_EVERY_S:
+            reading.say()
+            said = now
+        if expected is not None and reading.read >= expected and now - reading.last > _QUIET_S:
+            break
+    reading.close()
+    return reading.ledger
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("topic")
+    parser.add_argument("partitions", type=int)
+    options = parser.parse_args()
+    ledger = run(options.address, options.topic, options.partitions)
+    print(json.dumps({"ledger": ledger.as_json()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

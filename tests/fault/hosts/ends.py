@@ -1,0 +1,80 @@
+"""How a scenario ends: every host has read what was acknowledged, and every account closes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .ledger import Ledger, differences, merged
+from .result import Result
+from .site import Amiss, Consuming, HostDaemon, Producing, Site, wait_for
+
+SETTLE_S = 180.0
+ACCOUNT_S = 60.0
+_TOTALS = ("addressed", "live", "repaired", "replayed", "filtered", "expired", "refused", "outstanding")
+
+
+def end(
+    producers: Sequence[Producing],
+    consumers: Sequence[Consuming],
+    result: Result,
+    patience: float = SETTLE_S,
+) -> Ledger:
+    """Waits for all acknowledgements, then for all consumers, and compares."""
+    for producer in producers:
+        producer.close_input()
+    acknowledged = merged([producer.result(patience) for producer in producers])
+    result.problems += acknowledged.problems
+    compare(acknowledged, consumers, result, patience)
+    result.row("records acknowledged", acknowledged.count)
+    return acknowledged
+
+
+def compare(
+    acknowledged: Ledger, consumers: Sequence[Consuming], result: Result, patience: float = SETTLE_S
+) -> None:
+    """Every consumer has to read what was acknowledged, and no more."""
+    for consumer in consumers:
+        consumer.tell(f"expect {acknowledged.count}")
+    for consumer in consumers:
+        try:
+            result.problems += differences(acknowledged, consumer.result(patience), consumer.host)
+        except Amiss as error:
+            result.problems.append(str(error))
+
+
+def account(site: Site, result: Result, without: tuple[str, ...] = ()) -> None:
+    """`treecast streams` at every origin: nothing outstanding, and sums that are right."""
+    totals = dict.fromkeys(_TOTALS, 0)
+    for daemon in site.daemons.values():
+        if not daemon.running:
+            continue
+        for row in closed_rows(daemon, result, without):
+            for name in _TOTALS:
+                totals[name] += count(row[name])
+            settled = sum(count(row[name]) for name in _TOTALS[1:])
+            if settled != row["addressed"]:
+                result.problems.append(f"{daemon.host}: the sum of {row} is {settled}")
+    result.data["account"] = totals
+    for name, value in totals.items():
+        result.row(f"account: {name}", value)
+
+
+def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows of one origin, once nothing is outstanding, or a problem."""
+    rows: list[dict[str, Any]] = []
+
+    def closed() -> bool:
+        rows[:] = [row for row in daemon.treecast("streams") if row["host"] not in without]
+        return not any(row["outstanding"] for row in rows)
+
+    try:
+        wait_for(closed, f"the accounts of {daemon.host} to close", ACCOUNT_S, 0.5)
+    except Amiss as error:
+        result.problems.append(f"{error}: {[row for row in rows if row['outstanding']][:3]}")
+    return rows
+
+
+def count(value: Any) -> int:
+    """A total, or totals by reason."""
+    return sum(value.values()) if isinstance(value, dict) else int(value)

@@ -1,0 +1,35 @@
+"""What a scenario is asked for, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Options:
+    """How large it is made. Rates in records/s, sizes in bytes."""
+
+    seconds: float = 20.0
+    seed: int = 1
+    hosts: int = 4
+    loss: float = 0.01
+    rate: float = 2000.0
+    size: int = 1024
+    behind: int = 1_000_000
+    count: int = 20
+    python: str = ""
+    say: Callable[[str], None] = print
+
+
+@dataclass
+class Result:
+    """`rows`: what was measured, name and value; `problems`: what must not be."""
+
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, name: str, value: object) -> None:
+        self.rows.append((name, f"{value:,}" if isinstance(value, int) else str(value)))

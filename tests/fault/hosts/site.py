@@ -1,0 +1,306 @@
+"""A site: hosts on one switch in a lab, a daemon in each, and producers and consumers beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from treecast.middleware.daemon.process import parse_ready
+from treecast.middleware.dataplane.lab.description import parse
+from treecast.middleware.dataplane.lab.lab import Lab, RelayedLink
+
+from .ledger import Ledger
+
+HERE = Path(__file__).parent
+READY_S, STOP_S = 60.0, 30.0
+FABRIC, CONTROL, KAFKA = 7672, 7671, 9092
+
+
+class Amiss(Exception):
+    """Something did not happen in time, or ended by itself. The text says what, with the log."""
+
+
+def description(hosts: list[str], relay: Mapping[str, str | float] | None = None) -> str:
+    """TOML of hosts on a switch with snooping; every link has a relay, so that bytes count as on a wire."""
+    lines = [f"[hosts.{host}]" for host in hosts] + ["[bridges.lan]", "snooping = true", "querier = true"]
+    for host in hosts:
+        lines += ["[[links]]", f'between = ["{host}", "lan"]', "relay = true"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in (relay or {}).items()]
+    return "\n".join(lines)
+
+
+class HostDaemon:
+    """One host's `treecast up`, in its namespace. The first one holds the coordinator."""
+
+    def __init__(self, site: Site, host: str, data: Path, flags: list[str]) -> None:
+        self.site = site
+        self.host = host
+        self.data = data
+        self.flags = flags
+        self.ready: dict[str, str] = {}
+        self.log_path = data.parent / f"{host}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        address = self.site.lab.ipv4(self.host)
+        words = [self.site.python, "-m", "treecast.middleware.cli", "up", "--name", self.host]
+        words += ["--data", str(self.data), "--kafka", f"127.0.0.1:{KAFKA}", "--admin", "off"]
+        words += ["--control", f"{address}:{CONTROL}", "--fabric", f"{address}:{FABRIC}"]
+        return [*words, *self.flags]
+
+    def start(self) -> None:
+        """Returns when it is ready. Amiss with its log where it is not."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        with self.log_path.open("ab") as log:
+            self._process = self.site.lab.start(self.host, *self.command(), stderr=log)
+
+    def wait_ready(self) -> None:
+        process = self.process
+        assert process.stdout is not None
+        deadline, line = time.monotonic() + READY_S, b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+                break
+            piece = os.read(process.stdout.fileno(), 4096)
+            if not piece:
+                break
+            line += piece
+        if not line.startswith(b"ready "):
+            raise Amiss(f"{self.host} is not ready but says {line!r}; its log ends:\n{self.tail()}")
+        self.ready = parse_ready(line.decode())
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "never started"
+        return self._process
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def kafka(self) -> str:
+        return f"127.0.0.1:{KAFKA}"
+
+    def tail(self, size: int = 4000) -> str:
+        return self.log_path.read_bytes()[-size:].decode(errors="replace") if self.log_path.exists() else ""
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.terminate()
+        try:
+            return self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise Amiss(f"{self.host} did not end within {STOP_S:g} s:\n{self.tail()}") from None
+
+    def treecast(self, *words: str) -> Any:
+        """What a `treecast ... --json` command says, run in this host."""
+        command = [self.site.python, "-m", "treecast.middleware.cli", *words, "--json"]
+        done = self.site.lab.run(self.host, *command, check=False, timeout=60)
+        if done.returncode:
+            raise Amiss(f"treecast {' '.join(words)} at {self.host}: {done.stderr or done.stdout}")
+        return json.loads(done.stdout)
+
+
+class Worker:
+    """A producer or consumer in a host's namespace: the last thing it said, and in the end its ledger."""
+
+    def __init__(self, site: Site, host: str, program: str, *arguments: object) -> None:
+        self.host = host
+        self.said: dict[str, Any] = {}
+        self.history: list[tuple[float, dict[str, Any]]] = []
+        self.ledger: Ledger | None = None
+        words = [sys.executable, str(HERE / program), *(str(argument) for argument in arguments)]
+        self.process = site.lab.start(host, *words, stdin=subprocess.PIPE)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said = json.loads(line)
+            if "ledger" in said:
+                self.ledger = Ledger.from_json(said["ledger"])
+            else:
+                self.said = said
+                self.history.append((time.monotonic(), said))
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+    def result(self, timeout: float) -> Ledger:
+        """Its ledger once it has ended. Amiss with the last it said where it does not."""
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            who = f"the {type(self).__name__} at {self.host}"
+            raise Amiss(f"{who} has not ended after {timeout:g} s, it said {self.said}") from None
+        self._listener.join(5)
+        if self.ledger is None:
+            raise Amiss(f"the {type(self).__name__} at {self.host} ended with {self.process.returncode}")
+        return self.ledger
+
+
+class Producing(Worker):
+    """`rate` in records/s over all partitions, 0: as fast as it goes."""
+
+    def __init__(
+        self,
+        site: Site,
+        host: str,
+        topic: str,
+        partitions: int,
+        number: int,
+        *,
+        size: int = 1024,
+        rate: float = 0.0,
+        count: int = 2**62,
+    ) -> None:
+        address = site.daemons[host].kafka
+        limits = ("--size", size, "--rate", rate, "--count", count)
+        super().__init__(site, host, "producer.py", address, topic, partitions, number, *limits)
+
+    @property
+    def acked(self) -> int:
+        return int(self.said.get("acked", 0))
+
+
+class Consuming(Worker):
+    def __init__(self, site: Site, host: str, topic: str, partitions: int) -> None:
+        super().__init__(site, host, "consumer.py", site.daemons[host].kafka, topic, partitions)
+
+    @property
+    def read(self) -> int:
+        return int(self.said.get("read", 0))
+
+    def latency(self, begin: float, end: float) -> tuple[float, float]:
+        """(median of medians, highest) in ms of what was read between two times."""
+        picked = [
+            said["latency"] for at, said in list(self.history) if begin <= at < end and said.get("latency")
+        ]
+        if not picked:
+            return (float("nan"), float("nan"))
+        medians = sorted(entry[0] for entry in picked)
+        return medians[len(medians) // 2], max(entry[2] for entry in picked)
+
+
+class Site:
+    """Made by `with Site(...)`: the lab, and a daemon in each host, the first with the coordinator."""
+
+    def __init__(
+        self,
+        folder: Path,
+        hosts: int,
+        *,
+        relay: Mapping[str, str | float] | None = None,
+        seed: int = 1,
+        python: str = "",
+        flags: list[str] | None = None,
+    ) -> None:
+        self.names = [f"h{number}" for number in range(1, hosts + 1)]
+        self.python = python or sys.executable
+        self.client_python = sys.executable
+        self.daemons: dict[str, HostDaemon] = {}
+        self._folder = folder
+        self._description = parse(description(self.names, relay), "the site")
+        self._seed = seed
+        self._flags = flags or []
+        self._lab: Lab | None = None
+
+    @property
+    def lab(self) -> Lab:
+        assert self._lab is not None
+        return self._lab
+
+    def __enter__(self) -> Site:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lab = Lab.up(self._description, seed=self._seed)
+        try:
+            self._start_daemons()
+        except BaseException:
+            self._lab.down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for daemon in self.daemons.values():
+            if daemon.running:
+                daemon.process.kill()
+        self.lab.down()
+
+    def _start_daemons(self) -> None:
+        first, *others = self.names
+        self.daemons[first] = HostDaemon(self, first, self._folder / first, list(self._flags))
+        self.daemons[first].start()
+        token = self._folder / first / "join-token"
+        join = ["--join", f"{self.lab.ipv4(first)}:{CONTROL}", "--join-token", f"@{token}"]
+        for host in others:
+            self.daemons[host] = HostDaemon(self, host, self._folder / host, [*join, *self._flags])
+            self.daemons[host].launch()
+        for host in others:
+            self.daemons[host].wait_ready()
+
+    def link(self, host: str) -> RelayedLink:
+        return self.lab.link(host, "lan")
+
+    def create_topic(self, name: str, partitions: int, leader: str, **config: str) -> None:
+        """Led by `leader`, as seen at every host when it returns."""
+        words = ["topics", "create", name, "--partitions", str(partitions), "--leader", leader]
+        for key, value in config.items():
+            words += ["--config", f"{key.replace('_', '.')}={value}"]
+        self.daemons[leader].treecast(*words)
+        for daemon in self.daemons.values():
+            if daemon.running:
+                wait_for(
+                    lambda daemon=daemon: any(t["name"] == name for t in daemon.treecast("topics", "list")),
+                    f"{daemon.host} to see topic {name}",
+                )
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout: float = 60.0, every: float = 0.05) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Amiss(f"waited {timeout:g} s in vain for {what}")
+        time.sleep(every)
+
+
+@contextlib.contextmanager
+def workers(*all_of_them: Worker) -> Iterator[None]:
+    """Ends those that still run."""
+    try:
+        yield
+    finally:
+        for worker in all_of_them:
+            if worker.process.poll() is None:
+                worker.process.kill()
+
+
+__all__ = ["Amiss", "Consuming", "HostDaemon", "Producing", "Site", "wait_for", "workers"]
