@@ -23,4 +23,6 @@ def test_the_demo_loses_nothing():
     assert results["acknowledged"] == results["stored"] == 20_000
     assert results["read_by_first"] > 0
     assert results["read_by_second"] > 0
-    assert results["acknowledged_at_kill"] > 0
+    assert results["acknowledged_at_kill"].keys() == {"north", "south"}
+    assert min(results["acknowledged_at_kill"].values()) > 0
+    assert results["account"]["addressed"] > 0

@@ -1,0 +1,38 @@
+"""The hosts runs, short: several daemons in a lab, every host compared to the record, accounts closed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.fault.hosts.result import Options
+from tests.fault.hosts.scenarios import SCENARIOS
+
+pytestmark = [pytest.mark.fault, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
+    require(sys.platform == "linux" and os.geteuid() == 0, "network namespaces need root")
+    require(importlib.util.find_spec("pyroute2"), "pyroute2 is not installed")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param("loss", Options(seconds=20, loss=0.01), id="1-percent"),
+        pytest.param("loss", Options(seconds=20, loss=0.1, seed=2), id="10-percent"),
+        pytest.param("outage", Options(behind=100_000), id="outage"),
+        pytest.param("kills", Options(count=4, seed=3), id="kills"),
+        pytest.param("leader", Options(), id="leader"),
+        pytest.param("wire", Options(seconds=2, rate=1500), id="wire"),
+    ],
+)
+def test_hosts(name: str, options: Options, tmp_path: Path) -> None:
+    result = SCENARIOS[name](options, tmp_path)
+    assert not result.problems, "\n".join(result.problems)
+    assert result.rows
