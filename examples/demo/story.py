@@ -146,7 +146,7 @@ class Demo:
         rows: list[dict[str, Any]] = []
 
         def closed() -> bool:
-            rows[:] = treecast(north, "streams")
+            rows[:] = [row for stream in treecast(north, "streams") for row in stream["accounts"]]
             return not any(row["outstanding"] for row in rows)
 
         try:

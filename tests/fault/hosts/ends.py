@@ -65,7 +65,13 @@ def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) ->
     rows: list[dict[str, Any]] = []
 
     def closed() -> bool:
-        rows[:] = [row for row in daemon.treecast("streams") if row["host"] not in without]
+        streams = daemon.treecast("streams")
+        rows[:] = [
+            {"stream": stream["name"], **row}
+            for stream in streams
+            for row in stream["accounts"]
+            if row["host"] not in without
+        ]
         return not any(row["outstanding"] for row in rows)
 
     try:
