@@ -43,7 +43,7 @@ from treecast.middleware.relay.view import ClusterView
 
 from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
-from .settings import STORE, Settings
+from .settings import STORE, Carrier, Settings
 from .tokens import given_token, keep_token, kept_token
 
 _KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
@@ -92,7 +92,8 @@ class Joining:
     def cluster(self, parts: LocalParts) -> JoinedCluster:
         """A `broker.JoinCluster`."""
         assert self._port is not None
-        ways = Ways(self._port, self.token, ChannelSettings(), FabricSettings())
+        fabric = FabricSettings(multicast=self._settings.carrier is not Carrier.UNICAST)
+        ways = Ways(self._port, self.token, ChannelSettings(), fabric)
         self.relay = join(parts, self.link, ways)
         return self.relay
 

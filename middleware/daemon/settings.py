@@ -36,6 +36,13 @@ class LogFormat(enum.Enum):
     JSON = "json"
 
 
+class Carrier(enum.Enum):
+    """AUTO is the best that is found to work, host by host."""
+
+    AUTO = "auto"
+    UNICAST = "unicast"
+
+
 def _address(what: str) -> Meta:
     return Meta(description=what, extra={"placeholder": "HOST:PORT|off"})
 
@@ -95,6 +102,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
+    carrier: Annotated[
+        Carrier,
+        Meta(
+            description="what may carry topics to other hosts; auto: ip-multicast where several hosts want a"
+            " topic and a probe shows that it reaches them, unicast to the rest"
+        ),
+    ] = Carrier.AUTO
     kafka_advertised: Annotated[
         str,
         Meta(

@@ -35,6 +35,7 @@ class Reading:
         self.latencies: list[float] = []
         self._consumer = Consumer(
             {
+                "log_level": 0,  # daemons are killed on purpose
                 "bootstrap.servers": address,
                 "group.id": "host",
                 "enable.auto.commit": False,

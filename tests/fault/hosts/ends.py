@@ -40,7 +40,17 @@ def compare(
         try:
             result.problems += differences(acknowledged, consumer.result(patience), consumer.host)
         except Amiss as error:
-            result.problems.append(str(error))
+            result.problems.append(f"{error}; its host receives {_received(consumer)}")
+
+
+def _received(consumer: Consuming) -> list[str]:
+    """How far the streams are that the consumer's host receives."""
+    streams = consumer.site.daemons[consumer.host].treecast("streams")
+    return [
+        f"{stream['name']} of {stream['origin']}: {stream['state']} {stream['next']} of {stream['end']}"
+        for stream in streams
+        if not stream["outgoing"]
+    ]
 
 
 def account(site: Site, result: Result, without: tuple[str, ...] = ()) -> None:

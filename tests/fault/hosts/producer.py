@@ -35,6 +35,7 @@ class Sending:
         self.next = [0] * options.partitions
         self.producer = Producer(
             {
+                "log_level": 0,  # daemons are killed on purpose
                 "bootstrap.servers": options.address,
                 "enable.idempotence": True,
                 "linger.ms": _LINGER_MS,

@@ -133,7 +133,7 @@ def wire(options: Options, folder: Path) -> Result:
     """Bytes on the publisher's link with 1, 3 and 7 subscribing hosts, by multicast and by unicast."""
     result = Result()
     for carrier in ("ip-multicast", "unicast"):
-        allowed = ["--carriers", carrier if carrier == "unicast" else f"{carrier},unicast"]
+        allowed = ["--carrier", "unicast" if carrier == "unicast" else "auto"]
         with Site(folder / carrier, 8, seed=options.seed, python=options.python, flags=allowed) as site:
             for subscribers in (1, 3, 7):
                 ratio = _link_ratio(site, subscribers, options, result)

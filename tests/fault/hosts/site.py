@@ -125,6 +125,7 @@ class Worker:
     """A producer or consumer in a host's namespace: the last thing it said, and in the end its ledger."""
 
     def __init__(self, site: Site, host: str, program: str, *arguments: object) -> None:
+        self.site = site
         self.host = host
         self.said: dict[str, Any] = {}
         self.history: list[tuple[float, dict[str, Any]]] = []
