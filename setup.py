@@ -63,7 +63,6 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/core/streams.py",
     "middleware/fabric/core/timing.py",
     "middleware/relay/partitions/stream_log.py",
-    "middleware/relay/partitions/remote.py",
     "shims/kafka/codec_produce.py",
     "shims/kafka/codec_fetch.py",
     "shims/kafka/codec.py",
