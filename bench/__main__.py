@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -30,6 +31,11 @@ PEERS = "treecast,kafka,floor"
 @app.callback()
 def _comparisons() -> None:
     """Comparisons with peers; docs/benchmarks.md says how to read them."""
+    signal.signal(signal.SIGTERM, _leave)  # as Ctrl-C does: servers are stopped and their folders removed
+
+
+def _leave(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from bench.peers.kafka import missing_tools
@@ -66,6 +67,20 @@ def test_records_go_through_one_daemon(tmp_path):
     assert found["through the chain, 100 B", "throughput"]["one daemon"]["median"] > 0
     assert found["latency at 1,000/s, 100 B", "end-to-end p50"]["one daemon"]["median"] > 0
     assert not list(tmp_path.glob("bench-*/treecast-*")), "data directories stay behind"
+
+
+def test_a_run_that_is_told_to_stop_leaves_nothing(tmp_path):
+    command = [sys.executable, "-m", "bench", "fabric", "--peers", "one", "--rounds", "50"]
+    command += ["--out", str(tmp_path / "out"), "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as harness:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("bench-*/treecast-*/data")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert list(tmp_path.glob("bench-*/treecast-*/data")), "the daemon never started"
+        harness.terminate()
+        output, _ = harness.communicate(timeout=60)
+    assert harness.returncode == 128 + 15, output
+    assert not list(tmp_path.glob("bench-*")), "folders stay behind"
 
 
 def test_records_go_from_one_daemon_to_another(tmp_path):
