@@ -1,19 +1,20 @@
 # Each target does its own set-up: a virtual environment, and nothing outside this folder.
 #
-#   make demo      a daemon, clients of three kinds, a kill -9, and a table that says what arrived
+#   make demo      two daemons, clients of three kinds, two kill -9, and a table that says what arrived
 #   make test      all tests, interpreted and compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make foreign   other people's test suites, against our daemon  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
+#   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 
 PYTHON   ?= python3
 VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric foreign crash clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric foreign crash hosts clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -72,6 +73,10 @@ proto: setup
 
 foreign: setup
 	@$(PY) -m tests.foreign --suites "$(SUITES)" $(FOREIGN)
+
+HOSTS ?= all
+hosts: setup compiled
+	@$(PY) -m tests.fault.hosts --python $(COMPILED)/bin/python $(HOSTS)
 
 crash: setup
 	@$(PY) tests/fault/crash_run.py $(CRASH)

@@ -6,6 +6,7 @@
     python -m tests.fault.hosts kills --count 100
     python -m tests.fault.hosts leader
     python -m tests.fault.hosts wire
+    python -m tests.fault.hosts all         all of these, about 40 minutes
 
 Producers write down what was acknowledged, with offsets; consumers on every host write down what they
 read. Both must be the same to the record: each once, in order, at the same offsets everywhere; and
@@ -21,8 +22,10 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import asdict, fields
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +34,14 @@ from .result import Options, Result
 from .scenarios import SCENARIOS
 from .site import Amiss
 
+ALL: list[tuple[str, dict[str, Any]]] = [
+    ("loss", {"loss": 0.01, "seconds": 600.0}),
+    ("loss", {"loss": 0.1, "seconds": 600.0}),
+    ("outage", {"behind": 1_000_000}),
+    ("kills", {"count": 100}),
+    ("leader", {}),
+    ("wire", {}),
+]
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -73,14 +84,12 @@ def parsed() -> argparse.Namespace:
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenario", choices=sorted(SCENARIOS))
+    parser.add_argument("scenario", choices=[*sorted(SCENARIOS), "all"])
     parser.add_argument("--seconds", type=float, default=20.0, help="of load")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=int, default=4)
-    parser.add_argument(
-        "--loss", type=float, default=0.01, help="share lost, reordered and doubled on each link"
-    )
-    parser.add_argument("--rate", type=float, default=2000.0, help="records per second")
+    parser.add_argument("--loss", type=float, default=0.01, help="lost, reordered, doubled on each link")
+    parser.add_argument("--rate", type=float, default=1000.0, help="records per second")
     parser.add_argument("--size", type=int, default=1024, help="of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
     parser.add_argument("--count", type=int, default=20, help="kills")
@@ -91,48 +100,56 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def chosen(given: argparse.Namespace, say: Callable[[str], None]) -> list[tuple[str, Options]]:
+    """The scenarios to run; `all` are those that the project promises, in full length."""
+    values = {f.name: getattr(given, f.name) for f in fields(Options) if f.name != "say"}
+    options = Options(**{**values, "python": str(Path(given.python).absolute())}, say=say)
+    if given.scenario != "all":
+        return [(given.scenario, options)]
+    return [(name, replace(options, **larger)) for name, larger in ALL]
+
+
+def finished(name: str, options: Options, given: argparse.Namespace) -> tuple[Result, float] | None:
+    """The result of this very run, if it was finished before."""
+    path = given.out / f"{label(name, options)}.json"
+    if given.fresh or not path.exists():
+        return None
+    known = json.loads(path.read_text())
+    options.say(f"{name} was finished on {known['date']}; --fresh repeats it")
+    return Result([tuple(row) for row in known["rows"]], [], known["data"]), known["took"]
+
+
+def label(name: str, options: Options) -> str:
+    numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count")
+    return "-".join([name, *(f"{key}{getattr(options, key):g}" for key in numbers)])
+
+
+def fresh(name: str, options: Options, given: argparse.Namespace) -> tuple[Result, float]:
+    begun = time.monotonic()
+    result = run(name, options, given.out / f"failed-{label(name, options)}")
+    took = time.monotonic() - begun
+    if not result.problems:
+        given.out.mkdir(parents=True, exist_ok=True)
+        kept = {**asdict(result), "took": took, "date": time.strftime("%Y-%m-%d %H:%M")}
+        (given.out / f"{label(name, options)}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    return result, took
+
+
 def main() -> int:
     given = parsed()
     if os.geteuid() != 0:
         print("network namespaces need root; run it again as root, for example with sudo", file=sys.stderr)
         return 2
     console = Console(stderr=given.json)
-    values = {f.name: getattr(given, f.name) for f in fields(Options) if f.name != "say"}
-    values["python"] = str(Path(given.python).absolute())
-    label = "-".join(
-        [
-            given.scenario,
-            *(
-                f"{k}{values[k]:g}"
-                for k in ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count")
-            ),
-        ]
-    )
-    path = given.out / f"{label}.json"
-    if path.exists() and not given.fresh:
-        known = json.loads(path.read_text())
-        console.print(f"this run is finished ({known['date']}); --fresh repeats it")
-        result, seconds = (
-            Result([tuple(r) for r in known["rows"]], known["problems"], known["data"]),
-            known["seconds_taken"],
-        )
-    else:
-        begun = time.monotonic()
-        result = run(
-            given.scenario,
-            Options(**values, say=lambda text: console.print(f"- {text}")),
-            given.out / f"failed-{label}",
-        )
-        seconds = time.monotonic() - begun
-        if not result.problems:
-            given.out.mkdir(parents=True, exist_ok=True)
-            kept = {**asdict(result), "seconds_taken": seconds, "date": time.strftime("%Y-%m-%d %H:%M")}
-            path.write_text(json.dumps(kept, indent=1) + "\n")
-    if given.json:
-        print(json.dumps({"scenario": given.scenario, **asdict(result)}))
-    else:
-        show(given.scenario, result, seconds, console)
-    return 1 if result.problems else 0
+    bad = 0
+    for name, options in chosen(given, lambda text: console.print(f"- {text}")):
+        result, took = finished(name, options, given) or fresh(name, options, given)
+        bad += len(result.problems)
+        if given.json:
+            print(json.dumps({"scenario": name, **asdict(result)}))
+        else:
+            show(name, result, took, console)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ class Options:
     seed: int = 1
     hosts: int = 4
     loss: float = 0.01
-    rate: float = 2000.0
+    rate: float = 1000.0
     size: int = 1024
     behind: int = 1_000_000
     count: int = 20

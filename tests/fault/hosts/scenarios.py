@@ -143,7 +143,9 @@ def wire(options: Options, folder: Path) -> Result:
                 result.row(what, f"{ratio:.3f}")
                 result.data[f"{carrier} {subscribers}"] = ratio
                 if not copies <= ratio <= HEADERS * copies:
-                    result.problems.append(f"{what}: {ratio:.3f} instead of {copies} to {HEADERS * copies:.2f}")
+                    result.problems.append(
+                        f"{what}: {ratio:.3f} instead of {copies} to {HEADERS * copies:.2f}"
+                    )
     return result
 
 
