@@ -96,7 +96,8 @@ class Homes:
     async def start(self) -> None:
         """When the view knows what it can, groups and transactions are loaded, and before anybody asks."""
         self._view.homes.subscribe(self._heard)
-        own = self.keeper.start(self._home, self._host_id)
+        self._view.on_reached(lambda position: self.keeper.note_history(position.history))
+        own = self.keeper.start(self._home, self._host_id, self._view.position.history)
         self._adopt(own)
         self._tidying = asyncio.create_task(self._tidy_up(), name="homes of nothing")
 

@@ -62,7 +62,7 @@ class HomeKeeper:
         self._sides = sides
         self._counters = counters
         self._clock = clock
-        self._stored = rows.Stored({}, {})  # of homes that are not owned yet, after a restart
+        self._stored = rows.Stored({}, "", {})  # of homes that are not owned yet, after a restart
         self._alone: set[HomeName] = set()  # homes that were here when the host was alone
         self._coming: dict[HomeName, asyncio.Task[None]] = {}
         self._going: dict[HomeName, asyncio.Task[None]] = {}
@@ -73,10 +73,14 @@ class HomeKeeper:
 
     # --- life
 
-    def start(self, home: Callable[[HomeName], HomeAt | None], host_id: int) -> Sequence[HomeName]:
-        """Goes on with the homes that are still this host's, as far as `home` knows.
+    def start(
+        self, home: Callable[[HomeName], HomeAt | None], host_id: int, history: str
+    ) -> Sequence[HomeName]:
+        """Goes on with the homes that are still this host's, as far as `home` knows. `history`: the
+        coordinator's, that `home` is of; empty where nothing is known.
 
-        Answers those that were this host's own when it was alone: they have to be found.
+        Answers those that have to be found: what was this host's own when it was alone, and what is
+        missing in another history than before, where the coordinator may have lost it.
         """
         self._home, self._host_id = home, host_id
         self._stored = rows.load(self._tables)
@@ -86,8 +90,12 @@ class HomeKeeper:
             at = home(name)
             if at == HomeAt(host_id, epoch):
                 self._go_on(name, epoch)
+            elif at is None and self._stored.history != history:
+                if history:
+                    self._unhome(name, epoch)
             elif at is None or at.epoch > epoch:
                 self._leave_out(name)
+        self.note_history(history)
         return sorted(self._alone, key=lambda name: (name.kind, name.id))
 
     async def close(self) -> None:
@@ -97,6 +105,12 @@ class HomeKeeper:
         await asyncio.gather(
             *self._coming.values(), *self._going.values(), *self._notes, return_exceptions=True
         )
+
+    def note_history(self, history: str) -> None:
+        """What is known of homes is of this history of the coordinator's from now on."""
+        if history and history != self._stored.history:
+            self._stored.history = history
+            self._note([rows.history_row(history)])
 
     # --- a home comes
 
@@ -289,7 +303,7 @@ class HomeKeeper:
         try:
             await self._tables.commit(changes)
         except TreecastError as error:
-            _log.error("what is left of a home that went elsewhere cannot be removed: %s", error)
+            _log.error("what is known of homes cannot be written: %s", error)
 
     def _gone(self, name: HomeName, done: asyncio.Task[None]) -> None:
         if self._going.get(name) is done:
@@ -297,7 +311,10 @@ class HomeKeeper:
 
     def sent(self, name: HomeName, keys: Iterable[bytes]) -> None:
         """What was accepted alone is in the coordinator's store now."""
-        task = asyncio.create_task(self._remove(None, rows.no_alone_rows(name, keys)))
+        self._note(rows.no_alone_rows(name, keys))
+
+    def _note(self, changes: Sequence[Change]) -> None:
+        task = asyncio.create_task(self._remove(None, changes))
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)
 

@@ -5,6 +5,7 @@
 | `homes`            | home                       | decimal: the epoch in which its rows here are true   |
 | `homes-alone`      | home NUL key of item (hex) | msgpack [epoch, value or nil]                        |
 | `homes-not-merged` | home NUL epoch             | msgpack `NotMerged`                                  |
+| `homes-history`    | `history`                  | the coordinator's history that all this is of        |
 
 A home's key is its kind (decimal), `:` and its id. `homes-alone` has what was accepted without the
 coordinator's store, and is not there yet.
@@ -22,6 +23,7 @@ from treecast.middleware.broker.transactions.records import item_of as transacti
 from treecast.middleware.storage.tables import Change, Tables
 
 HOMES, ALONE, NOT_MERGED = "homes", "homes-alone", "homes-not-merged"
+HISTORY = "homes-history"
 _NUL = "\0"
 
 Items = Mapping[bytes, bytes | None]
@@ -41,6 +43,7 @@ class Stored(msgspec.Struct):
     """What is known of homes at the start."""
 
     epochs: dict[HomeName, int]
+    history: str
     alone: dict[HomeName, dict[bytes, bytes | None]]
 
 
@@ -54,7 +57,8 @@ def load(tables: Tables) -> Stored:
         epoch, value = _decode_alone(row)
         if epochs.get(name) == epoch:
             alone.setdefault(name, {})[bytes.fromhex(item)] = value
-    return Stored(epochs, alone)
+    history = tables.load(HISTORY).get("history", b"").decode()
+    return Stored(epochs, history, alone)
 
 
 def reports(tables: Tables) -> list[NotMerged]:
@@ -69,6 +73,10 @@ def items_of(write: HomeWrite) -> dict[bytes, bytes | None]:
 
 def epoch_row(name: HomeName, epoch: int | None) -> Change:
     return Change(HOMES, _key(name), None if epoch is None else str(epoch).encode())
+
+
+def history_row(history: str) -> Change:
+    return Change(HISTORY, "history", history.encode())
 
 
 def alone_rows(name: HomeName, epoch: int, items: Items) -> list[Change]:

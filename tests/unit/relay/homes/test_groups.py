@@ -407,6 +407,45 @@ async def test_a_call_that_names_an_old_epoch_is_refused_and_the_home_found_agai
     assert a.counters.homes.not_home == 1
 
 
+# --- a coordinator that lost its store
+
+
+@pytest.mark.parametrize("down", [False, True])
+async def test_homes_that_the_coordinator_lost_are_found_again_with_what_they_have(
+    town: Town, down: bool
+) -> None:
+    a = await town.host("a")
+    await commit(a, 5)
+    joined = await join(a, group_id="members")
+    await town.settle()
+    if down:
+        a.kill()
+    await town.lose_store()
+    await (a.restart() if down else a.attach())
+    await asyncio.sleep(0.1)
+    assert await committed(a) == {T0: 5}
+    assert rows.reports(a.tables) == []
+    b = await town.host("b")
+    a.kill()
+    await town.pass_time(TAKEOVER + 10)
+    assert await committed(b) == {T0: 5}
+    assert joined.generation == 1
+
+
+async def test_a_group_that_was_deleted_meanwhile_does_not_come_back(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    await commit(a, 5)
+    a.kill()
+    await town.pass_time(TAKEOVER + 10)
+    assert await committed(b) == {T0: 5}
+    await b.group.delete("g")
+    await town.settle()
+    await a.restart()
+    await town.settle()
+    assert await committed(a) == {}
+    assert a.tables.load("offsets") == {}
+
+
 # --- a host that had been alone
 
 

@@ -66,6 +66,15 @@ class Town:
         self._start_coordinator()
         self.up = True
 
+    async def lose_store(self) -> None:
+        """The coordinator begins anew, in another history."""
+        self.up = False
+        await self.coordinator.close()
+        for path in self.path.glob("coordinator.sqlite*"):
+            path.unlink()
+        self._start_coordinator()
+        self.up = True
+
     async def host(self, name: str) -> TownHost:
         """A new host, attached and started."""
         entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1"))
