@@ -92,7 +92,8 @@ class Receiver:
         self._held: Log | None = None
         self._holder_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._queue: deque[Outgoing] = deque()
-        self._replayed_to = 0  # the highest end of a repair: gaps before it are asked for while catching up
+        self._replayed_to = 0  # the highest end of a repair: gaps before it are asked for while replayed to
+        self._replay_until = -NEVER  # a replay goes on, for as long as repairs come
         self._heard = now
         self._orphaned_since = NEVER
         self._report_at = now
@@ -177,6 +178,7 @@ class Receiver:
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
         if self.state is ReceiverState.CATCHING_UP and self._lag() <= self._settings.catch_up_after // 2:
             self._step(ReceiverEvent.CATCH_UP)
+            self._replay_until = now + self._replay_pause()
         if self.final is not None and self.next >= self.final and self.state is not ReceiverState.DONE:
             self._step(ReceiverEvent.COMPLETE)
             self._done_at = now
@@ -253,6 +255,8 @@ class Receiver:
             refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
             if segment.kind is Kind.REPAIR:
                 self._replayed_to = max(self._replayed_to, segment.end)
+                if self._replay_until > now:
+                    self._replay_until = now + self._replay_pause()
             self._check_lag()
         elif refused is Refused.FAR_AHEAD:
             self._know(segment.end, now + self._first_delay())
@@ -299,6 +303,8 @@ class Receiver:
         if self.state is ReceiverState.LIVE and self._lag() > self._settings.catch_up_after:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._replayed_to = 0
+            self._buffer.forget_ahead(0.0)
+            self._report_by(0.0)  # the sooner the origin knows, the less is sent in vain
 
     def _lag(self) -> int:
         """Records that are not taken, missing or not: a burst is taken before the next one arrives."""
@@ -404,18 +410,31 @@ class Receiver:
         origin, stream, epoch = self.key
         self._queue.append(OutgoingSegment(control(kind, origin, stream, epoch, self.host, body), to))
 
+    def _replay_pause(self) -> float:
+        """Without a repair for so long, a replay that had nearly reached the end is over."""
+        return min(2 * self.round_trip.timeout, self._settings.replay_stall)
+
+    def _ask_before(self, now: float) -> int:
+        """Gaps from here on are not asked for: a replay brings them, which goes on also for who is near."""
+        if self.state is ReceiverState.CATCHING_UP:
+            return self._replayed_to
+        if self.state is ReceiverState.LIVE and now < self._replay_until and len(self._buffer.gaps):
+            return self._replayed_to
+        self._replay_until = -NEVER
+        return self._buffer.known
+
     def _ask(self, now: float) -> None:
         """One nak for all gaps whose time has come, as far as it holds them and there is room."""
         if self.state in (ReceiverState.JOINING, ReceiverState.DONE):
             return
-        before = self._replayed_to if self.state is ReceiverState.CATCHING_UP else self._buffer.known
+        before = self._ask_before(now)
         wanted: list[Gap] = []
         for missing in self._buffer.gaps.due(now):
             if len(wanted) >= MAX_GAPS or (not self._buffer.room and missing.first != self.next):
                 missing.due = now + self.round_trip.timeout
                 continue
             if missing.first >= before:  # replay will come there
-                missing.due = now + self._settings.replay_stall
+                missing.due = now + self._replay_pause()
                 continue
             wanted.extend(self._buffer.wanted(missing, before))
             missing.attempts += 1

@@ -25,6 +25,10 @@ class Oversized:
         self.end = end
 
 
+def _cost_of(item: tuple[Message, bool] | Skipped | Oversized) -> int:
+    return _COST_OF_MESSAGE + (len(item[0].payload) if isinstance(item, tuple) else 0)
+
+
 class Reorder:
     """Records from `next` to before `known`: each is here, skipped, or in a gap. Never two of these."""
 
@@ -67,7 +71,7 @@ class Reorder:
         if sequence >= self.known:
             self.know(sequence, due)
             self.know(end, due)
-        if not self._has_room(sequence):
+        if not self._has_room(sequence, segment.kind is Kind.REPAIR):
             return Refused.NO_ROOM
         if self._is_oversized(segment):
             self.gaps.fill(sequence, end)
@@ -90,10 +94,13 @@ class Reorder:
             return Refused.MISALIGNED
         return Refused.DUPLICATE
 
-    def _has_room(self, sequence: int) -> bool:
+    def _has_room(self, sequence: int, repair: bool) -> bool:
+        """Repairs may take as much again: they fill the gap before what fills the buffer."""
         if sequence == self.next:
             return True
-        return self.room > 0 and len(self._here) < self._settings.buffer_messages
+        times = 2 if repair else 1
+        full = self._bytes >= times * self._settings.buffer_bytes
+        return not full and len(self._here) < times * self._settings.buffer_messages
 
     def _assemble(self, segment: Segment, due: float) -> Refused | None:
         if segment.total == 1 and self.assembly.partial(segment.sequence) is None:
@@ -166,6 +173,20 @@ class Reorder:
         for item in self._here.values():
             if isinstance(item, tuple) and item[0].sequence < end and item[0].end > first:
                 yield item[0]
+
+    def forget_ahead(self, due: float) -> None:
+        """Lets go what lies behind the first gap: all of it is replayed, and needs the room."""
+        end = self.next
+        kept: dict[int, tuple[Message, bool] | Skipped | Oversized] = {}
+        while (item := self._here.get(end)) is not None:
+            kept[end] = item
+            end = item[0].end if isinstance(item, tuple) else item.end
+        self._here = kept
+        self._bytes = sum([_cost_of(item) for item in kept.values()])
+        self.assembly.clear()
+        self.gaps.clear()
+        if end < self.known:
+            self.gaps.open(end, self.known, due)
 
     def clear(self) -> None:
         self.gaps.clear()

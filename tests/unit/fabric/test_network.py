@@ -322,3 +322,28 @@ def test_a_window_of_replay_that_is_lost_as_a_whole_is_sent_again() -> None:
     network.cut = set()
     assert network.receivers[3].next == 0
     assert network.run_until(lambda: network.receivers[3].next == 100, 10)
+
+
+def test_a_replay_brings_everything_once() -> None:
+    """Who is near the end again does not ask for what the replay is about to bring."""
+    settings = StreamSettings(
+        catch_up_after=3000,
+        silent_after=2.0,
+        report_idle=0.2,
+        replay_window=100_000,
+        report_bytes=25_000,
+        repair_rate=2e6,
+        repair_burst=1500,
+    )
+    network = Network(4, Weather(delay=0.005), settings)
+    network.join_all(2)
+    network.cut = {2}
+    for _ in range(4000):
+        network.publish(bytes(1000))
+    network.run(3.0)
+    network.cut = set()
+    finish(network)
+    network.assert_exactly_once(2)
+    assert network.sender.row(2).replayed + network.sender.row(2).repaired == 4000
+    assert network.sender.counters.sent["REPAIR"] < 4200
+    assert network.receivers[2].counters.sent.get("NAK", 0) < 5
