@@ -161,6 +161,8 @@ class Daemon:
         self.subject.ready = True
         self._notifier.send("READY=1", f"STATUS=serving as {self.settings.name}")
         _log.info("serving from %s with fsync %s", self.settings.data, self.settings.fsync.value)
+        if self._joining is not None:
+            self._joining.tell(self._faces["control"].address if "control" in self._faces else OFF)
         faces = (f"{face}={self._faces[face].address}" for face in FACES if face in self._faces)
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 

@@ -51,6 +51,7 @@ class Pages:
             process=view_process(),
             hosts=joined.hosts() if joined is not None else (),
             streams=joined.streams() if joined is not None else (),
+            calls=joined.calls() if joined is not None else None,
             coordinator=joined.coordinator() if joined is not None else None,
         )
         body, content_type = encode(observed, request.headers.get("Accept", ""))

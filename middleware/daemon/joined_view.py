@@ -15,6 +15,7 @@ from treecast.middleware.fabric.origin import Origin, PeerView
 from treecast.middleware.relay.entries import HostEntry
 
 from .joining import Joining
+from .status import CoordinatorCounts
 
 E = TypeVar("E", bound=Enum)
 
@@ -37,6 +38,10 @@ class Joined:
             revision=self._view.position.revision,
             problem=str(link.refused or link.last_error or ""),
         )
+
+    def calls(self) -> CoordinatorCounts | None:
+        coordinator = self._joining.coordinator
+        return coordinator.calls.counters if coordinator is not None else None
 
     def hosts(self) -> Sequence[pb.HostStatus]:
         channels = {peer.host_id: peer for peer in self._neighbours.channels.peers()}

@@ -24,7 +24,7 @@ from treecast.middleware.api.coordinator_client import (
     CoordinatorCalls,
     CoordinatorClient,
 )
-from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership, new_cluster_id
@@ -44,7 +44,7 @@ from treecast.middleware.relay.view import ClusterView
 from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
 from .settings import STORE, Carrier, Settings
-from .tokens import given_token, keep_token, kept_token
+from .tokens import FILE, given_token, keep_token, kept_token
 
 _KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
 
@@ -264,6 +264,21 @@ class Joining:
         self.directory.join(self.token.cluster_id, host_id, membership)
         self.host = Host(host_id, membership.name)
 
+    def tell(self, control: str) -> None:
+        """Logs who this host is in its cluster, and how others come to it."""
+        where = "in this daemon" if self.coordinator is not None else f"at {self.link.client.target}"
+        _log.info("host %d of cluster %s, coordinator %s", self.host.host_id, self.token.cluster_id, where)
+        if self.coordinator is None:
+            return
+        if control == OFF or (_is_loopback(control) and not _is_loopback(str(self.announced))):
+            _log.warning(
+                "hosts on other machines cannot join: the coordinator is in this daemon, and --control is %s;"
+                " give it an address that they can reach",
+                control,
+            )
+        else:
+            _log.info("others join with --join %s --join-token @%s", control, self._data / FILE)
+
     # --- closing
 
     def end_watches(self) -> None:
@@ -283,6 +298,11 @@ class Joining:
             self._port.close()
         if hasattr(self, "directory"):
             self.directory.close(clean=self.directory.was_clean)
+
+
+def _is_loopback(address: str) -> bool:
+    host = Address.parse(address).host
+    return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def _advised(error: TreecastError, target: str) -> str:

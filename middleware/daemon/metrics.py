@@ -17,6 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.counters import Counters, FaceCounters
 
+from .status import CoordinatorCounts
 from .view import GroupView, ProcessView, TopicView
 
 
@@ -33,6 +34,7 @@ class Observed:
     hosts: Sequence[pb.HostStatus] = ()
     streams: Sequence[pb.StreamStatus] = ()
     coordinator: pb.CoordinatorStatus | None = None
+    calls: CoordinatorCounts | None = None
 
 
 class Observation:
@@ -54,6 +56,8 @@ class Observation:
             yield from _numbers("treecast_channel", observed.counters.channel, "the channel between hosts")
             yield from _numbers("treecast_fabric", observed.counters.fabric, "the fabric")
             yield _gauge("treecast_coordinator_up", "1 where it answers", int(observed.coordinator.reachable))
+            if observed.calls is not None:
+                yield from _calls(observed.calls)
             yield from _hosts(observed.hosts)
             yield from _streams(observed.streams)
         yield from _topics(observed.topics)
@@ -114,6 +118,20 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
             else:
                 family.add_metric([name], value)
         yield family
+
+
+def _calls(counted: CoordinatorCounts) -> Iterator[Metric]:
+    """Of the coordinator in this daemon, by other hosts."""
+    calls = CounterMetricFamily("treecast_coordinator_calls", "calls of other hosts", labels=["call"])
+    refused = CounterMetricFamily("treecast_coordinator_refused", "refused calls", labels=["reason"])
+    for family, counts in ((calls, counted.calls), (refused, counted.refused)):
+        for label, count in sorted(counts.items()):
+            family.add_metric([label], count)
+        yield family
+    yield _gauge("treecast_coordinator_watchers", "who is told of changes now", counted.watchers)
+    yield CounterMetricFamily(
+        "treecast_coordinator_watchers_dropped", "watchers that read nothing", value=counted.watchers_dropped
+    )
 
 
 def _hosts(hosts: Sequence[pb.HostStatus]) -> Iterator[Metric]:

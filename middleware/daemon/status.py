@@ -28,10 +28,22 @@ class OpenFace(Struct, frozen=True):
     socket: Path | None
 
 
+class CoordinatorCounts(Protocol):
+    """Of a coordinator: calls by name, refused ones by reason, who watches now and who was dropped."""
+
+    calls: dict[str, int]
+    refused: dict[str, int]
+    watchers: int
+    watchers_dropped: int
+
+
 class JoinedView(Protocol):
     """What there is to see of a cluster; `joined_view.Joined` where the host is joined."""
 
     def coordinator(self) -> pb.CoordinatorStatus: ...
+
+    def calls(self) -> CoordinatorCounts | None:
+        """What the coordinator in this daemon counted; None where it is elsewhere."""
 
     def hosts(self) -> Sequence[pb.HostStatus]: ...
 

@@ -75,6 +75,13 @@ def test_what_a_first_daemon_has(first: DaemonProcess) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     create(first, "t", 2)
     assert logs(first) == ["t-0", "t-1"]
+    assert logged(first, f"others join with --join {first.control} --join-token @{path}")
+
+
+def test_a_coordinator_that_nobody_can_reach_is_told(start_daemon) -> None:
+    flags = ("--fabric", "127.0.0.1:0", "--fabric-advertised", "10.99.0.1:0")
+    daemon = start_daemon("--name", "a", *flags)
+    assert logged(daemon, "hosts on other machines cannot join")
 
 
 def test_two_hosts_have_the_same_topics(first: DaemonProcess, joined) -> None:
@@ -252,6 +259,7 @@ def test_metrics_of_a_joined_host(first: DaemonProcess) -> None:
     with urllib.request.urlopen(f"http://{first.admin}/metrics", timeout=WAIT) as answer:
         text = answer.read().decode()
     assert "treecast_coordinator_up 1.0" in text
+    assert "treecast_coordinator_watchers 0.0" in text  # it asks itself without a way over the network
     assert 'treecast_host_attached{host="a"} 1.0' in text
     assert "treecast_fabric_sent_packets_total" in text
 

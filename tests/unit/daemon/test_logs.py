@@ -67,12 +67,15 @@ def test_a_daemon_loads_nothing_that_only_commands_and_pages_need() -> None:
         "import sys\nfrom treecast.middleware.cli import up\n"
         "from treecast.middleware.daemon import run, logs\n"
         "from treecast.middleware.daemon.settings import Settings; logs.configure(Settings())\n"
-        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
+        "print(*sorted(name.split('.')[2] for name in sys.modules if name.startswith('treecast.middleware.')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
     )
-    loaded = set(done.stdout.split())
+    loaded, rooms = (set(line.split()) for line in done.stdout.splitlines())
     assert "treecast" in loaded
+    assert "broker" in rooms
+    assert rooms & {"relay", "control", "fabric"} == set()  # a host alone pays nothing for the others
     heavy = {"typer", "rich", "aiohttp", "prometheus_client", "kafka", "pytest", "pydantic"}
     assert loaded & (heavy | {"argparse", "crc32c", "email"}) == set()
