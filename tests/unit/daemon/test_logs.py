@@ -68,7 +68,7 @@ def test_a_daemon_loads_nothing_that_only_commands_and_pages_need() -> None:
         "from treecast.middleware.daemon import run, logs\n"
         "from treecast.middleware.daemon.settings import Settings; logs.configure(Settings())\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
-        "print(*sorted(name.split('.')[2] for name in sys.modules if name.startswith('treecast.middleware.')))"
+        "print(*sorted(n.split('.')[2] for n in sys.modules if n.startswith('treecast.middleware.')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
