@@ -58,8 +58,15 @@ class OffsetIndex:
         return low - 1
 
     def find_position(self, limit: int) -> int:
-        """The last entry whose position is not after `limit`, or -1."""
-        low, high = 0, len(self.data) // OFFSET_ENTRY
+        """The last entry whose position is not after `limit`, or -1.
+
+        Positions grow nearly evenly, so the search begins where the entry would be and widens from there.
+        """
+        count = len(self.data) // OFFSET_ENTRY
+        last = self._position(count - 1) if count else -1
+        if last <= limit:
+            return count - 1
+        low, high = self._around(max(limit, 0) * count // max(last, 1), count, limit)
         while low < high:
             middle = (low + high) // 2
             if self._position(middle) <= limit:
@@ -67,6 +74,22 @@ class OffsetIndex:
             else:
                 high = middle
         return low - 1
+
+    def _around(self, guess: int, count: int, limit: int) -> tuple[int, int]:
+        """(low, high): entries before `low` are not after `limit`, and those from `high` on are."""
+        step = 1
+        low = high = guess
+        if self._position(guess) <= limit:
+            while high < count and self._position(high) <= limit:
+                low = high + 1
+                high = min(low + step, count)
+                step *= 2
+        else:
+            while low > 0 and self._position(low) > limit:
+                high = low
+                low = max(high - step, 0)
+                step *= 2
+        return low, high
 
     def _position(self, number: int) -> int:
         position: int = _INT32.unpack_from(self.data, number * OFFSET_ENTRY + 4)[0]
