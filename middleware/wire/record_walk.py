@@ -17,6 +17,7 @@ from mypy_extensions import i64
 from .varint import read_varint, read_varlong
 
 _CONTINUED: Final = 0x80  # a varint's byte from here on is followed by another
+_LOW: Final = 0x7F  # what of such a byte belongs to the number
 _NULL: Final = 1  # the length -1 as a varint
 
 
@@ -41,12 +42,13 @@ def walk_records(data: bytes, position: int, count: int) -> RecordFacts:
 
 
 def _walk(data: bytes, position: i64, count: i64) -> RecordFacts:
-    """The loop. Varints of one byte, as most are, are read in place: a call each is half of the time."""
+    """The loop. Varints of one and two bytes, as most are, are read in place: calls take half of the time."""
     size: i64 = len(data)
     first_keyless: i64 = -1
     min_delta: i64 = 0
     max_delta: i64 = 0
     number: i64 = 0
+    following: i64 = 0
     index: i64 = 0
     while index < count:
         number = data[position]
@@ -54,7 +56,13 @@ def _walk(data: bytes, position: i64, count: i64) -> RecordFacts:
             number = (number >> 1) ^ -(number & 1)
             position += 1
         else:
-            number, position = read_varint(data, position)
+            following = data[position + 1]
+            if following < _CONTINUED:
+                number = (number & _LOW) | following << 7
+                number = (number >> 1) ^ -(number & 1)
+                position += 2
+            else:
+                number, position = read_varint(data, position)
         if number < 0 or number > size - position:
             raise ValueError(f"record {index} is longer than the batch")
         end: i64 = position + number
@@ -71,7 +79,18 @@ def _walk(data: bytes, position: i64, count: i64) -> RecordFacts:
             max_delta = number
         elif number < min_delta:
             min_delta = number
-        number, position = read_varint(data, position)
+        number = data[position]
+        if number < _CONTINUED:
+            number = (number >> 1) ^ -(number & 1)
+            position += 1
+        else:
+            following = data[position + 1]
+            if following < _CONTINUED:
+                number = (number & _LOW) | following << 7
+                number = (number >> 1) ^ -(number & 1)
+                position += 2
+            else:
+                number, position = read_varint(data, position)
         if number != index:
             raise ValueError(f"record {index} has the offset delta {number}")
         number = data[position]
@@ -103,7 +122,13 @@ def _skip_bytes(data: bytes, position: i64, end: i64) -> i64:
         length = (length >> 1) ^ -(length & 1)
         position += 1
     else:
-        length, position = read_varint(data, position)
+        following: i64 = data[position + 1]
+        if following < _CONTINUED:
+            length = (length & _LOW) | following << 7
+            length = (length >> 1) ^ -(length & 1)
+            position += 2
+        else:
+            length, position = read_varint(data, position)
     return _skip(length, position, end)
 
 
