@@ -18,7 +18,7 @@ from typing import Final
 
 from treecast.middleware.model.buffers import Buffer, Chunk
 
-SCRATCH_BYTES = 256 * 1024
+SCRATCH_BYTES = 1024 * 1024
 SMALLEST_BUFFER = 2048
 GROWTH = 4  # a frame that is on its way gets this many times what has arrived of it
 POOLED_FROM = 64 * 1024  # smaller frame buffers are not kept for the next frame,
