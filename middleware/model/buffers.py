@@ -36,4 +36,6 @@ Chunk = Buffer | FileRange
 
 def in_memory(chunk: Chunk) -> Buffer:
     """The bytes, read where they are still in a file."""
+    if isinstance(chunk, bytes):
+        return chunk
     return chunk if isinstance(chunk, BUFFERS) else bytes(chunk)

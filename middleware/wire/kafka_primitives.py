@@ -252,11 +252,11 @@ def put_uvarint(out: bytearray, number: int) -> None:
 
 def uvarint(number: int) -> bytes:
     """An unsigned varint by itself."""
-    if number < 0x80:
-        return _BYTE[number]
-    out = bytearray()
-    put_uvarint(out, number)
-    return bytes(out)
+    out = b""
+    while number >= 0x80:
+        out += _BYTE[number & 0x7F | 0x80]
+        number >>= 7
+    return out + _BYTE[number]
 
 
 def put_name(out: bytearray, name: str, compact: bool) -> None:

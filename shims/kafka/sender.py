@@ -30,6 +30,7 @@ class Sender:
         self._transport = transport
         self._resumed = resumed
         self._socket: socket.socket | None = None  # a duplicate: the transport's own is not to be touched
+        self._number = _NO_SOCKET  # its descriptor
         self._queue: deque[Chunk] = deque()
         self._skip = 0  # bytes of the first chunk that are sent
 
@@ -64,7 +65,10 @@ class Sender:
             self._socket = None
 
     def _may_bypass(self, chunks: list[Chunk]) -> bool:
-        if not any(is_in_file(chunk) for chunk in chunks):
+        for chunk in chunks:
+            if is_in_file(chunk):
+                break
+        else:
             return False
         if self._transport.get_write_buffer_size():
             return False
@@ -75,7 +79,8 @@ class Sender:
         number = own.fileno() if own is not None else _NO_SOCKET
         if number == _NO_SOCKET:
             return False
-        self._socket = socket.socket(fileno=os.dup(number))
+        self._number = os.dup(number)
+        self._socket = socket.socket(fileno=self._number)
         self._socket.setblocking(False)
         return True
 
@@ -106,12 +111,13 @@ class Sender:
         chunk = self._queue[0]
         left = len(chunk) - self._skip
         if is_in_file(chunk):
-            sent = os.sendfile(target.fileno(), chunk.descriptor, chunk.offset + self._skip, left)
+            sent = os.sendfile(self._number, chunk.descriptor, chunk.offset + self._skip, left)
             if sent == 0:
                 raise OSError("a log file ended early")
         else:
             more = socket.MSG_MORE if len(self._queue) > 1 else 0
-            sent = target.send(memoryview(in_memory(chunk))[self._skip :], more)
+            data = in_memory(chunk)
+            sent = target.send(memoryview(data)[self._skip :] if self._skip else data, more)
         if sent < left:
             self._skip += sent
         else:
@@ -120,4 +126,4 @@ class Sender:
 
 
 def is_in_file(chunk: Chunk) -> TypeGuard[FileRange]:
-    return not isinstance(chunk, BUFFERS)
+    return not isinstance(chunk, bytes) and not isinstance(chunk, BUFFERS)
