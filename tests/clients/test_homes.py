@@ -218,6 +218,24 @@ def test_exactly_once_from_one_host_to_the_other(hosts: list[DaemonProcess], top
         assert values == Counter(b"%d" % number for number in range(300))
 
 
+def test_commits_while_the_coordinator_is_down(hosts: list[DaemonProcess], topic: str) -> None:
+    """The coordinator is embedded in a, the group's home is b."""
+    member = consumer(hosts[1], "g")
+    row = confluent_kafka.TopicPartition(topic, 0, 5)
+    member.commit(offsets=[row], asynchronous=False)
+    hosts[0].kill()
+    for row.offset in (6, 7):
+        member.commit(offsets=[row], asynchronous=False)
+    assert committed(hosts[1], "g", topic) == [7, -1001, -1001, -1001]
+    hosts[0].restart()
+    until(lambda: committed_at_last(hosts[0], "g", topic) == [7, -1001, -1001, -1001])
+    until(lambda: "the coordinator's store is back" in hosts[1].log())
+    hosts[1].restart()
+    assert committed_at_last(hosts[1], "g", topic)[0] == 7
+    member.commit(offsets=[row], asynchronous=False)
+    member.close()
+
+
 @pytest.mark.slow
 def test_a_home_that_is_killed_is_taken_over(hosts: list[DaemonProcess], topic: str) -> None:
     """After the lease (10 s) and the time that a home may be away (30 s)."""
