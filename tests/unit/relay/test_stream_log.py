@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.unit.relay.world import batch, headers_of
 
 from treecast.middleware.model.counters import StorageCounters
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog, StreamMemory
 from treecast.middleware.storage import compaction
@@ -127,24 +126,13 @@ def test_a_log_that_begins_inside_a_batch_is_served_from_the_batch(tmp_path: Pat
     assert told(stream, 0, 9) == [(0, 3, False), (3, 6, True), (6, 9, True)]
 
 
-class Refusing:
-    """A log whose disk is gone."""
-
-    def __init__(self, log: PartitionLog) -> None:
-        self._log = log
-
-    def read(self, *_: object, **__: object) -> None:
-        raise TreecastError(Fault.STORAGE, "the disk is gone")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
-
-
 def test_what_the_disk_refuses_is_not_skipped(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, None, b"a")
-    stream = PartitionStreamLog(Refusing(log), StreamMemory())  # type: ignore[arg-type]
+    stream = PartitionStreamLog(log, StreamMemory())
     append(log, stream, b"b")
+    log.shared.pool._close(log.active.file)
+    os.rename(log.active.file.path, log.active.file.path + ".lost")  # it cannot be opened any more
     assert list(stream.entries(0, 2)) == []
     assert stream.failed_reads == 1
     assert [entry.sequence for entry in stream.entries(1, 2) if isinstance(entry, Message)] == [1]
