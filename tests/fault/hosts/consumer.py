@@ -50,7 +50,7 @@ class Reading:
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
 
     def step(self) -> None:
-        messages = self._consumer.consume(_AT_ONCE, 0.02)
+        messages = self._consumer.consume(_AT_ONCE, 0.003)
         now = time.monotonic()
         for message in messages:
             error = message.error()
