@@ -23,9 +23,10 @@ is delivered. Only the first segment of a message carries it. The content header
 Kinds other than data and repair carry a body of `segment_bodies` as payload and are one segment of
 0 records; their `sequence` is 0.
 
-The tag is BLAKE2b (RFC 7693), keyed, 128 bits, over everything else in the order above; on machines of
-64 bits it takes half the time of BLAKE2s. The key id says which key of the key ring; two keys are so
-valid at once while a cluster changes its key.
+The tag is BLAKE3, keyed, the first 128 bits, over everything else in the order above. Its key is derived
+from the cluster's key (BLAKE3's `derive_key` with TAG_CONTEXT). For 16 KiB it takes a third of the time of
+BLAKE2b, because it hashes several blocks at once; see docs/decisions. The key id says which key of the key
+ring; two keys are so valid at once while a cluster changes its key.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Mapping
-from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
 
+from blake3 import blake3
 from msgspec import Struct
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 40
 TAG_SIZE: Final = 16
+TAG_CONTEXT: Final = "treecast 2026-11-21 tag of a segment"
 AFTER_SIZE: Final = 16
 MAX_AFTER: Final = 16
 MAX_CONTENT: Final = 255 * 4
@@ -192,7 +194,10 @@ class KeyRing:
             raise ValueError(f"the current key {current} is not in the key ring")
         self.current = current
         # copying a hash that has taken its key in is cheaper than keying one anew
-        self._hashes = {number: blake2b(digest_size=TAG_SIZE, key=key) for number, key in keys.items()}
+        self._hashes: dict[int, blake3] = {
+            number: blake3(key=blake3(key, derive_key_context=TAG_CONTEXT).digest())
+            for number, key in keys.items()
+        }
 
     def __contains__(self, key_id: int) -> bool:
         return key_id in self._hashes
@@ -202,7 +207,7 @@ class KeyRing:
         hashed = self._hashes[key_id].copy()
         hashed.update(header)
         hashed.update(rest)
-        return hashed.digest()
+        return hashed.digest(length=TAG_SIZE)
 
 
 NO_KEYS: Final = KeyRing({}, None)
