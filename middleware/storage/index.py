@@ -63,7 +63,9 @@ class OffsetIndex:
         Positions grow nearly evenly, so the search begins where the entry would be and widens from there.
         """
         count = len(self.data) // OFFSET_ENTRY
-        last = self._position(count - 1) if count else -1
+        if not count:
+            return -1
+        last = self._position(count - 1)
         if last <= limit:
             return count - 1
         low, high = self._around(max(limit, 0) * count // max(last, 1), count, limit)
