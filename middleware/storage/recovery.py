@@ -2,12 +2,12 @@
 
 What the checkpoint covers was forced to the disk and is trusted: it is not read again, and damage there
 (a rotten block, say) deletes nothing; readers get the bytes and see the wrong CRC. From the checkpoint on,
-every batch is checked: it must lie inside the file, have magic 2 and a plausible length, offsets that grow,
-and the right CRC-32C. At the first that fails the log is cut off: the rest of that segment and all later
-segments go, counted in `RecoveryReport.truncated_bytes`. After a kill that is at most one torn append that
-no one was told of, as the kernel keeps what was written. After a power failure it may be more, up to what
-the fsync policy left unflushed; valid batches behind a broken one go as well then, as in Kafka, because
-offsets must not have holes that were never there.
+every batch is checked: it must lie inside the file, have magic 2 and a plausible length, offsets that grow
+and stay below the next segment's, and the right CRC-32C. At the first that fails the log is cut off: the
+rest of that segment and all later segments go, counted in `RecoveryReport.truncated_bytes`. After a kill
+that is at most one torn append that no one was told of, as the kernel keeps what was written. After a power
+failure it may be more, up to what the fsync policy left unflushed; valid batches behind a broken one go as
+well then, as in Kafka, because offsets must not have holes that were never there.
 
 A log without a usable checkpoint is checked from its beginning. Missing or damaged indexes are rebuilt.
 Producers come from the newest usable snapshot and the batches after it.
@@ -268,6 +268,9 @@ class _Opening:
     def _good(self, scanner: BatchScanner, header: BatchHeader, expected: int, segment: Segment) -> bool:
         if not plausible(header, expected, segment.base_offset):
             scanner.reason = "offsets that do not grow"
+        elif segment is not self.segments[-1] and header.next_offset > segment.next_offset:
+            # base offsets lie outside the CRC: behind a raised one, offsets would be there twice
+            scanner.reason = "offsets of the next segment"
         elif not scanner.checksum_fits(header):
             scanner.reason = "wrong CRC"
         else:
