@@ -26,10 +26,16 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
 from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# No test asserts wall-clock time, and a loaded machine may be slow: no example has a deadline. Set here, as
+# settings() in test modules takes the rest from the profile that is loaded when the module is.
+settings.register_profile("treecast", deadline=None)
+settings.load_profile("treecast")
 
 
 class StartDaemon(Protocol):

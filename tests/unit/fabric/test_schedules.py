@@ -73,7 +73,7 @@ def play(steps: list[Step], seed: int, multicast: bool, own: StreamSettings) -> 
     return network
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(PUBLISH, *OTHERS), max_size=12), st.integers(0, 99), st.booleans())
 def test_everything_arrives_once_and_in_order(steps: list[Step], seed: int, multicast: bool) -> None:
     network = play(
@@ -85,7 +85,7 @@ def test_everything_arrives_once_and_in_order(steps: list[Step], seed: int, mult
         assert row.addressed == network.sender.end == row.live + row.repaired + row.replayed
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(PUBLISH, EXPIRING, *OTHERS), max_size=12), st.integers(0, 99), st.booleans())
 def test_what_does_not_arrive_is_counted_to_the_record(steps: list[Step], seed: int, multicast: bool) -> None:
     own = StreamSettings(

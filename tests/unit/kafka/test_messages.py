@@ -111,7 +111,7 @@ def as_kafka_python(cls: Any, fields: list[dict[str, Any]], values: dict[str, An
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_requests_as_kafka_python_writes_them(key: int, version: int, data: Any) -> None:
     name = f"{v.APIS[key].name}Request"
@@ -124,7 +124,7 @@ def test_requests_as_kafka_python_writes_them(key: int, version: int, data: Any)
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_responses_as_kafka_python_writes_them(key: int, version: int, data: Any) -> None:
     name = f"{v.APIS[key].name}Response"
@@ -149,7 +149,7 @@ def test_the_table_of_versions_fits_the_descriptors(key: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.binary(max_size=200))
 def test_arbitrary_bytes_are_a_message_or_malformed(key: int, version: int, data: bytes) -> None:
     try:
@@ -160,7 +160,7 @@ def test_arbitrary_bytes_are_a_message_or_malformed(key: int, version: int, data
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_truncated_messages_are_malformed_and_bytes_behind_are_ignored(
     key: int, version: int, data: Any

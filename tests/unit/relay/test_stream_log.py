@@ -52,7 +52,7 @@ def told(stream: PartitionStreamLog, first: int, end: int) -> list[tuple[int, in
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_entries_are_those_of_the_log(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rng = random.Random(seed)

@@ -361,7 +361,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compac
     assert steps > 30
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_against_a_dictionary(kit: Kit, data: st.DataObject) -> None:
     """Random keys, tombstones, rolls and rounds: the values that are left are those of a dictionary, and

@@ -155,7 +155,6 @@ def test_any_sequence_of_operations(kit: Kit) -> None:
         settings=settings(
             max_examples=80,
             stateful_step_count=25,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -14,7 +14,7 @@ from treecast.middleware.wire.record_batch import build_batch
 Kit = Any
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_against_brute_force(kit: Kit, data: st.DataObject) -> None:
     """Timestamps in any order, several segments, every codec, a start and a limit anywhere."""

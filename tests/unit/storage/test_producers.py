@@ -167,7 +167,7 @@ class ReferenceProducers:
         return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_against_the_reference(data: st.DataObject) -> None:
     """Near-miss sequences of two producers, with snapshots taken and read back in between."""

@@ -181,7 +181,7 @@ def test_an_epoch_without_records_is_remembered_by_a_log_closed_in_order(kit: Ki
     assert again.end_of_epoch(0) == (0, 2)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_whatever_was_cut_the_log_is_as_if_it_had_never_been_there(kit: Kit, seed: int) -> None:
     """A log with appends, cuts and kills is equal to one that only ever had the batches that are left."""
@@ -298,7 +298,7 @@ def _entries(log: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return epochs.entries
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(seed=st.integers(0, 2**40))
 def test_where_two_logs_part_is_found(seed: int) -> None:
     follower, follower_end, leader, leader_end, parted = history(random.Random(seed))

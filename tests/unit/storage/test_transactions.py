@@ -111,7 +111,7 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(kit: Kit, path
     assert kit.open(path).aborted_between(0, 3) == [(1, 0)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_read_committed_against_a_list(kit: Kit, data: st.DataObject) -> None:
     """Interleaved transactions of three producers: any range is told exactly the aborted ones in it, also

@@ -350,4 +350,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestGroupMachine.settings = settings(max_examples=50, stateful_step_count=40)

@@ -320,4 +320,4 @@ class OffsetsMachine(RuleBasedStateMachine):
 
 
 TestAgainstReference = OffsetsMachine.TestCase
-TestAgainstReference.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestAgainstReference.settings = settings(max_examples=80, stateful_step_count=30)

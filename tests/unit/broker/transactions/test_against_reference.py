@@ -403,5 +403,5 @@ def _values(read: PartitionRead, *, drop_aborted: bool) -> list[bytes | None]:
     return values
 
 
-Transactions.TestCase.settings = settings(max_examples=75, stateful_step_count=30, deadline=None)
+Transactions.TestCase.settings = settings(max_examples=75, stateful_step_count=30)
 TestTransactions = Transactions.TestCase

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from treecast.middleware.api.join_token import JoinToken
@@ -72,7 +72,6 @@ def test_golden_hello() -> None:
     assert Hello.decode(bytes.fromhex(text)) == hello
 
 
-@settings(deadline=None)
 @given(frames, st.binary(max_size=50), st.binary(max_size=50))
 def test_frames_survive_with_what_lies_around_them(frame: Frame, before: bytes, behind: bytes) -> None:
     data = before + encode_frame(frame) + behind
@@ -80,14 +79,12 @@ def test_frames_survive_with_what_lies_around_them(frame: Frame, before: bytes, 
     assert decode_frame(memoryview(data), len(before)) == frame
 
 
-@settings(deadline=None)
 @given(frames)
 def test_a_header_byte_at_a_time(frame: Frame) -> None:
     data = encode_frame(frame)
     assert [decode_frame(data[:size]) for size in range(HEADER_SIZE)] == [None] * HEADER_SIZE
 
 
-@settings(deadline=None)
 @given(hellos)
 def test_hellos_survive(hello: Hello) -> None:
     if len(hello.cluster_id.encode()) > 255:
@@ -102,7 +99,6 @@ def test_hellos_survive(hello: Hello) -> None:
         assert caught.value.problem is Problem.ENCODING
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.booleans())
 def test_arbitrary_bytes_give_a_frame_or_a_protocol_error(data: bytes, magic: bool) -> None:
     try:
@@ -171,7 +167,6 @@ def test_proofs_and_keys_differ_by_end_and_by_hello() -> None:
     assert Handshake(None, b"", b"").seal(True) is None
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_a_tag_is_that_of_the_reference(payload: bytes, cut: int) -> None:
     """The tag is BLAKE2b over counter, header and payload, wherever the payload is cut."""

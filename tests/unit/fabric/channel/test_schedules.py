@@ -129,7 +129,7 @@ operations = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(operations, max_size=60))
 def test_every_call_ends_once_and_groups_keep_their_order(
     schedule: list[tuple[str, bool, int, int, int]],

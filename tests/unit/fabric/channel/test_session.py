@@ -491,7 +491,7 @@ def test_announced_bytes_cost_nothing_until_they_come() -> None:
     assert len(incoming._memory) <= 4 * 2 * MAX_PAYLOAD
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.binary(min_size=1, max_size=80), max_size=10), st.sampled_from(["new", "open", "plain"]))
 def test_arbitrary_bytes_end_a_session_and_nothing_else(chunks: list[bytes], where: str) -> None:
     victim: Session
@@ -504,7 +504,7 @@ def test_arbitrary_bytes_end_a_session_and_nothing_else(chunks: list[bytes], whe
     assert sum(map(len, victim.data_to_send(1 << 20))) < 4096
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_one_changed_byte_is_found(data: st.DataObject) -> None:
     pair, sent = traffic()
