@@ -137,6 +137,18 @@ def test_a_read_goes_on_in_the_next_segment(kit: Kit, path: Path) -> None:
     assert size == 5 * len(batch)
 
 
+def test_a_batch_larger_than_was_asked_for_may_end_its_segment(kit: Kit, path: Path) -> None:
+    """Less than nothing is left for the next segment, whose index is empty."""
+    batch = kit.batch()
+    log = kit.open(path, kit.config(segment_bytes=len(batch)))
+    for _ in range(3):
+        kit.append(log, batch)
+    for offset in range(3):
+        chunks, size = log.read(offset, 1, log.end_offset, at_least_one=True)
+        assert [header.base_offset for header in kit.headers(b"".join(map(bytes, chunks)))] == [offset]
+        assert size == len(batch)
+
+
 def test_nothing_at_or_after_the_limit(kit: Kit, path: Path) -> None:
     batch = kit.batch(5)
     log = kit.open(path, kit.config(segment_bytes=2 * len(batch)))

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treecast.middleware.model.errors import TreecastError
@@ -17,7 +17,8 @@ from treecast.middleware.storage.files import FilePool
 from treecast.middleware.storage.index import OffsetIndex, TimeIndex
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 900)), max_size=40), st.integers(0, 400))
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 900)), max_size=40), st.integers(-100, 400))
+@example([], -2)
 def test_offset_index_against_brute_force(steps: list[tuple[int, int]], wanted: int) -> None:
     index, entries, offset, position = OffsetIndex(1000), [], 999, -1
     for more, bytes_ in steps:
