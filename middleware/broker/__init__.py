@@ -9,7 +9,7 @@ from .cluster import (
     ReadWaiter,
     TransactionHome,
 )
-from .directory import ALONE, DataDirectory, DataDirectoryError, Membership, new_cluster_id
+from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
 from .long_poll import FetchWait, LongPolls
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .settings import BrokerSettings
@@ -86,5 +86,4 @@ __all__ = [
     "Synced",
     "Topic",
     "TransactionHome",
-    "new_cluster_id",
 ]

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.model.identity import Host
+from treecast.middleware.model.identity import Host, new_cluster_id
 
 from .cluster import Cluster
 from .composition import Parts
-from .directory import DataDirectory, new_cluster_id
+from .directory import DataDirectory
 from .parts import JoinCluster
 from .settings import BrokerSettings
 

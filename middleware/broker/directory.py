@@ -10,11 +10,9 @@ logs/            one directory per partition
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,12 +52,6 @@ class Meta(Struct, frozen=True):
     cluster_id: str
     host_id: int
     membership: Membership | None = None
-
-
-def new_cluster_id(random_bits: int) -> str:
-    """Kafka's spelling of a random UUID: 22 characters of URL-safe base64."""
-    raw = uuid.UUID(int=random_bits & (2**128 - 1), version=4).bytes
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 class DataDirectory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import secrets
 import time
@@ -18,6 +17,7 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import KEY_BYTES, JoinToken
 from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import new_cluster_id
 from treecast.middleware.storage.fsync import FsyncPolicy
 
 from .admission import Admission
@@ -153,8 +153,8 @@ class CoordinatorServer:
 
 
 def new_id() -> str:
-    """A random cluster id in Kafka's spelling: 22 characters of URL-safe base64 of a UUID."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    """A random cluster id."""
+    return new_cluster_id(secrets.randbits(128))
 
 
 def new_token(cluster_id: str, key_id: int = 1) -> JoinToken:

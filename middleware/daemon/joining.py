@@ -27,14 +27,14 @@ from treecast.middleware.api.coordinator_client import (
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership, new_cluster_id
+from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership
 from treecast.middleware.control.local import LocalCoordinator
 from treecast.middleware.control.server import OpenCoordinator, ServerSettings, new_token
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import Host
+from treecast.middleware.model.identity import Host, new_cluster_id
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 
 from msgspec import Struct
@@ -40,3 +41,12 @@ class Host(Struct, frozen=True):
 
 
 TopicId = uuid.UUID
+
+
+def new_cluster_id(random_bits: int) -> str:
+    """Kafka's spelling of a random UUID: 22 characters of URL-safe base64, the first one never `-`.
+
+    Kafka avoids that one too: its tools would take such an id for an option.
+    """
+    raw = uuid.UUID(int=random_bits & (2**127 - 1), version=4).bytes
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

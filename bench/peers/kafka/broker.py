@@ -106,7 +106,7 @@ class KafkaBroker(Peer):
         config.write_text("".join(f"{key}={value}\n" for key, value in self._properties(controller).items()))
         if not (self.data / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            run_tool("kafka-storage", "format", "--standalone", "-t", cluster, "-c", str(config))
+            run_tool("kafka-storage", "format", "--standalone", f"--cluster-id={cluster}", "-c", str(config))
         self._process = ServerProcess(self._command(config), self.log, cwd=folder)
         try:
             return self._process.wait_until(lambda: serves(*self.address), self._timeout)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.broker.directory import DataDirectory, DataDirectoryError, new_cluster_id
+from treecast.middleware.broker.directory import DataDirectory, DataDirectoryError
+from treecast.middleware.model.identity import new_cluster_id
 
 
 def listing(path: Path) -> dict[str, bytes]:
@@ -90,3 +91,4 @@ def test_a_start_that_was_broken_off_is_repeated(tmp_path: Path) -> None:
 def test_cluster_ids_have_kafkas_spelling() -> None:
     assert len(new_cluster_id(2**128 - 1)) == 22
     assert new_cluster_id(1) != new_cluster_id(2)
+    assert not [bits for bits in range(64) if new_cluster_id(bits << 122).startswith("-")]
