@@ -1,0 +1,27 @@
+"""Why the control plane is refused. A server maps `Problem` to its protocol's codes, totally."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Problem(enum.Enum):
+    """What was wrong. The comment names the canonical gRPC status that P4Runtime wants."""
+
+    UNKNOWN = "no table, action, counter, ... of this name in the program"  # NOT_FOUND
+    NOT_FOUND = "no such entry, member, group or session"  # NOT_FOUND
+    EXISTS = "it exists already"  # ALREADY_EXISTS
+    INVALID = "a match of the wrong kind, a value too wide, a missing argument"  # INVALID_ARGUMENT
+    OUT_OF_RANGE = "an index past the end of a counter, meter or register"  # OUT_OF_RANGE
+    FULL = "the size of a table, profile or group is reached"  # RESOURCE_EXHAUSTED
+    READ_ONLY = "const entries and const default actions stay"  # PERMISSION_DENIED
+    IN_USE = "something still refers to the member or group"  # FAILED_PRECONDITION
+    UNSUPPORTED = "the switch cannot do this"  # UNIMPLEMENTED
+
+
+class ControlError(Exception):
+    """A write or read that the switch refuses; nothing was changed. `str` is for people."""
+
+    def __init__(self, problem: Problem, message: str) -> None:
+        super().__init__(message)
+        self.problem = problem
