@@ -1,0 +1,1 @@
+"""The packet-subscription language (Camus, Fig. 1): parsed, written and evaluated. Pure."""

@@ -1,0 +1,26 @@
+"""What is wrong with the text of a filter, and where."""
+
+from __future__ import annotations
+
+_SHOWN = 72  # columns of the line that a message shows
+
+
+class FilterError(ValueError):
+    """`reason` at `position`, a character of `text`. As a string: the reason, the line, and a caret."""
+
+    def __init__(self, reason: str, text: str, position: int) -> None:
+        self.reason = reason
+        self.text = text
+        self.position = position
+        super().__init__(f"{reason}\n{_pointed(text, position)}")
+
+
+def _pointed(text: str, position: int) -> str:
+    """The line that holds `position`, shortened around it, and a caret below."""
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    line = text[start : end if end >= 0 else len(text)]
+    column = position - start
+    first = max(0, min(column - _SHOWN // 2, len(line) - _SHOWN))
+    shown = line[first : first + _SHOWN].replace("\t", " ")
+    return f"  {shown}\n  {' ' * (column - first)}^"

@@ -1,0 +1,157 @@
+"""Filters over Kafka records: what a field of the language is in a record.
+
+| field | what it is |
+| --- | --- |
+| `topic`, `partition`, `offset`, `timestamp` | of the record; timestamp in ms since the Unix epoch |
+| `key`, `value` | as UTF-8 text |
+| `headers.NAME` | the last header of this name, as UTF-8 text |
+| `key.F`, `value.F`, `value.F.G` | a field of the JSON object that key or value is |
+| `F`, `F.G` | the same as `value.F`, `value.F.G` |
+
+What isn't there, isn't UTF-8, isn't JSON, or is null, an array or an object, is no value: no constraint on it
+holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from treecast.middleware.model.records import Record
+
+from .evaluate import compile_filter
+from .tree import Field, Filter, Scalar, fields
+
+_Part = Callable[[Record], Scalar | None]
+
+
+class RecordFilter:
+    """A stateless filter, ready for the records of one partition. StatefulFilterError where it aggregates."""
+
+    def __init__(self, tree: Filter, topic: str, partition: int) -> None:
+        self._test = compile_filter(tree)
+        self._read = RecordReader(fields(tree), topic, partition)
+
+    def matches(self, record: Record) -> bool:
+        """Whether the record passes."""
+        return self._test(self._read(record))
+
+    def select(self, records: Iterable[Record]) -> list[Record]:
+        """Those that pass, in order."""
+        test, read = self._test, self._read
+        return [record for record in records if test(read(record))]
+
+
+class RecordReader:
+    """Reads fields out of records of one partition: a record in, the fields' values out, in their order."""
+
+    def __init__(self, wanted: Sequence[Field], topic: str, partition: int) -> None:
+        self._fixed: dict[str, Scalar] = {"topic": topic, "partition": partition}
+        self._parts: list[_Part | None] = []
+        in_key: list[tuple[int, tuple[str, ...]]] = []
+        in_value: list[tuple[int, tuple[str, ...]]] = []
+        for place, field in enumerate(wanted):
+            part = self._part(field.path)
+            self._parts.append(part)
+            if part is None:
+                within = in_key if field.path[0] == "key" else in_value
+                within.append((place, field.path[1:] if field.path[0] in ("key", "value") else field.path))
+        self._key = JsonFields([path for _, path in in_key])
+        self._value = JsonFields([path for _, path in in_value])
+        self._key_places = [place for place, _ in in_key]
+        self._value_places = [place for place, _ in in_value]
+
+    def _part(self, path: tuple[str, ...]) -> _Part | None:
+        """How to read what isn't inside a JSON object; None for what is."""
+        match path:
+            case ("topic",) | ("partition",):
+                fixed = self._fixed[path[0]]
+                return lambda record: fixed
+            case ("offset",):
+                return lambda record: record.offset
+            case ("timestamp",):
+                return lambda record: record.timestamp
+            case ("key",):
+                return lambda record: _text(record.key)
+            case ("value",):
+                return lambda record: _text(record.value)
+            case ("headers", name):
+                return lambda record: _header(record, name)
+        return None
+
+    def __call__(self, record: Record) -> list[Scalar | None]:
+        values = [None if part is None else part(record) for part in self._parts]
+        if self._key_places:
+            _place(values, self._key_places, self._key(record.key))
+        if self._value_places:
+            _place(values, self._value_places, self._value(record.value))
+        return values
+
+
+def _place(values: list[Scalar | None], places: list[int], found: Sequence[Scalar | None]) -> None:
+    for place, value in zip(places, found, strict=True):
+        values[place] = value
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _header(record: Record, name: str) -> str | None:
+    for header, value in reversed(record.headers):
+        if header == name:
+            return _text(value)
+    return None
+
+
+# --- fields of JSON objects
+
+
+def json_fields(data: bytes | None, paths: Sequence[tuple[str, ...]]) -> list[Scalar | None]:
+    """The reference: the whole text is decoded, and each path followed."""
+    try:
+        tree = msgspec.json.decode(data) if data else None
+    except (msgspec.DecodeError, RecursionError):
+        tree = None
+    return [_follow(tree, path) for path in paths]
+
+
+def _follow(tree: object, path: tuple[str, ...]) -> Scalar | None:
+    for name in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree if isinstance(tree, int | float | str) else None
+
+
+class JsonFields:
+    """`json_fields` for fixed paths. Where all are one name long, only what is asked for is decoded."""
+
+    def __init__(self, paths: Sequence[tuple[str, ...]]) -> None:
+        self._paths = tuple(paths)
+        flat = len({path[0] for path in paths if len(path) == 1}) == len(paths) > 0
+        self._decoder = msgspec.json.Decoder(_shape([path[0] for path in paths])) if flat else None
+
+    def __call__(self, data: bytes | None) -> Sequence[Scalar | None]:
+        if self._decoder is None or not data:
+            return json_fields(data, self._paths)
+        try:
+            found = self._decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            return [None] * len(self._paths)
+        values = msgspec.structs.astuple(found)
+        return [value if isinstance(value, int | float | str) else None for value in values]
+
+
+def _shape(names: Sequence[str]) -> type[msgspec.Struct]:
+    """A struct that holds just these fields of an object; the decoder skips the others."""
+    places = [f"f{number}" for number in range(len(names))]
+    return msgspec.defstruct(
+        "Wanted", [(place, object, None) for place in places], rename=dict(zip(places, names, strict=True))
+    )

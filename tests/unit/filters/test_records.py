@@ -1,0 +1,79 @@
+"""Filters over records: where each field comes from, and what is no value."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.middleware.filters.parse import parse
+from treecast.middleware.filters.records import JsonFields, RecordFilter, json_fields
+from treecast.middleware.model.records import Record
+
+RECORD = Record(
+    key=b'{"id": 7}',
+    value=b'{"price": 60, "stock": "GOOGL", "ip": {"dst": "10.0.0.1"}, "tags": ["x"],'
+    b' "none": null, "ok": false}',
+    headers=(("trace", b"old"), ("trace", b"new"), ("binary", b"\xff"), ("empty", None)),
+    timestamp=1_700_000_000_000,
+    offset=42,
+)
+
+
+def passes(text: str, record: Record = RECORD) -> bool:
+    return RecordFilter(parse(text), "market", 3).matches(record)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic == market and partition == 3 and offset == 42 and timestamp >= 1700000000000",
+        "headers.trace == new",
+        "key.id == 7",
+        "key prefix '{\"id\"'",
+        "value prefix '{'",
+        "price > 50 and value.price < 70",
+        "stock == GOOGL and ip.dst prefix '10.'",
+        "value.ip.dst == 10.0.0.1",
+        "ok == false",
+        "not tags == x and not none == 0 and not ip == x",
+        "not headers.binary == x and not headers.empty == '' and not headers.missing == 1",
+        "not price.deeper == 1",
+    ],
+)
+def test_fields(text: str) -> None:
+    assert passes(text)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[1]", b"12", b"\xff", b'{"price": ', b"[" * 100_000])
+def test_what_is_no_object_has_no_fields(value: bytes | None) -> None:
+    record = Record(key=None, value=value)
+    assert not passes("price > 0 or ip.dst == x", record)
+    assert not passes("price > 0", record)
+
+
+def test_select_keeps_order() -> None:
+    records = [Record(key=None, value=b'{"n": %d}' % n, offset=n) for n in range(10)]
+    chosen = RecordFilter(parse("n < 2 or n > 7"), "t", 0).select(records)
+    assert [record.offset for record in chosen] == [0, 1, 8, 9]
+
+
+names = st.sampled_from(["a", "b", "c", "two words", "f0"])
+trees = st.dictionaries(
+    names,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+    | st.lists(names),
+)
+
+
+@given(trees, st.lists(names, max_size=4))
+def test_partial_decoding_equals_whole(tree: dict[str, object], wanted: list[str]) -> None:
+    data = json.dumps(tree).encode()
+    paths = [(name,) for name in wanted]
+    assert list(JsonFields(paths)(data)) == json_fields(data, paths)
