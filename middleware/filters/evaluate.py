@@ -85,7 +85,7 @@ def _ordered(above: bool, below: bool, relation: Relation) -> bool:
 
 
 def compile_filter(tree: Filter) -> Test:
-    """A function that says the same as `evaluate`. Of the filter's text only constants get into it, by name."""
+    """A function that says the same as `evaluate`. Only constants of the text get into it, by name."""
     check_stateless(tree)
     writer = _Writer(tree)
     source = f"lambda v: {writer.expression(tree)}"
