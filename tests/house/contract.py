@@ -44,6 +44,7 @@ PURE_FOLDERS = (
     "middleware/filters",
     "middleware/routing",
     "middleware/fabric/core",
+    "middleware/dataplane/p4",
 )
 PURE_FILES = (
     "shims/*/codec*.py",
