@@ -1,0 +1,26 @@
+"""Sets of small integers as bits of one int: nodes, edges and links are counted from 0.
+
+A union is one operation however many members there are, and a set is its own dictionary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def mask_of(members: Iterable[int]) -> int:
+    """The set as bits."""
+    mask = 0
+    for member in members:
+        mask |= 1 << member
+    return mask
+
+
+def members(mask: int) -> list[int]:
+    """Its members, ascending."""
+    found: list[int] = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

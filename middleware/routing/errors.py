@@ -1,0 +1,7 @@
+"""What the routing room refuses."""
+
+from __future__ import annotations
+
+
+class RoutingError(ValueError):
+    """A network, a receiver set or a limit that no tree or stack can serve. The text says which."""

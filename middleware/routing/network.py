@@ -1,0 +1,156 @@
+"""A network: switches and hosts, joined by links.
+
+An undirected edge `e` is two directed links: `2e` from its first end to its second, `2e + 1` back; `link ^ 1`
+turns around and `link >> 1` is the edge. Ports of a node are numbered from 1 in the order in which its edges
+were given. A network without hosts is the thesis' chapter 6: every node is a switch with its host inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .errors import RoutingError
+
+
+class Network:
+    """Made by `build`; never changed afterwards. Lists are indexed by node, or by link where it says so."""
+
+    def __init__(
+        self, names: list[str], is_host: list[bool], ends: list[tuple[int, int]], weights: list[int]
+    ) -> None:
+        self.names = names
+        self.is_host = is_host
+        self.ends = ends
+        self.weights = weights
+        self.tails: list[int] = []
+        self.heads: list[int] = []
+        self.ports: list[int] = []
+        self.out: list[list[int]] = [[] for _ in names]
+        self.edge_masks: list[int] = [0] * len(names)
+        self.link_masks: list[int] = [0] * len(names)
+        self.positions: list[tuple[float, float]] = []
+        self.host_mask = 0
+        for node in range(len(names)):
+            if is_host[node]:
+                self.host_mask |= 1 << node
+        for edge in range(len(ends)):
+            first, second = ends[edge]
+            self._add(2 * edge, first, second)
+            self._add(2 * edge + 1, second, first)
+
+    def _add(self, link: int, tail: int, head: int) -> None:
+        self.tails.append(tail)
+        self.heads.append(head)
+        self.out[tail].append(link)
+        self.ports.append(len(self.out[tail]))
+        self.edge_masks[tail] |= 1 << (link >> 1)
+        self.link_masks[tail] |= 1 << link
+
+    @property
+    def node_count(self) -> int:
+        return len(self.names)
+
+    @property
+    def edge_count(self) -> int:
+        return len(self.ends)
+
+    @property
+    def hosts(self) -> list[int]:
+        return [node for node in range(len(self.names)) if self.is_host[node]]
+
+    @property
+    def switches(self) -> list[int]:
+        return [node for node in range(len(self.names)) if not self.is_host[node]]
+
+    @property
+    def clients(self) -> list[int]:
+        """Where publishers and subscribers may be: hosts, or every node where the hosts are inside."""
+        return self.hosts or list(range(len(self.names)))
+
+    def link(self, tail: int, head: int) -> int:
+        """The link from one node to a neighbour. RoutingError where there is none."""
+        for link in self.out[tail]:
+            if self.heads[link] == head:
+                return link
+        raise RoutingError(f"no link from {self.names[tail]} to {self.names[head]}")
+
+    def link_at(self, node: int, port: int) -> int:
+        """The link that leaves a port, or -1."""
+        out = self.out[node]
+        return out[port - 1] if 0 < port <= len(out) else -1
+
+    def switch_of(self, host: int) -> int:
+        """The switch that a host hangs on; a node that is no host is its own."""
+        return self.heads[self.out[host][0]] if self.is_host[host] else host
+
+    def node(self, name: str) -> int:
+        """A node by its name, or by its number where no name is meant. RoutingError where it is neither."""
+        if name in self.names:
+            return self.names.index(name)
+        if name.isdigit() and int(name) < len(self.names):
+            return int(name)
+        raise RoutingError(f"no node {name!r}; there are {len(self.names)}, such as {self.names[0]!r}")
+
+    def edge_name(self, edge: int) -> str:
+        first, second = self.ends[edge]
+        return f"{self.names[first]} -- {self.names[second]}"
+
+    def link_name(self, link: int) -> str:
+        return f"{self.names[self.tails[link]]} -> {self.names[self.heads[link]]}"
+
+
+def build(
+    names: Sequence[str],
+    edges: Iterable[tuple[int, int]],
+    *,
+    hosts: Iterable[int] = (),
+    weights: Iterable[int] | None = None,
+) -> Network:
+    """A network from edges between node numbers.
+
+    Parallel edges become one (the smallest weight counts), loops are left out. `weights` goes with `edges`;
+    1 where it is absent. RoutingError for unknown nodes, names given twice, hosts that do not hang on one
+    switch.
+    """
+    if not names:
+        raise RoutingError("a network has at least one node")
+    if len(set(names)) != len(names):
+        raise RoutingError("a node name is given twice")
+    merged: dict[tuple[int, int], int] = {}
+    listed = list(edges)
+    for (first, second), weight in zip(listed, weights or [1] * len(listed), strict=True):
+        if not (0 <= first < len(names) and 0 <= second < len(names)):
+            raise RoutingError(f"edge {first} -- {second} names a node that there is not")
+        if weight < 0:
+            raise RoutingError(f"edge {first} -- {second} has weight {weight}, which is below 0")
+        if first != second:
+            key = (min(first, second), max(first, second))
+            merged[key] = min(weight, merged.get(key, weight))
+    is_host = [False] * len(names)
+    for host in hosts:
+        is_host[host] = True
+    network = Network(list(names), is_host, list(merged), list(merged.values()))
+    _check_hosts(network)
+    return network
+
+
+def _check_hosts(network: Network) -> None:
+    for host in network.hosts:
+        out = network.out[host]
+        if len(out) != 1 or network.is_host[network.heads[out[0]]]:
+            raise RoutingError(f"host {network.names[host]} has to hang on exactly one switch")
+
+
+def with_hosts(network: Network, per_switch: int = 1) -> Network:
+    """The same network with hosts on every switch; a switch's links to others keep their ports."""
+    names, edges, hosts = list(network.names), list(network.ends), []
+    for switch in network.switches:
+        for number in range(per_switch):
+            hosts.append(len(names))
+            edges.append((switch, len(names)))
+            names.append(f"{network.names[switch]}/{number}")
+    weights = [*network.weights, *([1] * len(hosts))]
+    found = build(names, edges, hosts=[*network.hosts, *hosts], weights=weights)
+    if network.positions:
+        found.positions = [*network.positions, *(network.positions[found.switch_of(h)] for h in hosts)]
+    return found

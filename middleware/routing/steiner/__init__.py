@@ -1,0 +1,59 @@
+"""Trees that span terminals, few links long: three heuristics behind one call.
+
+    steiner_tree(network, terminals, method="mehlhorn", costs=None) -> edges as bits
+
+All keep within twice the optimum; ties are broken by node and edge numbers, so that the answer depends on
+the arguments alone. The tree's leaves are terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..bits import mask_of
+from ..errors import RoutingError
+from ..network import Network
+from .kou import kou
+from .mehlhorn import mehlhorn
+from .shortest import cheapest_insertion
+
+Heuristic = Callable[[Network, list[int], list[int]], int]
+
+METHODS: dict[str, Heuristic] = {"mehlhorn": mehlhorn, "kou": kou, "shortest": cheapest_insertion}
+
+__all__ = ["METHODS", "Heuristic", "steiner_tree"]
+
+
+def steiner_tree(
+    network: Network, terminals: list[int], method: str = "mehlhorn", costs: list[int] | None = None
+) -> int:
+    """The edges of a tree over all terminals, as bits; 0 for fewer than two.
+
+    `costs` are one number per edge, from 0; all edges cost 1 where it is absent. RoutingError for a method
+    that there is not, and where terminals cannot reach each other.
+    """
+    if method not in METHODS:
+        raise RoutingError(f"no Steiner heuristic {method!r}; there are {', '.join(METHODS)}")
+    wanted = sorted(set(terminals))
+    if wanted and not 0 <= wanted[0] <= wanted[-1] < network.node_count:
+        raise RoutingError(
+            f"terminals {wanted[0]} to {wanted[-1]} in a network of {network.node_count} nodes"
+        )
+    if len(wanted) < 2:
+        return 0
+    _check_connected(network, wanted)
+    return METHODS[method](network, wanted, costs or [1] * network.edge_count)
+
+
+def _check_connected(network: Network, terminals: list[int]) -> None:
+    seen, waiting = 1 << terminals[0], [terminals[0]]
+    while waiting:
+        for link in network.out[waiting.pop()]:
+            head = network.heads[link]
+            if not seen >> head & 1:
+                seen |= 1 << head
+                waiting.append(head)
+    lost = mask_of(terminals) & ~seen
+    if lost:
+        name = network.names[lost.bit_length() - 1]
+        raise RoutingError(f"{name} cannot be reached from {network.names[terminals[0]]}")

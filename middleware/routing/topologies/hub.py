@@ -1,0 +1,41 @@
+"""Networks of the package topohub: 203 of the zoo's, SNDlib's, and generated ones.
+
+topohub is asked for only here and only when a network is wanted; the extra `topologies` installs it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import RoutingError
+from ..network import Network, build
+
+
+def from_topohub(name: str) -> Network:
+    """`topozoo/Abilene` or just `Abilene`. RoutingError where topohub is absent or has none so named."""
+    try:
+        import topohub  # type: ignore[import-untyped,unused-ignore]
+    except ImportError as error:
+        raise RoutingError("topohub is not installed; `pip install treecast[topologies]`") from error
+    wanted = name if "/" in name else f"topozoo/{name}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # topohub 1.5 leaves its file to the collector
+            found = topohub.get(wanted)
+        return from_node_link(found)
+    except (KeyError, OSError) as error:
+        raise RoutingError(f"topohub has no network {wanted!r}") from error
+
+
+def from_node_link(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Network:
+    """A network from the node-link form: `nodes` with `id` and perhaps `name`, `pos`; `edges` or `links`."""
+    nodes, links = found["nodes"], found.get("edges") or found.get("links") or []
+    numbers = {node["id"]: number for number, node in enumerate(nodes)}
+    names = [str(node.get("name") or node["id"]) for node in nodes]
+    unique = [name if names.count(name) == 1 else f"{name}#{i}" for i, name in enumerate(names)]
+    network = build(unique, [(numbers[link["source"]], numbers[link["target"]]) for link in links])
+    if all("pos" in node for node in nodes):
+        network.positions = [(float(node["pos"][0]), float(node["pos"][1])) for node in nodes]
+    return network

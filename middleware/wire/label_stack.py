@@ -1,0 +1,107 @@
+"""The label stack: what a packet says of its tree.
+
+    Ethernet type 0x9999, or UDP port 39321 through switches that know nothing of it
+
+    | entry count (16) | entry (16) ... | segment (wire.segment)
+    entry:  type (2) | id (14)          type 0 hop, 1 stop, 2 tree; 3 is refused
+
+Big-endian. Each type has ids of its own; hop and stop ids name directed links. Stops follow all trees, since
+a switch looks for a copy's stop only behind the label that made the copy. Count 0 is accepted by hosts only;
+hosts skip the labels that remain. Source: the thesis' listings 5.1 and 5.3, DESIGN's section on formats.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Final
+
+ETHERTYPE: Final = 0x9999
+UDP_PORT: Final = 39321
+COUNT_SIZE: Final = 2
+LABEL_SIZE: Final = 2
+LAST_ID: Final = (1 << 14) - 1
+# What fits an Ethernet frame of 1500 bytes with nothing behind it. A longer stack is no stack of ours.
+MOST_LABELS: Final = 748
+
+_COUNT: Final = struct.Struct(">H")
+
+
+class LabelKind(enum.IntEnum):
+    """The two bits that begin an entry."""
+
+    HOP = 0
+    STOP = 1
+    TREE = 2
+
+
+class LabelError(ValueError):
+    """Bytes that are no label stack."""
+
+
+def hop(link: int) -> int:
+    """The label that forwards over one link."""
+    return _label(LabelKind.HOP, link)
+
+
+def stop(link: int) -> int:
+    """The label that keeps a tree from going on over one link."""
+    return _label(LabelKind.STOP, link)
+
+
+def tree(number: int) -> int:
+    """The label of a virtual tree."""
+    return _label(LabelKind.TREE, number)
+
+
+def _label(kind: int, number: int) -> int:
+    if not 0 <= number <= LAST_ID:
+        raise ValueError(f"id {number} does not fit 14 bits")
+    return kind << 14 | number
+
+
+def kind_of(label: int) -> int:
+    return label >> 14
+
+
+def id_of(label: int) -> int:
+    return label & LAST_ID
+
+
+def stack_size(labels: int) -> int:
+    """The bytes of a stack with so many labels."""
+    return COUNT_SIZE + LABEL_SIZE * labels
+
+
+def encode_labels(labels: list[int]) -> bytes:
+    """Count and entries. ValueError where a label is none, or they are too many."""
+    if len(labels) > MOST_LABELS:
+        raise ValueError(f"{len(labels)} labels; at most {MOST_LABELS} fit a frame")
+    for label in labels:
+        if not 0 <= label < 3 << 14:
+            raise ValueError(f"{label:#x} is no label")
+    return struct.pack(f">H{len(labels)}H", len(labels), *labels)
+
+
+def decode_labels(
+    data: bytes | bytearray | memoryview, position: int = 0, *, empty: bool = False
+) -> tuple[list[int], int]:
+    """The labels at `position`, and where what follows begins.
+
+    LabelError for a cut or too long stack, an entry of type 3, and count 0 unless `empty` (a host asks so).
+    """
+    if position < 0 or len(data) - position < COUNT_SIZE:
+        raise LabelError("the bytes end before the entry count does")
+    (count,) = _COUNT.unpack_from(data, position)
+    start = position + COUNT_SIZE
+    if count == 0 and not empty:
+        raise LabelError("a stack without labels goes to hosts only")
+    if count > MOST_LABELS:
+        raise LabelError(f"{count} labels; at most {MOST_LABELS} fit a frame")
+    if len(data) - start < count * LABEL_SIZE:
+        raise LabelError(f"the bytes end before {count} labels do")
+    labels = list(struct.unpack_from(f">{count}H", data, start))
+    for label in labels:
+        if label >= 3 << 14:
+            raise LabelError(f"entry {label:#06x} has the unknown type 3")
+    return labels, start + count * LABEL_SIZE
