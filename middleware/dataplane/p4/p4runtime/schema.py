@@ -1,0 +1,223 @@
+"""What P4Info says, by identifier and by name, as the endpoint needs it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from finsy.proto import p4i, p4t
+from msgspec import Struct
+
+from .errors import not_found
+
+
+class MatchKind(enum.IntEnum):
+    """P4Info's match types."""
+
+    EXACT = 2
+    LPM = 3
+    TERNARY = 4
+    RANGE = 5
+    OPTIONAL = 6
+
+
+_PRIORITY = (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL)
+
+
+class Field(Struct, frozen=True):
+    """A match field, an action's parameter or a field of packet metadata; `kind` is of match fields only.
+
+    `translated`: the control plane knows it as a string, which this endpoint does not translate.
+    """
+
+    id: int
+    name: str
+    width: int
+    kind: MatchKind = MatchKind.EXACT
+    translated: bool = False
+
+
+class Action(Struct, frozen=True):
+    """An action with its parameters by identifier."""
+
+    id: int
+    name: str
+    params: dict[int, Field]
+
+
+class Table(Struct, frozen=True):
+    """A table. `scopes` says of its actions 0: anywhere, 1: entries only, 2: default only."""
+
+    id: int
+    name: str
+    fields: dict[int, Field]
+    scopes: dict[int, int]
+    size: int
+    profile: int
+    direct_counter: int
+    direct_meter: int
+    const_default: bool
+    is_const: bool
+    idles: bool
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether entries need a priority."""
+        return any(field.kind in _PRIORITY for field in self.fields.values())
+
+
+class Profile(Struct, frozen=True):
+    """An action profile or selector."""
+
+    id: int
+    name: str
+    with_selector: bool
+    actions: frozenset[int]
+
+
+class Array(Struct, frozen=True):
+    """Counters or meters. `unit` is P4Info's: 1 bytes, 2 packets, 3 both. `size` 0: those of a table's
+    entries."""
+
+    id: int
+    name: str
+    unit: int
+    size: int = 0
+    table: int = 0
+
+
+class ValueSet(Struct, frozen=True):
+    """A parser's value set with the fields of its members."""
+
+    id: int
+    name: str
+    fields: dict[int, Field]
+
+
+class Data(Struct, frozen=True):
+    """A register or a digest with its type; `size` is of registers only."""
+
+    id: int
+    name: str
+    type: p4t.P4DataTypeSpec
+    size: int = 0
+
+
+class Metadata(Struct, frozen=True):
+    """The header between controller and switch: its fields in their order."""
+
+    id: int
+    name: str
+    fields: tuple[Field, ...]
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
+
+
+class Kindred(dict[int, _T]):
+    """Objects of one kind by identifier; `what` names the kind in refusals."""
+
+    def __init__(self, what: str, objects: Iterable[_T]) -> None:
+        super().__init__({found.id: found for found in objects})
+        self.what = what
+        self.names = {found.name: found for found in self.values()}
+
+    def find(self, number: int) -> _T:
+        """The object, or NOT_FOUND."""
+        found = self.get(number)
+        if found is None:
+            raise not_found(f"there is no {self.what} with id {number:#x}")
+        return found
+
+    def chosen(self, number: int) -> list[_T]:
+        """All of them for 0, the wildcard, else the one."""
+        return [self.find(number)] if number else list(self.values())
+
+
+class Schema:
+    """One program's P4Info, indexed."""
+
+    def __init__(self, info: p4i.P4Info) -> None:
+        self.info = info
+        self._new_types = info.type_info.new_types
+        self.actions = Kindred("action", [self._action(action) for action in info.actions])
+        self.tables = Kindred("table", [self._table(table) for table in info.tables])
+        self.profiles = Kindred(
+            "action profile", [self._profile(profile) for profile in info.action_profiles]
+        )
+        self.counters = Kindred(
+            "counter", [Array(c.preamble.id, c.preamble.name, c.spec.unit, c.size) for c in info.counters]
+        )
+        self.meters = Kindred(
+            "meter", [Array(m.preamble.id, m.preamble.name, m.spec.unit, m.size) for m in info.meters]
+        )
+        self.direct_counters = Kindred(
+            "direct counter",
+            [
+                Array(c.preamble.id, c.preamble.name, c.spec.unit, table=c.direct_table_id)
+                for c in info.direct_counters
+            ],
+        )
+        self.registers = Kindred(
+            "register", [Data(r.preamble.id, r.preamble.name, r.type_spec, r.size) for r in info.registers]
+        )
+        self.digests = Kindred(
+            "digest", [Data(d.preamble.id, d.preamble.name, d.type_spec) for d in info.digests]
+        )
+        self.value_sets = Kindred(
+            "value set",
+            [ValueSet(v.preamble.id, v.preamble.name, self._fields(v.match)) for v in info.value_sets],
+        )
+        self.metadata = {
+            header.preamble.name: self._metadata(header) for header in info.controller_packet_metadata
+        }
+
+    def _translated(self, type_name: str) -> bool:
+        found = self._new_types.get(type_name)
+        return found is not None and found.translated_type.HasField("sdn_string")
+
+    def _action(self, action: p4i.Action) -> Action:
+        params = {
+            p.id: Field(p.id, p.name, p.bitwidth, translated=self._translated(p.type_name.name))
+            for p in action.params
+        }
+        return Action(action.preamble.id, action.preamble.name, params)
+
+    def _fields(self, fields: Iterable[p4i.MatchField]) -> dict[int, Field]:
+        return {
+            f.id: Field(f.id, f.name, f.bitwidth, MatchKind(f.match_type), self._translated(f.type_name.name))
+            for f in fields
+        }
+
+    def _table(self, table: p4i.Table) -> Table:
+        direct = {number >> 24: number for number in table.direct_resource_ids}
+        return Table(
+            table.preamble.id,
+            table.preamble.name,
+            self._fields(table.match_fields),
+            {reference.id: reference.scope for reference in table.action_refs},
+            table.size,
+            table.implementation_id,
+            direct.get(p4i.P4Ids.DIRECT_COUNTER, 0),
+            direct.get(p4i.P4Ids.DIRECT_METER, 0),
+            bool(table.const_default_action_id),
+            table.is_const_table,
+            table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
+        )
+
+    def _profile(self, profile: p4i.ActionProfile) -> Profile:
+        tables = [table for table in self.info.tables if table.preamble.id in profile.table_ids]
+        actions = frozenset(reference.id for table in tables for reference in table.action_refs)
+        return Profile(profile.preamble.id, profile.preamble.name, profile.with_selector, actions)
+
+    def _metadata(self, header: p4i.ControllerPacketMetadata) -> Metadata:
+        fields = tuple(Field(m.id, m.name, m.bitwidth) for m in header.metadata)
+        return Metadata(header.preamble.id, header.preamble.name, fields)
