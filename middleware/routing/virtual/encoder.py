@@ -1,0 +1,222 @@
+"""The encoder: which virtual trees, and which delivery tree, need the fewest labels.
+
+Gain-greedy: of all installed trees the few are tried that would gain most if the delivery tree stayed as
+it is, or that share most edges with it; for each a delivery tree is grown that avoids stops (`growth`);
+the best is chosen, until none gains. Then chosen trees are left out where that costs nothing, and the
+delivery tree is improved by local search. `effort` widens the search: how many first choices are followed,
+how many are tried.
+
+A cap bounds detours: no delivery tree has more than `stretch` times the links of the hop-minimal one.
+
+Hot: compiled by mypyc. Answers are kept by receiver set in a dictionary of bounded size.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..bits import members
+from ..network import Network
+from ..steiner.mehlhorn import mehlhorn
+from .growth import Grown, Soil, grow, improve, weigh
+from .rules import RuleBase
+from .stacks import Encoding, Request, encoding
+
+STRETCH: Final = 1.3
+CACHED: Final = 4096
+
+
+class Choice:
+    """Virtual trees (places in the list of candidates), and the delivery tree grown for them."""
+
+    def __init__(self, places: list[int], tree: Grown) -> None:
+        self.places = places
+        self.tree = tree
+
+    @property
+    def cost(self) -> int:
+        return len(self.places) + self.tree.labels
+
+    def beats(self, other: Choice) -> bool:
+        """Fewer labels, or as many and fewer links."""
+        if self.cost != other.cost:
+            return self.cost < other.cost
+        return self.tree.size < other.tree.size
+
+
+class Encoder:
+    """Encodes for one rule base as it is now; after a change of rules make a new one.
+
+    `tried` candidates are grown per round, `starts` first choices are followed to their end.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        rules: RuleBase,
+        tried: int = 6,
+        starts: int = 1,
+        stretch: float = STRETCH,
+    ) -> None:
+        self.network = network
+        self.rules = rules
+        self.tried = tried
+        self.starts = starts
+        self.stretch = stretch
+        self.numbers: list[int] = sorted(rules.trees)
+        self.masks: list[int] = [rules.trees[number] for number in self.numbers]
+        self.edge_lists: list[list[int]] = [members(mask) for mask in self.masks]
+        self.both_ways: list[int] = [self._links(edges) for edges in self.edge_lists]
+        self.cache: dict[Request, Encoding] = {}
+        self.hits = 0
+
+    def _links(self, edges: list[int]) -> int:
+        mask = 0
+        for edge in edges:
+            mask |= 3 << 2 * edge
+        return mask
+
+    def encode(self, asked: Request) -> Encoding:
+        """The labels of a notification, uncached. RoutingError where a receiver cannot be reached."""
+        best = self.search(asked)
+        numbers = [self.numbers[place] for place in best.places]
+        return encoding(self.network, self.rules, asked, numbers, best.tree.edges)
+
+    def search(self, asked: Request) -> Choice:
+        """The best choice found."""
+        wanted = [0] * len(self.network.names)
+        receivers = members(asked.receivers)
+        for node in receivers:
+            wanted[node] = 1
+        soil = Soil(self.network, asked.access)
+        bare = Choice([], improve(soil, grow(soil, asked.start, wanted, len(receivers)), wanted))
+        most = max(bare.tree.size, int(bare.tree.size * self.stretch))
+        best = bare
+        for first in self._step(soil, bare, asked, wanted, len(receivers), most, self.starts):
+            found = self._follow(soil, first, asked, wanted, len(receivers), most)
+            if found.beats(best):
+                best = found
+        return best
+
+    def _follow(
+        self, soil: Soil, choice: Choice, asked: Request, wanted: list[int], count: int, most: int
+    ) -> Choice:
+        """On from a first choice, greedily; then back over what turned out not to be needed."""
+        for place in choice.places:
+            soil.add(self.edge_lists[place])
+        while True:
+            further = self._step(soil, choice, asked, wanted, count, most, 1)
+            if not further or not further[0].beats(choice):
+                break
+            choice = further[0]
+            soil.add(self.edge_lists[choice.places[-1]])
+        choice = self._leave_out(soil, choice, asked, wanted, count, most)
+        improved = improve(soil, choice.tree, wanted)
+        if improved.size <= most:
+            choice = Choice(choice.places, improved)
+        for place in choice.places:
+            soil.remove(self.edge_lists[place])
+        return choice
+
+    def _step(
+        self,
+        soil: Soil,
+        choice: Choice,
+        asked: Request,
+        wanted: list[int],
+        count: int,
+        most: int,
+        keep: int,
+    ) -> list[Choice]:
+        """The best choices with one virtual tree more, the best first, at most `keep`."""
+        found: list[Choice] = []
+        for place in self._shortlist(soil, choice):
+            edges = self.edge_lists[place]
+            soil.add(edges)
+            tree = grow(soil, asked.start, wanted, count)
+            stayed = weigh(soil, choice.tree)
+            if tree.size > most or stayed < tree.labels:
+                tree = Grown(choice.tree.entered, choice.tree.nodes, choice.tree.edges, stayed)
+            soil.remove(edges)
+            _insert(found, Choice([*choice.places, place], tree), keep)
+        return found
+
+    def _shortlist(self, soil: Soil, choice: Choice) -> list[int]:
+        """The candidates that gain most with the tree as it is, and those that share most edges with it."""
+        edges, union = choice.tree.edges, soil.union
+        leaving = 0
+        for node in choice.tree.nodes:
+            leaving |= self.network.link_masks[node]
+        for node in choice.tree.nodes[1:]:
+            link = choice.tree.entered[node]
+            leaving &= ~(3 << (link & -2))
+        for edge in members(union | soil.access):
+            leaving &= ~(3 << 2 * edge)
+        open_edges = edges & ~union
+        ranked: list[int] = []
+        shared: list[int] = []
+        masks, both_ways, size = self.masks, self.both_ways, len(self.masks)
+        for place in range(size):
+            overlap = (masks[place] & open_edges).bit_count()
+            if overlap:
+                stops = (both_ways[place] & leaving).bit_count()
+                ranked.append((stops - overlap + (1 << 20)) * size + place)
+                shared.append(((1 << 20) - overlap) * size + place)
+        ranked.sort()
+        shared.sort()
+        half = self.tried // 2
+        listed = [entry % size for entry in ranked[: self.tried - half]]
+        for entry in shared:
+            place = entry % size
+            if len(listed) >= self.tried:
+                break
+            if place not in listed:
+                listed.append(place)
+        return [place for place in listed if place not in choice.places]
+
+    def _leave_out(
+        self, soil: Soil, choice: Choice, asked: Request, wanted: list[int], count: int, most: int
+    ) -> Choice:
+        """Without chosen trees that cost as much as they save."""
+        for place in list(choice.places):
+            if len(choice.places) < 2:
+                break
+            soil.remove(self.edge_lists[place])
+            tree = grow(soil, asked.start, wanted, count)
+            other = Choice([p for p in choice.places if p != place], tree)
+            if tree.size <= most and other.beats(choice):
+                choice = other
+            else:
+                soil.add(self.edge_lists[place])
+        return choice
+
+    def labels(self, asked: Request) -> Encoding:
+        """The same, kept by receiver set."""
+        found = self.cache.get(asked)
+        if found is None:
+            found = self.encode(asked)
+            if len(self.cache) >= CACHED:
+                self.cache.clear()
+            self.cache[asked] = found
+        return found
+
+
+def _insert(found: list[Choice], choice: Choice, keep: int) -> None:
+    at = len(found)
+    while at > 0 and choice.beats(found[at - 1]):
+        at -= 1
+    found.insert(at, choice)
+    if len(found) > keep:
+        found.pop()
+
+
+def hop_minimal(network: Network, asked: Request) -> int:
+    """The edges of the shortest tree without virtual trees: the better of Mehlhorn's and the grown one."""
+    receivers = members(asked.receivers)
+    wanted = [0] * len(network.names)
+    for node in receivers:
+        wanted[node] = 1
+    soil = Soil(network, asked.access)
+    grown = improve(soil, grow(soil, asked.start, wanted, len(receivers)), wanted)
+    other = mehlhorn(network, [asked.start, *receivers], [1] * len(network.ends))
+    return grown.edges if grown.size <= other.bit_count() else other

@@ -1,0 +1,189 @@
+"""Delivery trees grown so that they need few labels beside a given choice of virtual trees.
+
+With F the edges of the chosen trees and D a delivery tree, D needs a hop for each of its edges outside F,
+and a stop for each link that leads from a node of D over an edge of F that is not in D. As sums over D:
+
+    labels(D) = sum over nodes of (edges of F there)  -  2 * |D and F|  +  |D without F|
+
+So labels are prices of nodes and edges, and a shortest way under these prices avoids branches that would
+have to be stopped: a node that the way only passes costs its edges of F less the two (or one, or none)
+that the way uses; a receiver has to be entered anyway, so that only the way in counts. The tree grows as
+in Takahashi and Matsuyama's heuristic: the receiver that is cheapest to reach is joined, and all on its
+way are tree from then. Among equal prices fewer links win.
+
+Hot: compiled by mypyc. Lists of small integers, no closures.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Final
+
+from ..errors import RoutingError
+from ..network import Network
+
+FAR: Final = 1 << 60
+# A label weighs more than any number of links that one path can save.
+LABEL: Final = 64
+LINK: Final = 1
+
+
+class Grown:
+    """A delivery tree: per node the link by which it is entered (-1: not in it, or its root)."""
+
+    def __init__(self, entered: list[int], nodes: list[int], edges: int, labels: int) -> None:
+        self.entered = entered
+        self.nodes = nodes
+        self.edges = edges
+        self.labels = labels  # hops and stops
+
+    @property
+    def size(self) -> int:
+        return len(self.nodes) - 1
+
+
+class Soil:
+    """What a tree grows on: the union of chosen virtual trees, as lists."""
+
+    def __init__(self, network: Network, access: int) -> None:
+        self.network = network
+        self.access = access
+        self.union = 0
+        self.inside: list[int] = [0] * len(network.ends)  # per edge: how many chosen trees hold it
+        self.degree: list[int] = [0] * len(network.names)  # per node: how many edges of the union
+
+    def add(self, edges: list[int]) -> None:
+        """Chooses one more virtual tree."""
+        inside, degree = self.inside, self.degree
+        for edge in edges:
+            if inside[edge] == 0 and not self.access >> edge & 1:
+                first, second = self.network.ends[edge]
+                degree[first] += 1
+                degree[second] += 1
+                self.union |= 1 << edge
+            inside[edge] += 1
+
+    def remove(self, edges: list[int]) -> None:
+        """Takes one back."""
+        inside, degree = self.inside, self.degree
+        for edge in edges:
+            inside[edge] -= 1
+            if inside[edge] == 0 and not self.access >> edge & 1:
+                first, second = self.network.ends[edge]
+                degree[first] -= 1
+                degree[second] -= 1
+                self.union &= ~(1 << edge)
+
+
+def grow(soil: Soil, start: int, wanted: list[int], missing: int, banned: int = -1) -> Grown:
+    """A tree from `start` over all nodes that are 1 in `wanted`; there are `missing` of them.
+
+    `banned` is a node that the tree may not pass. RoutingError where receivers cannot be reached.
+    """
+    entered = [-1] * len(soil.degree)
+    return _extend(soil, [start], entered, wanted, missing, banned)
+
+
+def _extend(
+    soil: Soil, nodes: list[int], entered: list[int], wanted: list[int], missing: int, banned: int
+) -> Grown:
+    """The same from a tree that is there; `nodes`, root first, and `entered` become the answer's."""
+    network, size = soil.network, len(soil.degree)
+    heads, tails, out, inside, degree = network.heads, network.tails, network.out, soil.inside, soil.degree
+    price, way = [FAR] * size, [-1] * size
+    heap: list[int] = []
+    for node in nodes:
+        price[node] = -1
+        heappush(heap, node)
+    while missing > 0:
+        if not heap:
+            raise RoutingError("a receiver cannot be reached")
+        entry = heappop(heap)
+        node = entry % size
+        paid = price[node]
+        if paid < 0:
+            paid = 0
+        if entry // size > paid:
+            continue
+        if paid > 0 and wanted[node]:
+            while price[node] >= 0:
+                link = way[node]
+                entered[node] = link
+                nodes.append(node)
+                missing -= wanted[node]
+                price[node] = -1
+                heappush(heap, node)
+                node = tails[link]
+            continue
+        for link in out[node]:
+            head = heads[link]
+            if head == banned or price[head] < 0:
+                continue
+            cost = paid + _price(inside[link >> 1], degree[head], wanted[head])
+            if cost < price[head]:
+                price[head] = cost
+                way[head] = link
+                heappush(heap, cost * size + head)
+    return _weigh(soil, nodes, entered)
+
+
+def _price(inside: int, degree: int, wanted: int) -> int:
+    """What entering a node costs, at least a link: a hop or not, and the stops that it brings."""
+    if wanted:
+        return LINK if inside else 3 * LABEL + LINK
+    if not inside:
+        return (1 + degree) * LABEL + LINK
+    return (degree - 2) * LABEL + LINK if degree > 2 else LINK
+
+
+def _weigh(soil: Soil, nodes: list[int], entered: list[int]) -> Grown:
+    edges, labels = 0, soil.degree[nodes[0]]
+    for node in nodes[1:]:
+        edge = entered[node] >> 1
+        edges |= 1 << edge
+        labels += soil.degree[node] + (-2 if soil.inside[edge] else 1)
+    return Grown(entered, nodes, edges, labels)
+
+
+def weigh(soil: Soil, tree: Grown) -> int:
+    """The hops and stops that a tree needs on this soil."""
+    labels = soil.degree[tree.nodes[0]]
+    for node in tree.nodes[1:]:
+        labels += soil.degree[node] + (-2 if soil.inside[tree.entered[node] >> 1] else 1)
+    return labels
+
+
+def improve(soil: Soil, tree: Grown, wanted: list[int]) -> Grown:
+    """Local search: each branch that ends at a receiver is cut back and grown again; the best is kept."""
+    better = True
+    while better:
+        better = False
+        for leaf in _leaves(soil, tree):
+            other = _regrow(soil, tree, wanted, leaf)
+            if other.labels < tree.labels or (other.labels == tree.labels and other.size < tree.size):
+                tree, better = other, True
+                break
+    return tree
+
+
+def _leaves(soil: Soil, tree: Grown) -> list[int]:
+    inner = [False] * len(tree.entered)
+    for node in tree.nodes[1:]:
+        inner[soil.network.tails[tree.entered[node]]] = True
+    return [node for node in tree.nodes[1:] if not inner[node]]
+
+
+def _regrow(soil: Soil, tree: Grown, wanted: list[int], leaf: int) -> Grown:
+    """Without the branch to a leaf, up to where it forks off or serves somebody else, and grown again."""
+    tails, entered = soil.network.tails, list(tree.entered)
+    children = [0] * len(entered)
+    for node in tree.nodes[1:]:
+        children[tails[entered[node]]] += 1
+    root, node = tree.nodes[0], leaf
+    while node != root and children[node] == 0 and (node == leaf or not wanted[node]):
+        above = tails[entered[node]]
+        entered[node] = -1
+        children[above] -= 1
+        node = above
+    kept = [node for node in tree.nodes if node == root or entered[node] >= 0]
+    return _extend(soil, kept, entered, wanted, 1, -1)

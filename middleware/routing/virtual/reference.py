@@ -1,0 +1,87 @@
+"""Algorithm 5.1 of the thesis: greedy encoding with virtual trees, one Steiner tree per tree that is tried.
+
+`printed=True` is the algorithm as it stands. Its line 8 counts an edge of a virtual tree once, although a
+chord, which has both ends on the delivery tree, sends copies from both: such stacks deliver twice. The mended
+form counts a stop for each end. Its `sort` is not defined there; here are the orders that make sense of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..bits import members
+from ..errors import RoutingError
+from ..network import Network
+from ..steiner import steiner_tree
+from ..steiner.common import nodes_of
+from .rules import RuleBase
+from .stacks import Encoding, Request, encoding
+
+ORDERS = ("largest", "smallest", "overlap", "gain", "given")
+
+# network, terminals, costs per edge -> edges as bits
+Steiner = Callable[[Network, list[int], list[int]], int]
+
+
+def mehlhorn(network: Network, terminals: list[int], costs: list[int]) -> int:
+    return steiner_tree(network, terminals, "mehlhorn", costs)
+
+
+def encode(
+    network: Network,
+    rules: RuleBase,
+    asked: Request,
+    *,
+    order: str = "largest",
+    printed: bool = False,
+    steiner: Steiner = mehlhorn,
+) -> Encoding:
+    """The thesis' encoding of a notification. RoutingError where receivers cannot be reached."""
+    terminals = [asked.start, *members(asked.receivers)]
+    edge_count = network.edge_count
+    delivery = steiner(network, terminals, [1] * edge_count)  # lines 2 and 3
+    chosen: list[int] = []
+    union, cost = 0, delivery.bit_count()
+    for number in sort(network, rules, asked, delivery, order):
+        tried = union | rules.trees[number]
+        costs = [0 if tried >> edge & 1 else 1 for edge in range(edge_count)]
+        tree = steiner(network, terminals, costs)
+        hops = (tree & ~tried).bit_count()
+        stops = count_stops(network, tried & ~tree & ~asked.access, tree, asked.start, printed=printed)
+        total = hops + stops + len(chosen) + 1
+        if total < cost:
+            chosen.append(number)
+            delivery, union, cost = tree, tried, total
+    return encoding(network, rules, asked, chosen, delivery, printed=printed)
+
+
+def count_stops(network: Network, away: int, tree: int, start: int, *, printed: bool = False) -> int:
+    """Stops that edges need which lead away from a tree: one per end on it (line 8: one per edge)."""
+    nodes, count = nodes_of(network, tree) | 1 << start, 0
+    for edge in members(away):
+        first, second = network.ends[edge]
+        ends = (nodes >> first & 1) + (nodes >> second & 1)
+        count += min(ends, 1) if printed else ends
+    return count
+
+
+def sort(network: Network, rules: RuleBase, asked: Request, initial: int, order: str) -> list[int]:
+    """Tree ids in the order in which the algorithm tries them."""
+    numbers = list(rules.trees)
+    if order == "given":
+        return numbers
+    keys = {number: _key(network, rules.trees[number], asked, initial, order) for number in numbers}
+    return sorted(numbers, key=lambda number: (-keys[number], number))
+
+
+def _key(network: Network, edges: int, asked: Request, initial: int, order: str) -> int:
+    if order == "largest":
+        return edges.bit_count()
+    if order == "smallest":
+        return -edges.bit_count()
+    overlap = (edges & initial).bit_count()
+    if order == "overlap":
+        return overlap
+    if order == "gain":
+        return overlap - count_stops(network, edges & ~initial & ~asked.access, initial, asked.start)
+    raise RoutingError(f"no order {order!r}; there are {', '.join(ORDERS)}")

@@ -1,0 +1,165 @@
+"""Stacks of hop, tree and stop labels: what an encoding becomes on the wire, and what a switch does with it.
+
+A switch goes through the labels in their order. A hop label of one of its links makes a copy for that link
+and leaves the stack; a tree label that it has a rule for makes a copy for each of the tree's links and stays.
+No copy goes back, and none over a link that has one. Every copy then looks behind the label that made it:
+where there is a stop for its link it is dropped; the hop and stop labels of this switch leave its stack. What
+a switch does not know it passes on.
+
+Ambiguities of the thesis' listings 5.4 and 5.5 and how they are read: docs/decisions/2026-11-21-trees.md.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ...wire.label_stack import LAST_ID, MOST_LABELS, LabelKind, hop, id_of, kind_of, stack_size, stop, tree
+from ..bits import members
+from ..errors import RoutingError
+from ..network import Network
+from ..rooted import preorder
+from .rules import RuleBase
+
+
+class Request(Struct, frozen=True):
+    """A notification to be encoded.
+
+    `start` is the switch where labels begin to count, `access` the edge by which the packet comes there
+    (bits;
+    0 where its publisher is inside), `receivers` are bits of nodes.
+    """
+
+    start: int
+    access: int
+    receivers: int
+
+
+class Encoding(Struct, frozen=True):
+    """Virtual trees by id, the links that need hops and stops, and the edges of the delivery tree.
+
+    The access link of a publisher's host is in none of them.
+    """
+
+    trees: tuple[int, ...]
+    hops: tuple[int, ...]
+    stops: tuple[int, ...]
+    edges: int
+
+    @property
+    def label_count(self) -> int:
+        return len(self.trees) + len(self.hops) + len(self.stops)
+
+    @property
+    def labels(self) -> list[int]:
+        """Hops in preorder, then trees, then stops."""
+        return [*map(hop, self.hops), *map(tree, self.trees), *map(stop, self.stops)]
+
+
+def check_ids(network: Network) -> None:
+    """RoutingError where a network has more links than labels can name."""
+    if len(network.tails) > LAST_ID + 1:
+        raise RoutingError(f"{len(network.tails)} links; labels name {LAST_ID + 1}: use a smaller network")
+
+
+def request(network: Network, source: int, receivers: list[int]) -> Request:
+    """The request of a publisher. RoutingError for no receivers, and for ids that there are not."""
+    if not receivers:
+        raise RoutingError("a notification without receivers needs no tree")
+    wanted = 0
+    for node in receivers:
+        if not 0 <= node < network.node_count or (network.hosts and not network.is_host[node]):
+            raise RoutingError(f"node {node} can receive nothing")
+        wanted |= 1 << node
+    if not 0 <= source < network.node_count or (network.hosts and not network.is_host[source]):
+        raise RoutingError(f"node {source} can publish nothing")
+    if wanted >> source & 1:
+        raise RoutingError(f"{network.names[source]} is publisher and receiver of one notification")
+    check_ids(network)
+    if network.is_host[source]:
+        return Request(network.switch_of(source), network.edge_masks[source], wanted)
+    return Request(source, 0, wanted)
+
+
+def encoding(
+    network: Network,
+    rules: RuleBase,
+    asked: Request,
+    numbers: list[int],
+    edges: int,
+    *,
+    printed: bool = False,
+) -> Encoding:
+    """The labels for a tree and a choice of virtual trees: hops where none leads, stops where one leads away.
+
+    `printed`: one stop for a chord, as the thesis' line 8 counts them; such a stack may deliver twice.
+    """
+    union = 0
+    for number in numbers:
+        union |= rules.trees[number]
+    oriented = preorder(network, edges, asked.start)
+    nodes, stops = [asked.start], []
+    hops = tuple(link for link in oriented if not union >> (link >> 1) & 1)
+    nodes += [network.heads[link] for link in oriented]
+    away = union & ~edges & ~asked.access
+    for node in nodes:
+        for link in network.out[node]:
+            if away >> (link >> 1) & 1 and not (printed and link ^ 1 in stops):
+                stops.append(link)
+    return Encoding(tuple(numbers), hops, tuple(stops), edges)
+
+
+def check_encoding(found: Encoding) -> None:
+    """RoutingError where a stack is longer than a frame can hold."""
+    if found.label_count > MOST_LABELS:
+        raise RoutingError(f"{found.label_count} labels; {MOST_LABELS} fit a frame: split the receivers")
+
+
+class LabelForwarder:
+    """Switches that hold a rule base."""
+
+    def __init__(self, network: Network, rules: RuleBase, *, clean_up: bool = False) -> None:
+        self.network = network
+        self.rules = rules
+        self.clean_up = clean_up
+
+    def size(self, stack: list[int]) -> int:
+        return stack_size(len(stack))
+
+    def forward(self, switch: int, arrived: int, stack: list[int]) -> tuple[list[tuple[int, list[int]]], int]:
+        """The copies of one packet.
+
+        Look-ups are passes through the switch: one per label that the packet or a copy of it looks at, and
+        one
+        per copy beyond a label's first.
+        """
+        served = 1 << (arrived ^ 1) if arrived >= 0 else 0
+        mine = self.network.link_masks[switch]
+        copies: list[tuple[int, list[int]]] = []
+        lookups = 0
+        kept: list[int] = []
+        for position, label in enumerate(stack):
+            wanted, stays = self._meaning(switch, mine, label)
+            if stays:
+                kept.append(label)
+            links = members(wanted & ~served)
+            served |= wanted
+            lookups += max(1, len(links))
+            for link in links:
+                behind = stack[position + 1 :]
+                lookups += len(behind)
+                if stop(link) not in behind:
+                    copies.append((link, self._leave(link, mine, kept + behind)))
+        return copies, lookups
+
+    def _meaning(self, switch: int, mine: int, label: int) -> tuple[int, bool]:
+        """The links that a label asks for, and whether it stays in the stack."""
+        kind, number = kind_of(label), id_of(label)
+        if kind == LabelKind.TREE:
+            return self.rules.links(switch, number), True
+        own = mine >> number & 1
+        return (1 << number if own and kind == LabelKind.HOP else 0), not own
+
+    def _leave(self, link: int, mine: int, stack: list[int]) -> list[int]:
+        if self.clean_up and self.network.is_host[self.network.heads[link]]:
+            return []
+        return [label for label in stack if kind_of(label) == LabelKind.TREE or not mine >> id_of(label) & 1]
