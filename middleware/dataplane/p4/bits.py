@@ -1,7 +1,7 @@
 """Bits of packets and integers: what interpreted and generated P4 code computes with.
 
-Values of `bit<W>` are plain ints from 0 to 2^W - 1, values of `int<W>` signed ints; no value carries its width. All
-is typed and free of closures, so that mypyc compiles it; the same source runs without.
+Values of `bit<W>` are plain ints from 0 to 2^W - 1, values of `int<W>` signed ints; no value carries its
+width. All is typed and free of closures, so that mypyc compiles it; the same source runs without.
 """
 
 from __future__ import annotations

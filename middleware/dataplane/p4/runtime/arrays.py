@@ -1,5 +1,5 @@
-"""Externs by index: counters, meters, registers. A program's index past the end does nothing (and reads 0), as the
-behavioral model has it; the controller gets OUT_OF_RANGE."""
+"""Externs by index: counters, meters, registers. A program's index past the end does nothing (and reads 0);
+the controller gets OUT_OF_RANGE."""
 
 from __future__ import annotations
 

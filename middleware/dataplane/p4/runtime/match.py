@@ -1,8 +1,8 @@
 """Match engines. A table's key is one number: its fields side by side, the first one highest.
 
-Every entry is a value under a mask of that number, and a list of ranges where the table has range fields. So one
-engine serves every kind of table: exact entries share one mask, those of a longest prefix match have one
-mask per prefix length, ternary ones any (tuple space search; Srinivasan, Suri, Varghese 1999).
+Every entry is a value under a mask of that number, and a list of ranges where the table has range fields.
+So one engine serves every kind of table: exact entries share one mask, those of a longest prefix match have
+one mask per prefix length, ternary ones any (tuple space search; Srinivasan, Suri, Varghese 1999).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Cell:
 
 
 class Row:
-    """What a look-up finds. Changed in place when the entry is modified, so that whoever has it stays right.
+    """What a look-up finds. Changed in place when the entry is modified, so that caches stay right.
 
-    `action` is an index into `Program.actions`, `args` its control plane parameters. `choices`: of a table with an
-    action profile or selector the cells to choose from by hash; empty: the default action.
+    `action` is an index into `Program.actions`, `args` its control plane parameters. `choices`: of a table
+    with an action profile or selector the cells to choose from by hash; empty: the default action.
     """
 
     __slots__ = (
@@ -71,10 +71,7 @@ class Row:
         """The plain definition of a match."""
         if key & self.mask != self.value:
             return False
-        for shift, mask, low, high in self.ranges:
-            if not low <= (key >> shift) & mask <= high:
-                return False
-        return True
+        return all(low <= (key >> shift) & mask <= high for shift, mask, low, high in self.ranges)
 
     @property
     def identity(self) -> tuple[int, int, tuple[tuple[int, int, int, int], ...], int]:
@@ -218,5 +215,3 @@ class MatchTable:
         else:
             self._space.remove(row)
             self.cache.clear()
-
-

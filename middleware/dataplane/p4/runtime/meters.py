@@ -1,4 +1,4 @@
-"""Meters: single rate (RFC 2697) and two rate (RFC 2698) three colour markers, colour blind, driven by `now`."""
+"""Meters: single rate (RFC 2697) and two rate (RFC 2698) three colour markers, by `now`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Meter:
 
 
 def checked(config: MeterConfig | None) -> MeterConfig | None:
-    """The config, or INVALID: rates and bursts are not negative, and the peak isn't below the committed rate."""
+    """The config, or INVALID: nothing is negative, and the peak isn't below the committed rate."""
     if config is None:
         return None
     if min(config.cir, config.cburst, config.pir, config.pburst) < 0:

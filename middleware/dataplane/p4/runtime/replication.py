@@ -88,7 +88,9 @@ def _pairs(replicas: tuple[Replica, ...]) -> tuple[tuple[int, int], ...]:
     pairs = tuple((replica.port, replica.instance) for replica in replicas)
     for port, instance in pairs:
         if not 0 <= port <= 0x1FF or not 0 <= instance <= 0xFFFF:
-            raise ControlError(Problem.INVALID, f"replica of port {port}, instance {instance} is out of range")
+            raise ControlError(
+                Problem.INVALID, f"replica of port {port}, instance {instance} is out of range"
+            )
     if len(set(pairs)) != len(pairs):
         raise ControlError(Problem.INVALID, "a replica (port and instance) is named twice")
     return pairs

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
+from .. import ir
 from .control import Control
+from .counts import PortCount
+from .machine import Machine
 from .stats import Stats
+from .support import check_supported
 from .values import Out
+
+
+class Engine(Protocol):
+    """Runs packets: the interpreter, or generated code."""
+
+    def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
+        """All that one packet causes."""
 
 
 class Switch:
@@ -24,7 +36,7 @@ class Switch:
 
     def __init__(
         self,
-        program: object,
+        program: ir.Program,
         *,
         ports: Iterable[int],
         seed: int = 0,
@@ -33,29 +45,59 @@ class Switch:
         drop_port: int = 511,
         interpret: bool = False,
     ) -> None:
+        check_supported(program)
         self.program = program
-        self.control = Control()
-        raise NotImplementedError
+        self._machine = Machine(program, [*ports, *(() if cpu_port is None else (cpu_port,))], seed, start)
+        self._machine.drop_port = drop_port
+        self._errors = program.errors
+        self.control = Control(self._machine)
+        self._engine = _engine(self._machine, interpret)
 
     def receive(self, port: int, packet: bytes, now: float) -> list[Out]:
         """What leaves the switch because this packet came in at `port`, in order.
 
         A port that doesn't exist is a ValueError; whatever the bytes are, nothing else is raised.
         """
-        raise NotImplementedError
+        out: list[Out] = []
+        self._receive(port, packet, now, out)
+        return out
 
     def receive_many(self, packets: Sequence[tuple[int, bytes]], now: float) -> list[Out]:
         """The same for a batch of (port, packet), one after the other."""
-        raise NotImplementedError
+        out: list[Out] = []
+        for port, packet in packets:
+            self._receive(port, packet, now, out)
+        return out
+
+    def _receive(self, port: int, packet: bytes, now: float, out: list[Out]) -> None:
+        count = self._machine.ports.get(port)
+        if count is None:
+            raise ValueError(f"the switch has no port {port}")
+        count.packets_in += 1
+        count.bytes_in += len(packet)
+        self._engine.receive(port, packet, now, out)
 
     def set_port(self, port: int, up: bool) -> None:
-        """Ports may come and go."""
-        raise NotImplementedError
+        """Ports may come and go; what one has counted goes with it."""
+        if up:
+            self._machine.ports.setdefault(port, PortCount())
+        else:
+            self._machine.ports.pop(port, None)
 
     def stats(self) -> Stats:
         """A reading of all counts."""
-        raise NotImplementedError
+        machine = self._machine
+        return machine.counts.read(machine.tables, machine.ports, self._errors)
 
     def log(self) -> list[str]:
         """What log_msg wrote since the last call, and failed asserts; the newest 1000 lines."""
-        raise NotImplementedError
+        lines = list(self._machine.log)
+        self._machine.log.clear()
+        return lines
+
+
+def _engine(machine: Machine, interpret: bool) -> Engine:
+    """Both engines stand above this room, so they are imported here."""
+    from ..interpreter import Interpreter
+
+    return Interpreter(machine)

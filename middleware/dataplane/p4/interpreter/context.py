@@ -1,0 +1,95 @@
+"""What a walk through a program knows: the machine, the variables of the packet at hand, its cursor."""
+
+from __future__ import annotations
+
+from .. import ir
+from ..runtime.counts import DROP_LOOP
+from ..runtime.machine import MAX_ROUNDS, Machine
+from .packets import Bits, Cursor
+from .places import Place
+from .signals import DropSignal, ParserSignal
+from .values import Value, default
+
+
+class Context:
+    """State of one pass over one packet; `begin` makes it new."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.program = machine.program
+        self.errors = {name: number for number, name in enumerate(self.program.errors)}
+        self.now = 0.0
+        self.length = 0  # bytes of the packet as it came in
+        self.drop_port = machine.drop_port
+        self.begin(b"", 0.0)
+
+    def begin(self, data: bytes, now: float) -> None:
+        """A new pass."""
+        self.now = now
+        self.cursor = Cursor(data)
+        self.length = len(data)
+        self.out = Bits()
+        self.variables: list[Value] = [None] * len(self.program.variables)
+        self.in_parser = False
+        self.checksum_error = False
+        self.colors: dict[int, int] = {}  # of direct meters, by index of the extern
+        self.states = 0
+        self.begin_requests()
+
+    def begin_requests(self) -> None:
+        """What a block asks of the packet's future."""
+        self.clone: tuple[int, int] | None = None  # session, field list
+        self.resubmit: int | None = None  # field list
+        self.recirculate: int | None = None
+        self.truncate: int | None = None
+
+    def parser_error(self, name: str) -> ParserSignal:
+        return ParserSignal(self.errors[name])
+
+    # --- what the rooms above implement
+
+    def evaluate(self, expression: ir.Expression) -> Value:
+        raise NotImplementedError
+
+    def place(self, expression: ir.Expression) -> Place:
+        raise NotImplementedError
+
+    def run(self, body: tuple[ir.Statement, ...]) -> None:
+        raise NotImplementedError
+
+    def call_extern(self, call: ir.ExternCall) -> Value:
+        raise NotImplementedError
+
+    def apply_table(self, number: int) -> tuple[bool, int]:
+        raise NotImplementedError
+
+    def call(
+        self,
+        parameters: tuple[ir.Parameter, ...],
+        arguments: tuple[ir.Argument, ...],
+        body: tuple[ir.Statement, ...],
+    ) -> Value:
+        raise NotImplementedError
+
+    # --- variables
+
+    def variable(self, index: int) -> Value:
+        """One that was never declared has its type's default."""
+        value = self.variables[index]
+        if value is None:
+            value = self.variables[index] = default(self.program.variables[index].type)
+        return value
+
+
+class Rounds:
+    """Counts the rounds of one loop."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next(self) -> None:
+        self.count += 1
+        if self.count > MAX_ROUNDS:
+            raise DropSignal(DROP_LOOP)

@@ -1,0 +1,265 @@
+"""Expressions and l-values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import ir
+from ..bits import saturate, saturate_signed, shift_left
+from .context import Context
+from .packets import fixed_width, read
+from .places import Nowhere, Place, SlicePlace
+from .values import HeaderValue, StackValue, UnionValue, Value, copy, default, equal, fit, raw
+
+MAX_SHIFT = 1 << 16
+
+
+class Expressions(Context):
+    """`evaluate` gives a value, which may be part of a variable: copy it before storing it."""
+
+    def evaluate(self, expression: ir.Expression) -> Value:
+        return _EVALUATE[type(expression)](self, expression)
+
+    def place(self, expression: ir.Expression) -> Place:
+        return _PLACE[type(expression)](self, expression)
+
+    # --- values
+
+    def _literal(self, e: ir.Literal) -> Value:
+        return e.value
+
+    def _variable(self, e: ir.Variable) -> Value:
+        return self.variable(e.index)
+
+    def _from_place(self, e: ir.Expression) -> Value:
+        return self.place(e).get()
+
+    def _member(self, e: ir.Member) -> Value:
+        return _cells(self.evaluate(e.base))[e.index]
+
+    def _tuple_element(self, e: ir.TupleElement) -> Value:
+        return self.evaluate(e.base)[e.index]
+
+    def _last_index(self, e: ir.LastIndex) -> Value:
+        return (self.evaluate(e.base).next - 1) & 0xFFFFFFFF
+
+    def _slice(self, e: ir.Slice) -> Value:
+        return (int(self.evaluate(e.base)) >> e.low) & ((1 << (e.high - e.low + 1)) - 1)
+
+    def _unary(self, e: ir.Unary) -> Value:
+        value = self.evaluate(e.operand)
+        if e.operator is ir.UnaryOperator.NOT:
+            return not value
+        return fit(-value if e.operator is ir.UnaryOperator.NEGATE else ~value, e.type)
+
+    def _binary(self, e: ir.Binary) -> Value:
+        left = self.evaluate(e.left)
+        if e.operator is ir.Operator.LOGICAL_AND:
+            return bool(left) and bool(self.evaluate(e.right))
+        if e.operator is ir.Operator.LOGICAL_OR:
+            return bool(left) or bool(self.evaluate(e.right))
+        if not isinstance(e.left, ir.Literal):
+            left = copy(left)  # the right side may change it
+        right = self.evaluate(e.right)
+        if e.operator in (ir.Operator.EQ, ir.Operator.NE):
+            return equal(left, right) is (e.operator is ir.Operator.EQ)
+        if e.operator is ir.Operator.CONCAT:
+            return _concat(e, left, right)
+        return _arithmetic(e.operator, left, right, e.left.type)
+
+    def _conditional(self, e: ir.Conditional) -> Value:
+        return self.evaluate(e.yes if self.evaluate(e.condition) else e.no)
+
+    def _cast(self, e: ir.Cast) -> Value:
+        return _cast(self.evaluate(e.operand), e.type)
+
+    def _elements(self, elements: tuple[ir.Expression, ...]) -> list[Value]:
+        return [copy(self.evaluate(one)) for one in elements]
+
+    def _struct_value(self, e: ir.StructValue) -> Value:
+        return self._elements(e.elements)
+
+    def _header_value(self, e: ir.HeaderValue) -> Value:
+        return HeaderValue(True, self._elements(e.elements))
+
+    def _stack_value(self, e: ir.StackValue) -> Value:
+        return StackValue(self._elements(e.elements))
+
+    def _default(self, e: ir.Default) -> Value:
+        return default(e.type)
+
+    def _is_valid(self, e: ir.IsValid) -> Value:
+        value = self.evaluate(e.base)
+        if isinstance(value, UnionValue):
+            return any(one.valid for one in value.items)
+        return value.valid
+
+    def _table_apply(self, e: ir.TableApply) -> Value:
+        return self.apply_table(e.table)[0]
+
+    def _call(self, e: ir.Call) -> Value:
+        function = self.program.functions[e.function]
+        return self.call(function.parameters, e.arguments, function.body)
+
+    def _extern_call(self, e: ir.ExternCall) -> Value:
+        return self.call_extern(e)
+
+    def _lookahead(self, e: ir.Lookahead) -> Value:
+        if self.cursor.left() < fixed_width(e.type):
+            raise self.parser_error("PacketTooShort")
+        at = self.cursor.at
+        value = read(self.cursor, e.type, 0)
+        self.cursor.at = at
+        return value
+
+    def _packet_length(self, e: ir.PacketLength) -> Value:
+        return self.length
+
+    # --- places
+
+    def _variable_place(self, e: ir.Variable) -> Place:
+        self.variable(e.index)
+        return Place(self.variables, e.index)
+
+    def _member_place(self, e: ir.Member) -> Place:
+        base = self.place(e.base).get()
+        return Place(_cells(base), e.index, base if isinstance(base, UnionValue) else None)
+
+    def _tuple_place(self, e: ir.TupleElement) -> Place:
+        return Place(self.place(e.base).get(), e.index)
+
+    def _element_place(self, e: ir.Element) -> Place:
+        stack = self.place(e.base).get()
+        index = self.evaluate(e.index)
+        if 0 <= index < len(stack.items):
+            return Place(stack.items, index)
+        if self.in_parser:
+            raise self.parser_error("StackOutOfBounds")
+        return Nowhere(e.type)
+
+    def _next_place(self, e: ir.Next) -> Place:
+        stack = self.place(e.base).get()
+        if stack.next >= len(stack.items):
+            raise self.parser_error("StackOutOfBounds")
+        return Place(stack.items, stack.next)
+
+    def _last_place(self, e: ir.Last) -> Place:
+        stack = self.place(e.base).get()
+        if stack.next < 1:
+            raise self.parser_error("StackOutOfBounds")
+        return Place(stack.items, stack.next - 1)
+
+    def _slice_place(self, e: ir.Slice) -> Place:
+        return SlicePlace(self.place(e.base), e.high, e.low, e.base.type)
+
+    def _value_place(self, e: ir.Expression) -> Place:
+        """Of something that is no l-value, such as `f().x`: a place of its own."""
+        return Place([copy(self.evaluate(e))], 0)
+
+
+def _cells(value: Value) -> list[Value]:
+    """The fields of a struct, header or union."""
+    if isinstance(value, HeaderValue):
+        return value.fields
+    if isinstance(value, UnionValue):
+        return value.items
+    assert isinstance(value, list)
+    return value
+
+
+def _concat(e: ir.Binary, left: Value, right: Value) -> Value:
+    high, _ = raw(left, e.left.type)
+    low, width = raw(right, e.right.type)
+    return fit((high << width) | low, e.type)
+
+
+def _cast(value: Value, type_: ir.Type) -> Value:
+    match type_:
+        case ir.Bool():
+            return bool(value)
+        case ir.Bits():
+            return fit(int(value), type_)
+        case ir.HeaderType(fields=fields):
+            return HeaderValue(True, _casts(value, [field.type for field in fields]))
+        case ir.StructType(fields=fields):
+            return _casts(value, [field.type for field in fields])
+        case ir.TupleType(elements=elements):
+            return _casts(value, list(elements))
+    return value
+
+
+def _casts(value: Value, types: list[ir.Type]) -> list[Value]:
+    return [copy(one) for one in value[: len(types)]]
+
+
+def _arithmetic(operator: ir.Operator, left: Value, right: Value, type_: ir.Type) -> Value:
+    compared = _COMPARE.get(operator)
+    if compared is not None:
+        return compared(left, right)
+    signed = isinstance(type_, ir.Bits) and type_.signed
+    width = ir.width_of(type_)
+    if operator is ir.Operator.SHL:
+        return fit(shift_left(left, right, width), type_)
+    if operator is ir.Operator.SHR:
+        return left >> min(right, MAX_SHIFT)
+    if operator in (ir.Operator.ADD_SAT, ir.Operator.SUB_SAT):
+        exact = left + right if operator is ir.Operator.ADD_SAT else left - right
+        return saturate_signed(exact, width) if signed else saturate(exact, width)
+    if operator in (ir.Operator.DIV, ir.Operator.MOD) and right == 0:
+        return 0  # P4 leaves it open
+    return fit(_COMPUTE[operator](left, right), type_)
+
+
+_COMPARE: dict[ir.Operator, Callable[[Value, Value], bool]] = {
+    ir.Operator.LT: lambda a, b: a < b,
+    ir.Operator.LE: lambda a, b: a <= b,
+    ir.Operator.GT: lambda a, b: a > b,
+    ir.Operator.GE: lambda a, b: a >= b,
+}
+
+_COMPUTE: dict[ir.Operator, Callable[[Value, Value], int]] = {
+    ir.Operator.ADD: lambda a, b: a + b,
+    ir.Operator.SUB: lambda a, b: a - b,
+    ir.Operator.MUL: lambda a, b: a * b,
+    ir.Operator.DIV: lambda a, b: a // b,
+    ir.Operator.MOD: lambda a, b: a % b,
+    ir.Operator.AND: lambda a, b: a & b,
+    ir.Operator.OR: lambda a, b: a | b,
+    ir.Operator.XOR: lambda a, b: a ^ b,
+}
+
+_E = Expressions
+_EVALUATE: dict[type, Callable[..., Value]] = {
+    ir.Literal: _E._literal,
+    ir.Variable: _E._variable,
+    ir.Member: _E._member,
+    ir.Element: _E._from_place,
+    ir.TupleElement: _E._tuple_element,
+    ir.Next: _E._from_place,
+    ir.Last: _E._from_place,
+    ir.LastIndex: _E._last_index,
+    ir.Slice: _E._slice,
+    ir.Unary: _E._unary,
+    ir.Binary: _E._binary,
+    ir.Conditional: _E._conditional,
+    ir.Cast: _E._cast,
+    ir.StructValue: _E._struct_value,
+    ir.HeaderValue: _E._header_value,
+    ir.StackValue: _E._stack_value,
+    ir.Default: _E._default,
+    ir.IsValid: _E._is_valid,
+    ir.TableApply: _E._table_apply,
+    ir.Call: _E._call,
+    ir.ExternCall: _E._extern_call,
+    ir.Lookahead: _E._lookahead,
+    ir.PacketLength: _E._packet_length,
+}
+_PLACE: dict[type, Callable[..., Place]] = dict.fromkeys(_EVALUATE, _E._value_place) | {
+    ir.Variable: _E._variable_place,
+    ir.Member: _E._member_place,
+    ir.TupleElement: _E._tuple_place,
+    ir.Element: _E._element_place,
+    ir.Next: _E._next_place,
+    ir.Last: _E._last_place,
+    ir.Slice: _E._slice_place,
+}

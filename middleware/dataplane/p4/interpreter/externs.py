@@ -1,0 +1,208 @@
+"""v1model's extern functions and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import ir
+from ..bits import in_range
+from ..runtime.arrays import CounterArray, MeterArray, RegisterArray
+from ..runtime.counts import DROP_ASSERT
+from ..runtime.machine import digest_name
+from ..runtime.select import hashed
+from .signals import DropSignal
+from .statements import Statements
+from .values import Value, fit, leaves, raw
+
+
+class Externs(Statements):
+    """Calls by name. All arguments are evaluated first; results are put where the out arguments are."""
+
+    def call_extern(self, call: ir.ExternCall) -> Value:
+        return _CALLS[call.name](self, call)
+
+    def _values(self, call: ir.ExternCall) -> list[Value]:
+        """The arguments; of an out argument its place."""
+        out = (ir.Direction.OUT, ir.Direction.INOUT)
+        return [
+            self.place(one.value) if one.direction in out else self.evaluate(one.value)
+            for one in call.arguments
+        ]
+
+    # --- objects
+
+    def _count(self, call: ir.ExternCall) -> None:
+        (index,) = self._values(call)
+        assert call.instance is not None
+        array = self.machine.externs[call.instance]
+        assert isinstance(array, CounterArray)
+        array.count(index, self.length)
+
+    def _count_direct(self, call: ir.ExternCall) -> None:
+        """The look-up has counted."""
+
+    def _execute_meter(self, call: ir.ExternCall) -> None:
+        index, result = self._values(call)
+        assert call.instance is not None
+        array = self.machine.externs[call.instance]
+        assert isinstance(array, MeterArray)
+        if 0 <= index < array.size:
+            result.put(fit(array.execute(index, self.length, self.now), call.arguments[1].value.type))
+
+    def _read_direct_meter(self, call: ir.ExternCall) -> None:
+        """The look-up has marked."""
+        (result,) = self._values(call)
+        assert call.instance is not None
+        result.put(fit(self.colors.get(call.instance, 0), call.arguments[0].value.type))
+
+    def _register(self, call: ir.ExternCall) -> RegisterArray:
+        assert call.instance is not None
+        array = self.machine.externs[call.instance]
+        assert isinstance(array, RegisterArray)
+        return array
+
+    def _read_register(self, call: ir.ExternCall) -> None:
+        result, index = self._values(call)
+        value = self._register(call).get(index)
+        result.put(bool(value) if isinstance(call.arguments[0].value.type, ir.Bool) else value)
+
+    def _write_register(self, call: ir.ExternCall) -> None:
+        index, value = self._values(call)
+        self._register(call).put(index, int(value))
+
+    # --- numbers
+
+    def _hash(self, call: ir.ExternCall) -> None:
+        result, algorithm, base, data, size = self._values(call)
+        kind = call.arguments[1].value.type
+        assert isinstance(kind, ir.Enum)
+        bits, width = raw(data, call.arguments[3].value.type)
+        number = hashed(kind.members[algorithm], bits, width, self.machine.random)
+        type_ = call.arguments[0].value.type
+        result.put(fit(in_range(number, base, size, 64), type_))
+
+    def _random(self, call: ir.ExternCall) -> None:
+        result, low, high = self._values(call)
+        result.put(self.machine.random.between(low, high))
+
+    def _checksum16(self, call: ir.ExternCall) -> Value:
+        (data,) = self._values(call)
+        return hashed("csum16", *raw(data, call.arguments[0].value.type), self.machine.random)
+
+    # --- checksums
+
+    def _checked(self, call: ir.ExternCall, values: list[Value], payload: bool) -> int:
+        """The checksum over `data` and, where wanted, the payload, as wide as its field."""
+        kind = call.arguments[3].value.type
+        assert isinstance(kind, ir.Enum)
+        bits, width = raw(values[1], call.arguments[1].value.type)
+        if payload:
+            rest, size = self.cursor.rest()
+            bits, width = (bits << size) | rest, width + size
+        number = hashed(kind.members[values[3]], bits, width, self.machine.random)
+        return fit(number, call.arguments[2].value.type)
+
+    def _verify_checksum(self, call: ir.ExternCall) -> None:
+        values = self._values(call)
+        if values[0] and self._checked(call, values, call.name.endswith("payload")) != values[2]:
+            self.checksum_error = True
+
+    def _update_checksum(self, call: ir.ExternCall) -> None:
+        values = self._values(call)
+        if values[0]:
+            values[2].put(self._checked(call, values, call.name.endswith("payload")))
+
+    # --- the packet's future
+
+    def _mark_to_drop(self, call: ir.ExternCall) -> None:
+        (meta,) = self._values(call)
+        type_ = call.arguments[0].value.type
+        assert isinstance(type_, ir.StructType)
+        fields = meta.get()
+        for number, field in enumerate(type_.fields):
+            if field.name == "egress_spec":
+                fields[number] = self.drop_port
+            elif field.name == "mcast_grp":
+                fields[number] = 0
+
+    def _clone(self, call: ir.ExternCall) -> None:
+        values = self._values(call)
+        self.clone = (values[1], values[2] if call.name == "clone_preserving_field_list" else -1)
+
+    def _resubmit(self, call: ir.ExternCall) -> None:
+        self.resubmit = self._field_list(call)
+
+    def _recirculate(self, call: ir.ExternCall) -> None:
+        self.recirculate = self._field_list(call)
+
+    def _field_list(self, call: ir.ExternCall) -> int:
+        values = self._values(call)
+        return int(values[0]) if call.name.endswith("_preserving_field_list") else -1
+
+    def _truncate(self, call: ir.ExternCall) -> None:
+        (length,) = self._values(call)
+        self.truncate = length if self.truncate is None else min(length, self.truncate)
+
+    # --- what goes to people and controllers
+
+    def _digest(self, call: ir.ExternCall) -> None:
+        values = self._values(call)
+        numbers = tuple(leaves(values[1], call.arguments[1].value.type))
+        self.machine.digest(digest_name(call), numbers, self.now)
+
+    def _assert(self, call: ir.ExternCall) -> None:
+        (check,) = self._values(call)
+        if not check:
+            self.machine.log.append(f"{call.span}: {call.name} failed")
+            raise DropSignal(DROP_ASSERT)
+
+    def _log_msg(self, call: ir.ExternCall) -> None:
+        values = self._values(call)
+        data = [] if len(values) < 2 else leaves_shown(values[1], call.arguments[1].value.type)
+        self.machine.log.append(format_log(values[0], data))
+
+
+def leaves_shown(value: Value, type_: ir.Type) -> list[int]:
+    """Numbers as a program sees them, for log_msg."""
+    if isinstance(value, list):
+        return [int(one) if not isinstance(one, tuple) else one[0] for one in value]
+    return leaves(value, type_)
+
+
+def format_log(text: str, numbers: list[int]) -> str:
+    """Each {} is a number, as far as there are numbers."""
+    parts = text.split("{}")
+    shown = [str(number) for number in numbers[: len(parts) - 1]]
+    shown += ["{}"] * (len(parts) - 1 - len(shown))
+    return "".join(a + b for a, b in zip(parts, [*shown, ""], strict=True))
+
+
+_X = Externs
+_CALLS: dict[str, Callable[[Externs, ir.ExternCall], Value]] = {
+    "counter.count": _X._count,
+    "direct_counter.count": _X._count_direct,
+    "meter.execute_meter": _X._execute_meter,
+    "direct_meter.read": _X._read_direct_meter,
+    "register.read": _X._read_register,
+    "register.write": _X._write_register,
+    "Checksum16.get": _X._checksum16,
+    "hash": _X._hash,
+    "random": _X._random,
+    "verify_checksum": _X._verify_checksum,
+    "verify_checksum_with_payload": _X._verify_checksum,
+    "update_checksum": _X._update_checksum,
+    "update_checksum_with_payload": _X._update_checksum,
+    "mark_to_drop": _X._mark_to_drop,
+    "clone": _X._clone,
+    "clone_preserving_field_list": _X._clone,
+    "clone3": _X._clone,
+    "resubmit": _X._resubmit,
+    "resubmit_preserving_field_list": _X._resubmit,
+    "recirculate": _X._recirculate,
+    "recirculate_preserving_field_list": _X._recirculate,
+    "truncate": _X._truncate,
+    "digest": _X._digest,
+    "assert": _X._assert,
+    "assume": _X._assert,
+    "log_msg": _X._log_msg,
+}

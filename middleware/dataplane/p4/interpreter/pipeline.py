@@ -1,0 +1,279 @@
+"""The v1model pipeline: parser, verify, ingress, the crossing, egress, compute, deparser.
+
+What happens at the end of ingress and egress is what the behavioral model's simple_switch.md says, in its
+order: clone, digest (sent at once here), resubmit, multicast, drop, unicast; and clone, drop, recirculate,
+send.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .. import ir
+from ..runtime.counts import DROP_EGRESS, DROP_EMPTY_GROUP, DROP_INGRESS, DROP_NO_GROUP, DROP_WORK
+from ..runtime.kinds import EGRESS_CLONE, INGRESS_CLONE, NORMAL, RECIRC, REPLICATION, RESUBMIT
+from ..runtime.machine import MAX_WORK, Machine
+from ..runtime.send import send
+from ..runtime.values import Out
+from .meta import Standard, preserve
+from .packets import Bits
+from .parsing import Parsing
+from .signals import DropSignal, ExitSignal, ReturnSignal
+from .values import Value, copy, default, header_bits
+
+
+class Arrival:
+    """A packet that waits for parser and ingress."""
+
+    __slots__ = ("data", "kind", "port", "user")
+
+    def __init__(self, data: bytes, port: int, kind: int, user: list[Value] | None) -> None:
+        self.data = data
+        self.port = port
+        self.kind = kind
+        self.user = user  # user metadata that came along
+
+
+class Trunk:
+    """What all copies of one packet begin with: `state` is headers, user metadata, standard metadata; `rest`
+    the bit at which the payload begins, `length` the packet's bytes with the headers it has now."""
+
+    __slots__ = ("arrival", "cut", "length", "rest", "state")
+
+    def __init__(self, arrival: Arrival, state: list[Value], rest: int, length: int, cut: int | None) -> None:
+        self.arrival = arrival
+        self.state = state
+        self.rest = rest
+        self.length = length
+        self.cut = cut  # truncate
+
+
+class Copy:
+    """A packet that waits for egress, with everything that goes with it."""
+
+    __slots__ = ("kind", "port", "rid", "state", "trunk")
+
+    def __init__(self, trunk: Trunk, port: int, rid: int, kind: int) -> None:
+        self.trunk = trunk
+        self.port = port
+        self.rid = rid
+        self.kind = kind
+        self.state = [copy(value) for value in trunk.state]
+
+
+class Interpreter(Parsing):
+    """Runs packets through a program, one after the other."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.standard = Standard(self.program)
+        self._arrivals: deque[Arrival] = deque()
+        self._copies: deque[Copy] = deque()
+        ingress = self.program.controls[self.program.pipeline.ingress]
+        self._types = [one.type for one in ingress.parameters]
+
+    def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
+        """All that one packet causes, in the order in which it is caused."""
+        self._arrivals.append(Arrival(data, port, NORMAL, None))
+        work = 0
+        while self._arrivals or self._copies:
+            work += 1
+            if work > MAX_WORK:
+                self._give_up()
+                return
+            if self._copies:
+                self._egress(self._copies.popleft(), now, out)
+            else:
+                self._ingress(self._arrivals.popleft(), now)
+
+    def _give_up(self) -> None:
+        for _ in range(len(self._arrivals) + len(self._copies)):
+            self.machine.counts.drop(DROP_WORK)
+        self._arrivals.clear()
+        self._copies.clear()
+
+    # --- ingress
+
+    def _ingress(self, arrival: Arrival, now: float) -> None:
+        self.machine.counts.ingress_passes += 1
+        try:
+            state = self._parsed(arrival, now)
+            self._block(self.program.pipeline.ingress, state)
+            self._after_ingress(arrival, state)
+        except DropSignal as signal:
+            self.machine.counts.drop(signal.reason)
+
+    def _parsed(self, arrival: Arrival, now: float) -> list[Value]:
+        """Headers, user metadata and standard metadata after parser and verify."""
+        self.begin(arrival.data, now)
+        state = [default(type_) for type_ in self._types]
+        if arrival.user is not None:
+            state[1] = copy(arrival.user)
+        self._arrive(state[2], arrival, now)
+        parser = self.program.parsers[self.program.pipeline.parser]
+        self._bind(parser.parameters, state)
+        error = self.parse(self.program.pipeline.parser)
+        state[:] = [self.variable(one.variable) for one in parser.parameters]
+        if error:
+            self.machine.counts.parser_error(error)
+        self.standard.put_whole(state[2], "parser_error", error)
+        self._block(self.program.pipeline.verify, state)
+        self.standard.put(state[2], "checksum_error", int(self.checksum_error))
+        self._parsed_bits = valid_bits(state[0], self._types[0])
+        return state
+
+    def _arrive(self, meta: list[Value], arrival: Arrival, now: float) -> None:
+        self.standard.put(meta, "ingress_port", arrival.port)
+        self.standard.put(meta, "instance_type", arrival.kind)
+        self.standard.put(meta, "packet_length", len(arrival.data))
+        self.standard.put(meta, "ingress_global_timestamp", self.machine.microseconds(now))
+
+    def _after_ingress(self, arrival: Arrival, state: list[Value]) -> None:
+        counts, standard = self.machine.counts, self.standard
+        clone, resubmit = self.clone, self.resubmit
+        trunk = Trunk(arrival, state, self.cursor.at, self._length_now(state[0], self.length), self.truncate)
+        if clone is not None:
+            self._clone_ingress(arrival, clone, state[1])
+        group, spec = standard.get(state[2], "mcast_grp"), standard.get(state[2], "egress_spec")
+        if resubmit is not None:
+            counts.resubmissions += 1
+            self._arrive_again(arrival.data, arrival.port, RESUBMIT, resubmit, state[1])
+        elif group:
+            self._multicast(group, trunk)
+        elif spec == self.drop_port:
+            counts.drop(DROP_INGRESS)
+        else:
+            self._copies.append(Copy(trunk, spec, 0, NORMAL))
+
+    def _arrive_again(self, data: bytes, port: int, kind: int, fields: int, user: list[Value]) -> None:
+        self._arrivals.append(Arrival(data, port, kind, self._kept(fields, user)))
+
+    def _kept(self, fields: int, user: list[Value]) -> list[Value]:
+        """User metadata of which only a field list is preserved."""
+        kept: list[Value] = default(self._types[1])
+        preserve(self.program, fields, user, kept)
+        return kept
+
+    def _length_now(self, headers: Value, before: int) -> int:
+        """Bytes of the packet with the headers that are valid now."""
+        return before + (valid_bits(headers, self._types[0]) - self._parsed_bits) // 8
+
+    def _multicast(self, group: int, trunk: Trunk) -> None:
+        replicas = self.machine.replication.copies.get(group)
+        if not replicas:
+            self.machine.counts.drop(DROP_NO_GROUP if replicas is None else DROP_EMPTY_GROUP)
+            return
+        self.machine.counts.replicas += len(replicas)
+        self._copies.extend(Copy(trunk, port, rid, REPLICATION) for port, rid in replicas)
+
+    def _clone_ingress(self, arrival: Arrival, clone: tuple[int, int], user: list[Value]) -> None:
+        """The packet as it arrived, parsed again, with the metadata of the field list."""
+        replicas = self.machine.replication.clones.get(clone[0])
+        if not replicas:
+            return
+        again = Arrival(arrival.data, arrival.port, INGRESS_CLONE, None)
+        headers = self._parsed(again, self.now)[0]
+        state = [headers, self._kept(clone[1], user), self._fresh(again)]
+        cut = self.machine.replication.packet_length(clone[0]) or None
+        self._clones(replicas, Trunk(again, state, self.cursor.at, self.length, cut))
+
+    def _clones(self, replicas: tuple[tuple[int, int], ...], trunk: Trunk) -> None:
+        self.machine.counts.clones += len(replicas)
+        self._copies.extend(Copy(trunk, port, rid, trunk.arrival.kind) for port, rid in replicas)
+
+    def _fresh(self, arrival: Arrival) -> list[Value]:
+        meta: list[Value] = default(self._types[2])
+        self._arrive(meta, arrival, self.now)
+        return meta
+
+    # --- egress
+
+    def _egress(self, one: Copy, now: float, out: list[Out]) -> None:
+        self.machine.counts.egress_passes += 1
+        trunk = one.trunk
+        self.begin(trunk.arrival.data, now)
+        self.cursor.at = trunk.rest
+        self.truncate = trunk.cut
+        self._enter_egress(one, one.state[2])
+        self._parsed_bits = valid_bits(one.state[0], self._types[0])
+        try:
+            self._block(self.program.pipeline.egress, one.state)
+            self._after_egress(one, out)
+        except DropSignal as signal:
+            self.machine.counts.drop(signal.reason)
+
+    def _enter_egress(self, one: Copy, meta: list[Value]) -> None:
+        standard, at = self.standard, self.machine.microseconds(self.now)
+        standard.put(meta, "egress_port", one.port)
+        standard.put(meta, "egress_rid", one.rid)
+        standard.put(meta, "instance_type", one.kind)
+        standard.put(meta, "egress_spec", self.drop_port + 1)
+        standard.put(meta, "packet_length", one.trunk.length)
+        standard.put(meta, "egress_global_timestamp", at)
+        standard.put(meta, "enq_timestamp", at)
+
+    def _after_egress(self, one: Copy, out: list[Out]) -> None:
+        if self.clone is not None:
+            self._clone_egress(one, self.clone)
+        if self.standard.get(one.state[2], "egress_spec") == self.drop_port:
+            self.machine.counts.drop(DROP_EGRESS)
+            return
+        recirculate = self.recirculate
+        data = self._deparsed(one.state)
+        if recirculate is None:
+            send(self.machine, one.port, data, out)
+            return
+        self.machine.counts.recirculations += 1
+        self._arrive_again(data, one.trunk.arrival.port, RECIRC, recirculate, one.state[1])
+
+    def _clone_egress(self, one: Copy, clone: tuple[int, int]) -> None:
+        """The packet as it is at the end of egress, not deparsed."""
+        replicas = self.machine.replication.clones.get(clone[0])
+        if not replicas:
+            return
+        trunk = one.trunk
+        again = Arrival(trunk.arrival.data, trunk.arrival.port, EGRESS_CLONE, None)
+        state = [one.state[0], self._kept(clone[1], one.state[1]), self._fresh(again)]
+        cut = self.machine.replication.packet_length(clone[0]) or None
+        length = self._length_now(one.state[0], trunk.length)
+        self._clones(replicas, Trunk(again, state, trunk.rest, length, cut))
+
+    def _deparsed(self, state: list[Value]) -> bytes:
+        self._block(self.program.pipeline.compute, state)
+        self.out = Bits()
+        self._block(self.program.pipeline.deparser, state)
+        self.out.add(*self.cursor.rest())
+        data = self.out.bytes()
+        return data if self.truncate is None else data[: self.truncate]
+
+    # --- blocks
+
+    def _block(self, number: int, state: list[Value]) -> None:
+        """Runs a control over as much of (headers, metadata, standard metadata) as it has parameters."""
+        control = self.program.controls[number]
+        self._bind(control.parameters, state)
+        try:
+            self.run(control.body)
+        except (ExitSignal, ReturnSignal):
+            pass
+        for place, parameter in enumerate(control.parameters):
+            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
+                state[place] = self.variables[parameter.variable]
+
+    def _bind(self, parameters: tuple[ir.Parameter, ...], state: list[Value]) -> None:
+        for parameter, value in zip(parameters, state, strict=False):
+            self.variables[parameter.variable] = value
+
+
+def valid_bits(value: Value, type_: ir.Type) -> int:
+    """Bits of all valid headers in a value."""
+    match type_:
+        case ir.HeaderType():
+            return header_bits(value, type_) if value.valid else 0
+        case ir.StackType(element=element):
+            return sum(valid_bits(one, element) for one in value.items)
+        case ir.UnionType(fields=fields):
+            return sum(valid_bits(one, f.type) for one, f in zip(value.items, fields, strict=True))
+        case ir.StructType(fields=fields):
+            return sum(valid_bits(one, f.type) for one, f in zip(value, fields, strict=True))
+    return 0

@@ -1,0 +1,80 @@
+"""What a running switch counts. Generated code adds to these by itself."""
+
+from __future__ import annotations
+
+from .stats import PortStats, Stats, TableStats
+from .tables import TableState
+
+
+class PortCount:
+    """Packets and bytes of one port."""
+
+    __slots__ = ("bytes_in", "bytes_out", "packets_in", "packets_out")
+
+    def __init__(self) -> None:
+        self.packets_in = 0
+        self.bytes_in = 0
+        self.packets_out = 0
+        self.bytes_out = 0
+
+
+class Counts:
+    """See `stats.Stats`."""
+
+    __slots__ = (
+        "clones",
+        "digests",
+        "drops",
+        "egress_passes",
+        "ingress_passes",
+        "parser_errors",
+        "recirculations",
+        "replicas",
+        "resubmissions",
+    )
+
+    def __init__(self) -> None:
+        self.ingress_passes = 0
+        self.egress_passes = 0
+        self.recirculations = 0
+        self.resubmissions = 0
+        self.clones = 0
+        self.replicas = 0
+        self.digests = 0
+        self.drops: dict[str, int] = {}
+        self.parser_errors: dict[int, int] = {}  # by index into Program.errors
+
+    def drop(self, reason: str) -> None:
+        self.drops[reason] = self.drops.get(reason, 0) + 1
+
+    def parser_error(self, error: int) -> None:
+        self.parser_errors[error] = self.parser_errors.get(error, 0) + 1
+
+    def read(self, tables: list[TableState], ports: dict[int, PortCount], errors: tuple[str, ...]) -> Stats:
+        """A reading."""
+        return Stats(
+            ingress_passes=self.ingress_passes,
+            egress_passes=self.egress_passes,
+            recirculations=self.recirculations,
+            resubmissions=self.resubmissions,
+            clones=self.clones,
+            replicas=self.replicas,
+            digests=self.digests,
+            tables={t.shape.name: TableStats(t.match.hits, t.match.misses) for t in tables},
+            ports={
+                n: PortStats(c.packets_in, c.bytes_in, c.packets_out, c.bytes_out) for n, c in ports.items()
+            },
+            drops=dict(self.drops),
+            parser_errors={errors[number]: count for number, count in self.parser_errors.items()},
+        )
+
+
+# Reasons of drops, besides those that a program gives itself.
+DROP_INGRESS = "dropped in ingress"
+DROP_EGRESS = "dropped in egress"
+DROP_NO_PORT = "no such port"
+DROP_NO_GROUP = "no such multicast group"
+DROP_EMPTY_GROUP = "multicast group without replicas"
+DROP_LOOP = "loop without end"
+DROP_ASSERT = "assertion failed"
+DROP_WORK = "too much work for one packet"
