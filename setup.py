@@ -37,6 +37,7 @@ HOT_MODULES: list[str] = [
     "middleware/broker/long_poll.py",
     "middleware/broker/partition.py",
     "middleware/broker/followed.py",
+    "middleware/dataplane/p4/bits.py",
     "middleware/fabric/channel/codec.py",
     "middleware/fabric/channel/states.py",
     "middleware/fabric/channel/cutter.py",
