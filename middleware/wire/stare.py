@@ -9,8 +9,10 @@ UDP destination port 65432. The header, 8 bytes, big-endian:
 
     kind (2) | state id (22) | VNF id (14) | update number (14) | segments - 1 (6) | segment number (6)
 
-VNF id 0 means that a Treecast segment follows (`wire.segment`); the update number and the segment fields
-are 0 then. With IPv4 (20) and UDP (8) the overhead is 36 bytes. State ids 0 to 255 are never allotted.
+In a publish VNF id 0 means that a Treecast segment follows (`wire.segment`); the update number and the segment
+fields are 0 then. Nothing follows the other kinds: a SUB-register's or SUB-remove's update number is a number of
+the host's own, which the switch's SUB-ack repeats, and VNF id 0 there is the host itself.
+With IPv4 (20) and UDP (8) the overhead is 36 bytes. State ids 0 to 255 are never allotted.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class StareHeader(Struct, frozen=True):
     @property
     def carries_segment(self) -> bool:
         """Whether a Treecast segment follows."""
-        return self.vnf == 0
+        return self.vnf == 0 and self.kind is StareKind.PUBLISH
 
 
 def check_state(state: int) -> int:
@@ -114,3 +116,19 @@ def group(state: int, *, ipv6: bool = False, kind: StareKind = StareKind.PUBLISH
         raise ValueError(f"state id {state} does not fit 22 bits")
     low = kind << 22 | state
     return _IPV6 + low.to_bytes(3) if ipv6 else (_IPV4 | low).to_bytes(4)
+
+
+def read_group(address: bytes) -> tuple[StareKind, int] | None:
+    """(kind, state id) of a packed multicast address, 4 or 16 bytes; None where it is none of STARE's."""
+    if len(address) == 4 and address[0] == _IPV4 >> 24:
+        low = int.from_bytes(address[1:])
+    elif len(address) == 16 and address.startswith(_IPV6):
+        low = int.from_bytes(address[13:])
+    else:
+        return None
+    return StareKind(low >> 22), low & LAST_STATE
+
+
+def overhead(*, ipv6: bool = False) -> int:
+    """Bytes of a packet before a state's own: IP, UDP and the header."""
+    return (40 if ipv6 else 20) + 8 + HEADER_SIZE

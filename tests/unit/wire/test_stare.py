@@ -19,6 +19,8 @@ from treecast.middleware.wire.stare import (
     decode_header,
     encode_header,
     group,
+    overhead,
+    read_group,
 )
 
 STATE = st.integers(0, LAST_STATE)
@@ -27,7 +29,7 @@ STATE = st.integers(0, LAST_STATE)
 @st.composite
 def headers(draw: st.DrawFn) -> StareHeader:
     kind, state, vnf = draw(st.sampled_from(StareKind)), draw(STATE), draw(st.integers(0, 2**14 - 1))
-    if vnf == 0:
+    if vnf == 0 and kind is StareKind.PUBLISH:
         return StareHeader(kind, state)
     total = draw(st.integers(1, 64))
     number = draw(st.integers(0, total - 1))
@@ -109,3 +111,24 @@ def test_a_state_that_may_be_allotted() -> None:
             check_state(wrong)
     with pytest.raises(ValueError):
         group(LAST_STATE + 1)
+
+
+@given(STATE, st.sampled_from(StareKind), st.booleans())
+def test_an_address_is_read_back(state: int, kind: StareKind, ipv6: bool) -> None:
+    assert read_group(group(state, kind=kind, ipv6=ipv6)) == (kind, state)
+
+
+@pytest.mark.parametrize("address", ["", "e0000100", "ff180000000000000000000001000100", "ff" * 16, "ef0001"])
+def test_other_addresses_are_none_of_ours(address: str) -> None:
+    assert read_group(bytes.fromhex(address)) is None
+
+
+def test_the_overhead_is_the_papers() -> None:
+    assert (overhead(), overhead(ipv6=True)) == (36, 56)
+
+
+def test_requests_of_the_host_itself_have_a_number() -> None:
+    for kind in (StareKind.SUB_REGISTER, StareKind.SUB_REMOVE, StareKind.SUB_ACK):
+        header = StareHeader(kind, 300, 0, 77)
+        assert decode_header(encode_header(header)) == header
+        assert not header.carries_segment
