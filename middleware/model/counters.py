@@ -124,6 +124,43 @@ class FabricCounters(Struct):
     sink_errors: int = 0  # streams left because what is above failed
 
 
+class StareCounters(Struct):
+    """STARE's middleware at this host; copies of the replica controller are counted apart."""
+
+    published: int = 0  # updates of VNFs of this host
+    sent_packets: int = 0  # to the network, requests among them
+    received_packets: int = 0
+    delivered: int = 0  # updates, to each VNF that subscribes
+    delivered_here: int = 0  # of those, without the network
+    recovered: int = 0  # updates that came by unicast
+    lost: int = 0  # updates that nobody has any more
+    conflated: int = 0  # updates that a newer one took the place of, as a VNF did not read
+    registers: int = 0  # SUB-register, repeats and refreshes among them
+    removes: int = 0
+    acknowledged: int = 0  # SUB-acks that a request waited for
+    unanswered: int = 0  # times that a network was found not to acknowledge
+    signals_sent: int = 0
+    signals_received: int = 0
+    values_dropped: int = 0  # last values let go for want of room
+    refused: dict[str, int] = {}  # packets and signals, by reason
+
+
+class ReplicaCounters(Struct):
+    """The replica controller, where this host has it."""
+
+    copies: int = 0  # packets of states; the network carried them for it alone
+    updates: int = 0  # put into the backlog
+    fetched: int = 0  # of those, got by unicast from a host that had them
+    recovered: int = 0  # updates sent to hosts that had missed them
+    gone: int = 0  # times that a host asked for what was not there any more
+    truncated: int = 0  # updates let go as all had them
+    evicted: int = 0  # updates let go for want of room
+    queries: int = 0
+    vnfs_opened: int = 0
+    vnfs_closed: int = 0
+    refused: dict[str, int] = {}
+
+
 class Counters(Struct):
     """All of a daemon's."""
 
@@ -133,6 +170,8 @@ class Counters(Struct):
     channel: ChannelCounters = field(default_factory=ChannelCounters)
     fabric: FabricCounters = field(default_factory=FabricCounters)
     homes: HomeCounters = field(default_factory=HomeCounters)
+    stare: StareCounters = field(default_factory=StareCounters)
+    replicas: ReplicaCounters = field(default_factory=ReplicaCounters)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

@@ -9,8 +9,8 @@ UDP destination port 65432. The header, 8 bytes, big-endian:
 
     kind (2) | state id (22) | VNF id (14) | update number (14) | segments - 1 (6) | segment number (6)
 
-In a publish VNF id 0 means that a Treecast segment follows (`wire.segment`); the update number and the segment
-fields are 0 then. Nothing follows the other kinds: a SUB-register's or SUB-remove's update number is a number of
+In a publish VNF id 0 means that a Treecast segment follows (`wire.segment`); update number and segment fields
+are 0 then. Nothing follows the other kinds: the update number of a SUB-register or SUB-remove is a number of
 the host's own, which the switch's SUB-ack repeats, and VNF id 0 there is the host itself.
 With IPv4 (20) and UDP (8) the overhead is 36 bytes. State ids 0 to 255 are never allotted.
 """

@@ -4,24 +4,24 @@ A signal is one message on a way between the two hosts; big-endian:
 
     kind (8) | count (16) | count entries
 
-| kind      | from       | an entry                                              | meaning                                |
-| --------- | ---------- | ----------------------------------------------------- | -------------------------------------- |
-| WANT      | host       | state (32)                                            | it has subscribers                     |
-| UNWANT    | host       | state                                                 | it has none any more                   |
-| LASTS     | controller | state, VNF (16), first (64), end (64)                 | answers WANT: what the backlog has     |
-| TAIL      | host       | state, VNF, first, end                                | it publishes, and has come so far      |
-| QUERY     | controller | state, VNF, first, end                                | this is there, have you got it?        |
-| REPORT    | host       | state, VNF, first, end, flags (8)                     | what it has settled: up to `end`       |
-| RECOVER   | both       | state, VNF, first, end                                | send these updates                     |
-| UPDATE    | both       | state, VNF, number (64), length (32), value           | one update, whole                      |
-| GONE      | controller | state, VNF, first, end                                | nothing before `first` is to be had    |
-| OPEN      | host       | token (32)                                            | a VNF wants an id                      |
-| OPENED    | controller | token, VNF, first (64)                                | its id, 0 where there is none left     |
-| CLOSED    | host       | VNF, end (64)                                         | it is no more, and counted so far      |
+| kind      | from       | an entry                         | meaning                                      |
+| --------- | ---------- | -------------------------------- | -------------------------------------------- |
+| WANT      | host       | state (32)                       | it has subscribers                           |
+| UNWANT    | both       | state                            | it has none any more; the answer is the same |
+| LASTS     | controller | state, VNF (16), first, end (64) | answers WANT: what the backlog has           |
+| TAIL      | host       | state, VNF, first, end           | it has these, as the publisher or a subscriber |
+| QUERY     | controller | state, VNF, first, end           | this is there, have you got it?              |
+| REPORT    | host       | state, VNF, first, end, flags (8) | what it has settled: up to `end`             |
+| RECOVER   | both       | state, VNF, first, end           | send these updates                           |
+| UPDATE    | both       | state, VNF, number, length, value | one update, whole                            |
+| GONE      | both       | state, VNF, first, end           | nothing before `first` is to be had          |
+| OPEN      | host       | token (32)                       | a VNF wants an id                            |
+| OPENED    | controller | token, VNF, first (64)           | its id, 0 where there is none left           |
+| CLOSED    | both       | VNF, end (64)                    | it is no more; the answer is the same        |
 
-`first` and `end` are whole update numbers (`stare_numbers`); `end` is the one that comes next. In LASTS an entry
-with VNF 0 says that the state is known and nothing was published. Every signal may be lost, doubled and
-overtaken: each is repeated until what it is for has come about.
+`first`, `end` and `number` are whole update numbers (`stare_numbers`) of 64 bits, `end` is the one that comes
+next; a length has 32 bits. In LASTS an entry with VNF 0 says that the state is known and nothing published.
+Every signal may be lost, doubled and overtaken: each is repeated until what it is for has come about.
 """
 
 from __future__ import annotations

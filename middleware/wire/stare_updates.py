@@ -53,6 +53,11 @@ class Parts:
         return len(self._parts)
 
     @property
+    def count(self) -> int:
+        """Segments that are there."""
+        return len(self._parts) - self._missing
+
+    @property
     def whole(self) -> bool:
         return not self._missing
 

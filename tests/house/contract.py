@@ -45,6 +45,7 @@ PURE_FOLDERS = (
     "middleware/routing",
     "middleware/fabric/core",
     "middleware/dataplane/p4",
+    "middleware/control/replicas",
 )
 PURE_FILES = (
     "shims/*/codec*.py",
@@ -52,6 +53,8 @@ PURE_FILES = (
     *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
     *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "outbox", "events", "settings")),
     *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calling", "serving", "session")),
+    *(f"middleware/fabric/stare/{name}.py" for name in ("settings", "timers", "subscriptions", "replica")),
+    *(f"middleware/fabric/stare/{name}.py" for name in ("published", "received", "announcements", "node")),
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
     *(

@@ -47,14 +47,14 @@ def signals(draw: st.DrawFn) -> Signal:
 
 
 GOLDEN = [
-    (Signal(SignalKind.WANT, numbers=(256, 70_000)), "010002" "00000100" "00011170"),
+    (Signal(SignalKind.WANT, numbers=(256, 70_000)), "0100020000010000011170"),
     (
         Signal(SignalKind.REPORT, spans=(Span(256, 7, 1, 3, 2),)),
-        "060001" "00000100" "0007" "0000000000000001" "0000000000000003" "02",
+        "0600010000010000070000000000000001000000000000000302",
     ),
     (
         Signal(SignalKind.UPDATE, updates=(Update(256, 7, 3, b"ab"),)),
-        "080001" "00000100" "0007" "0000000000000003" "00000002" "6162",
+        "0800010000010000070000000000000003000000026162",
     ),
 ]
 
@@ -94,8 +94,8 @@ def test_bounds_are_held_before_anything_is_made() -> None:
     with pytest.raises(SignalError):
         decode_signal(bytes([1]) + (MOST_ENTRIES + 1).to_bytes(2))
     with pytest.raises(SignalError):  # a value of 4 GB in 21 bytes
-        decode_signal(bytes.fromhex("080001" "00000100" "0007" "0000000000000003" "ffffffff"))
+        decode_signal(bytes.fromhex("0800010000010000070000000000000003ffffffff"))
     with pytest.raises(ValueError):
         encode_signal(Signal(SignalKind.WANT, numbers=tuple(range(MOST_ENTRIES + 1))))
     with pytest.raises(SignalError):  # from 3 to 1
-        decode_signal(bytes.fromhex("050001" "00000100" "0007" "0000000000000003" "0000000000000001"))
+        decode_signal(bytes.fromhex("05000100000100000700000000000000030000000000000001"))

@@ -1,4 +1,4 @@
-"""Update numbers as serial numbers, and updates cut and put together; scapy reads and builds the same bytes."""
+"""Update numbers as serial numbers; updates cut and put together; scapy builds and reads the same bytes."""
 
 from __future__ import annotations
 

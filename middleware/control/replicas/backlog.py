@@ -1,0 +1,50 @@
+"""The updates of one VNF for one state that may still be asked for; the last is always there."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Backlog:
+    """`first`: the number of the oldest that is here, `end` the next one's. `size`: bytes of their values."""
+
+    __slots__ = ("_values", "end", "size")
+
+    def __init__(self, end: int = 0) -> None:
+        self._values: deque[bytes] = deque()
+        self.end = end
+        self.size = 0
+
+    @property
+    def first(self) -> int:
+        return self.end - len(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, number: int, value: bytes) -> int:
+        """Appends. Where numbers were skipped, what lay before goes: nobody could be given it in order.
+
+        Answers the bytes by which the backlog has grown.
+        """
+        before = self.size
+        if number != self.end:
+            self._values.clear()
+            self.size = 0
+        self._values.append(value)
+        self.size += len(value)
+        self.end = number + 1
+        return self.size - before
+
+    def get(self, number: int) -> bytes | None:
+        at = number - self.first
+        return self._values[at] if 0 <= at < len(self._values) else None
+
+    def truncate(self, first: int) -> tuple[int, int]:
+        """Lets go of what lies before `first`, but never of the last. (updates, bytes) that went."""
+        updates = size = 0
+        while len(self._values) > 1 and self.first < first:
+            size += len(self._values.popleft())
+            updates += 1
+        self.size -= size
+        return updates, size

@@ -1,0 +1,531 @@
+"""`ReplicaController`: a backlog of all states, and who lacks what of it. Without a socket or a clock.
+
+    controller.datagram(data, now)            # of states that it subscribes to, this host's too
+    controller.signal(host, data, now)
+    controller.host_gone(host, now)
+    controller.work(now); controller.next_deadline()
+
+What it wants done lies in `Output`, which `take` empties. It subscribes to every state that a host wants or
+publishes. What it has missed itself it asks the publisher for, or whoever reports to have it. Each host that
+subscribes is asked, after an update, what it has: QUERY carries the last number, so a lost tail is found. It
+recovers the rest; what all have reported is truncated, but for the last update of each VNF and state.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct, field
+
+from treecast.middleware.fabric.stare.replica import Budget, Refusal
+from treecast.middleware.fabric.stare.timers import Random, Timers, Wait
+from treecast.middleware.model.counters import ReplicaCounters
+from treecast.middleware.wire.stare import HEADER_SIZE, StareError, StareKind, decode_header
+from treecast.middleware.wire.stare_signals import (
+    MOST_ENTRIES,
+    Closed,
+    Opened,
+    ReportFlag,
+    Signal,
+    SignalError,
+    SignalKind,
+    Span,
+    Update,
+    decode_signal,
+    encode_signal,
+)
+
+from .pair import Pair
+from .settings import ReplicaSettings
+from .vnf_ids import VnfIds
+
+Key = tuple[int, int]  # state id, VNF id
+
+
+class Output(Struct):
+    """What the controller wants done. `opened`: answers that wait until `ids.changes` are stored."""
+
+    signals: list[tuple[int, bytes]] = field(default_factory=list)  # to a host
+    wanted: list[int] = field(default_factory=list)  # states to subscribe to
+    unwanted: list[int] = field(default_factory=list)
+    opened: list[tuple[int, Opened]] = field(default_factory=list)  # to a host
+
+
+class Trouble(enum.Enum):
+    """Reasons for refusals."""
+
+    NO_HEADER = "no header of STARE"
+    NO_SIGNAL = "no signal"
+    STRAY_SIGNAL = "a signal that only hosts take"
+    NO_ROOM = "too many VNFs and states"
+    NOT_WANTED = "a state that nobody wants"
+
+
+class _State:
+    """Who wants a state, and what is published."""
+
+    __slots__ = ("subscribers", "vnfs")
+
+    def __init__(self) -> None:
+        self.subscribers: set[int] = set()
+        self.vnfs: set[int] = set()
+
+
+class ReplicaController:
+    """One per cluster."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        random: Random,
+        counters: ReplicaCounters,
+        ids: VnfIds | None = None,
+    ) -> None:
+        self.output = Output()
+        self.ids = ids if ids is not None else VnfIds()
+        self.counters = counters
+        self.size = 0  # bytes of all backlogs
+        self._settings = settings
+        self._budget = Budget(settings.pending_bytes)
+        self._states: dict[int, _State] = {}
+        self._pairs: dict[Key, Pair] = {}
+        self._behind: dict[int, dict[Key, None]] = {}  # by host: pairs that it has not reported to the end
+        self._queries: Timers[int] = Timers()  # of hosts
+        self._silent: dict[int, int] = {}  # queries of a host in a row that brought nothing
+        self._fetches: Timers[Key] = Timers()
+        self._closing: Timers[Key] = Timers()
+        self._long: dict[Key, None] = {}  # pairs that may have more than their last update
+        self._query_wait = Wait(settings.query_first, settings.query_longest, settings.spread, random)
+        self._fetch_wait = Wait(settings.fetch_first, settings.fetch_longest, settings.spread, random)
+
+    # --- for inspection
+
+    @property
+    def states(self) -> int:
+        return len(self._states)
+
+    @property
+    def pairs(self) -> int:
+        return len(self._pairs)
+
+    @property
+    def updates(self) -> int:
+        """In all backlogs."""
+        return sum(len(pair.backlog) for pair in self._pairs.values())
+
+    def wants(self, state: int) -> bool:
+        """Whether it subscribes to the state."""
+        return state in self._states
+
+    def span(self, key: Key) -> tuple[int, int] | None:
+        """(first, end) of a backlog."""
+        pair = self._pairs.get(key)
+        return None if pair is None else (pair.first, pair.end)
+
+    def take(self) -> Output:
+        """What is to be done, once."""
+        output, self.output = self.output, Output()
+        return output
+
+    # --- packets
+
+    def datagram(self, data: bytes | memoryview, now: float) -> None:
+        """A packet of a state; what is none of STARE's own is let go."""
+        try:
+            header = decode_header(data)
+        except StareError:
+            self._refuse(Trouble.NO_HEADER)
+            return
+        if header.kind is not StareKind.PUBLISH or not header.vnf:
+            return
+        self.counters.copies += 1
+        if header.state not in self._states:
+            self._refuse(Trouble.NOT_WANTED)
+            return
+        pair = self._pair((header.state, header.vnf), header.update)
+        if pair is not None:
+            found = pair.replica.receive(header, bytes(data[HEADER_SIZE:]))
+            self._took((header.state, header.vnf), pair, found, now)
+
+    def _pair(self, key: Key, first: int, *, based: bool = False) -> Pair | None:
+        pair = self._pairs.get(key)
+        if pair is not None:
+            return pair
+        if len(self._pairs) >= self._settings.most_pairs:
+            self._refuse(Trouble.NO_ROOM)
+            return None
+        pair = self._pairs[key] = Pair(first, self._budget, self._settings.window)
+        pair.replica.based = based
+        self._state(key[0]).vnfs.add(key[1])
+        return pair
+
+    def _state(self, state: int) -> _State:
+        found = self._states.get(state)
+        if found is None:
+            found = self._states[state] = _State()
+            self.output.wanted.append(state)
+        return found
+
+    def _took(self, key: Key, pair: Pair, found: list[tuple[int, bytes]] | Refusal, now: float) -> bool:
+        if isinstance(found, Refusal):
+            if found is not Refusal.DUPLICATE:
+                self._refuse(found)
+            found = []
+        for number, value in found:
+            self.size += pair.backlog.add(number, value)
+        self.counters.updates += len(found)
+        self._lacking(key, pair, now)
+        if found:
+            self._truncate(key, pair)
+            self._make_room(key, pair)
+            for host in self._concerned(key, pair):
+                self._fall_behind(host, key, now)
+        return bool(found)
+
+    def _lacking(self, key: Key, pair: Pair, now: float) -> None:
+        if pair.replica.complete:
+            self._fetches.clear(key)
+        elif key not in self._fetches:
+            self._fetches.set(key, now + self._fetch_wait.after(pair.replica.attempts))
+
+    def _concerned(self, key: Key, pair: Pair) -> set[int]:
+        """Who is to hear how far the controller has come."""
+        hosts = set(self._states[key[0]].subscribers)
+        if pair.publisher is not None:
+            hosts.add(pair.publisher)
+        return hosts
+
+    def _fall_behind(self, host: int, key: Key, now: float) -> None:
+        self._behind.setdefault(host, {})[key] = None
+        if host not in self._queries:
+            self._queries.set(host, now + self._query_wait.after(self._silent.get(host, 0)))
+
+    def _refuse(self, reason: enum.Enum) -> None:
+        self.counters.refused[reason.name] = self.counters.refused.get(reason.name, 0) + 1
+
+    # --- room
+
+    def _truncate(self, key: Key, pair: Pair) -> None:
+        """To the minimum that all have reported."""
+        subscribers = self._states[key[0]].subscribers
+        least = min([pair.reported.get(host, 0) for host in subscribers], default=pair.end)
+        updates, size = pair.backlog.truncate(min(least, pair.end))
+        self.counters.truncated += updates
+        self.size -= size
+        if len(pair.backlog) > self._settings.keep:
+            self._evict(pair, pair.end - self._settings.keep)
+
+    def _evict(self, pair: Pair, first: int) -> None:
+        updates, size = pair.backlog.truncate(first)
+        self.counters.evicted += updates
+        self.size -= size
+
+    def _make_room(self, key: Key, pair: Pair) -> None:
+        """First go updates that are not the last of their pair, then pairs; those that began first, first."""
+        limit = self._settings.backlog_bytes
+        if len(pair.backlog) > 1:
+            self._long[key] = None
+        while self.size > limit and self._long:
+            first = next(iter(self._long))
+            del self._long[first]
+            if first in self._pairs:
+                self._evict(self._pairs[first], self._pairs[first].end)
+        while self.size > limit and len(self._pairs) > 1:
+            first = next(iter(self._pairs))
+            if first == key:
+                self._pairs[key] = self._pairs.pop(key)
+            else:
+                self._drop(first)
+
+    def _drop(self, key: Key) -> None:
+        """Nothing is known of the pair any more."""
+        pair = self._pairs.pop(key)
+        self.counters.evicted += len(pair.backlog)
+        self.size -= pair.backlog.size
+        pair.replica.close()
+        self._fetches.clear(key)
+        self._closing.clear(key)
+        for behind in self._behind.values():
+            behind.pop(key, None)
+        state = self._states[key[0]]
+        state.vnfs.discard(key[1])
+        self._leave_if_idle(key[0], state)
+
+    def _leave_if_idle(self, number: int, state: _State) -> None:
+        if not state.subscribers and not state.vnfs:
+            del self._states[number]
+            self.output.unwanted.append(number)
+
+    # --- signals
+
+    def signal(self, host: int, data: bytes | memoryview, now: float) -> None:
+        """One signal of a host's."""
+        try:
+            signal = decode_signal(data)
+        except SignalError:
+            self._refuse(Trouble.NO_SIGNAL)
+            return
+        match signal.kind:
+            case SignalKind.WANT:
+                self._want(host, signal, now)
+            case SignalKind.UNWANT:
+                self._unwant(host, signal)
+            case SignalKind.TAIL:
+                for span in signal.spans:
+                    self._tail(host, span, now)
+            case SignalKind.REPORT:
+                self._silent.pop(host, None)
+                for span in signal.spans:
+                    self._report(host, span, now)
+            case SignalKind.RECOVER:
+                self._recover(host, signal)
+            case SignalKind.UPDATE:
+                for update in signal.updates:
+                    self._update(update, now)
+            case SignalKind.GONE:
+                for span in signal.spans:
+                    self._gone(span, now)
+            case SignalKind.OPEN:
+                for token in signal.numbers:
+                    self.output.opened.append((host, self.ids.open(host, token)))
+                    self.counters.vnfs_opened += 1
+            case SignalKind.CLOSED:
+                for closed in signal.closed:
+                    self._close(host, closed, now)
+                self._send(host, signal)
+            case _:
+                self._refuse(Trouble.STRAY_SIGNAL)
+
+    def _send(self, host: int, signal: Signal) -> None:
+        self.output.signals.append((host, encode_signal(signal)))
+
+    def _send_spans(self, host: int, kind: SignalKind, spans: list[Span]) -> None:
+        for at in range(0, len(spans), MOST_ENTRIES):
+            self._send(host, Signal(kind, spans=tuple(spans[at : at + MOST_ENTRIES])))
+
+    def _want(self, host: int, signal: Signal, now: float) -> None:
+        spans = []
+        for number in signal.numbers:
+            state = self._state(number)
+            self._subscribe(host, number, state, now)
+            known = [
+                Span(number, vnf, pair.first, pair.end)
+                for vnf in sorted(state.vnfs)
+                if len((pair := self._pairs[number, vnf]).backlog)
+            ]
+            spans += known or [Span(number, 0, 0, 0)]
+        self._send_spans(host, SignalKind.LASTS, spans)
+
+    def _subscribe(self, host: int, number: int, state: _State, now: float) -> None:
+        state.subscribers.add(host)
+        for vnf in state.vnfs:
+            pair = self._pairs[number, vnf]
+            if pair.reported.get(host, -1) < pair.end:
+                self._fall_behind(host, (number, vnf), now)
+
+    def _unwant(self, host: int, signal: Signal) -> None:
+        for number in signal.numbers:
+            state = self._states.get(number)
+            if state is not None:
+                self._unsubscribe(host, number, state)
+        self._send(host, signal)
+
+    def _unsubscribe(self, host: int, number: int, state: _State) -> None:
+        state.subscribers.discard(host)
+        behind = self._behind.get(host, {})
+        for vnf in state.vnfs:
+            pair = self._pairs[number, vnf]
+            pair.reported.pop(host, None)
+            if pair.publisher != host:
+                behind.pop((number, vnf), None)
+            self._truncate((number, vnf), pair)
+        self._leave_if_idle(number, state)
+
+    def _tail(self, host: int, span: Span, now: float) -> None:
+        """A host has these, as the publisher or after it; it hears what the controller has of them."""
+        key = span.state, span.vnf
+        if span.first == span.end:
+            return
+        pair = self._pair(key, span.first, based=True)
+        if pair is None:
+            return
+        owner = self.ids.host(span.vnf)
+        if owner == host:
+            pair.publisher = pair.holder = host
+        elif pair.publisher is None:
+            pair.holder = host
+        if owner is None and key not in self._closing:
+            self._closing.set(key, now + self._settings.closed)
+        self._hear(pair, span.end)
+        self._took(key, pair, pair.replica.skip(span.first) if not len(pair.backlog) else [], now)
+        if pair.replica.complete:
+            self._fall_behind(host, key, now)
+            self._queries.set(host, now)
+        else:
+            self._fetches.set(key, now)
+
+    def _report(self, host: int, span: Span, now: float) -> None:
+        key = span.state, span.vnf
+        pair = self._pairs.get(key)
+        if pair is None:
+            return
+        state = self._states[span.state]
+        behind = self._behind.get(host, {})
+        if span.flags & ReportFlag.PUBLISHER:
+            pair.publisher = pair.holder = host
+        elif pair.publisher == host:
+            pair.publisher = None
+        if span.flags & ReportFlag.SUBSCRIBER:
+            if host not in state.subscribers:
+                self._subscribe(host, span.state, state, now)
+            pair.reported[host] = max(pair.reported.get(host, 0), min(span.end, pair.end))
+        elif host in state.subscribers:
+            self._unsubscribe(host, span.state, state)
+        if span.end > pair.replica.known:
+            if pair.publisher is None:
+                pair.holder = host
+            self._hear(pair, span.end)
+            self._lacking(key, pair, now)
+        if span.end >= pair.end or not span.flags:
+            behind.pop(key, None)
+        self._truncate(key, pair)
+
+    @staticmethod
+    def _hear(pair: Pair, end: int) -> None:
+        pair.backlog.end += pair.replica.hear(end)
+
+    def _recover(self, host: int, signal: Signal) -> None:
+        updates: list[Update] = []
+        gone = []
+        for span in signal.spans:
+            pair = self._pairs.get((span.state, span.vnf))
+            if pair is None or not len(pair.backlog):
+                continue
+            first = max(span.first, pair.first)
+            if first > span.first:
+                gone.append(Span(span.state, span.vnf, first, max(pair.end, first)))
+            for number in range(first, min(max(span.end, first + 1), pair.end)):
+                value = pair.backlog.get(number)
+                if value is not None:
+                    updates.append(Update(span.state, span.vnf, number, value))
+        self.counters.gone += len(gone)
+        self._send_spans(host, SignalKind.GONE, gone)
+        self._send_updates(host, updates)
+
+    def _send_updates(self, host: int, updates: list[Update]) -> None:
+        self.counters.recovered += len(updates)
+        batch: list[Update] = []
+        size = 0
+        for update in updates:
+            if batch and (
+                size + len(update.value) > self._settings.answer_bytes or len(batch) == MOST_ENTRIES
+            ):
+                self._send(host, Signal(SignalKind.UPDATE, updates=tuple(batch)))
+                batch, size = [], 0
+            batch.append(update)
+            size += len(update.value)
+        if batch:
+            self._send(host, Signal(SignalKind.UPDATE, updates=tuple(batch)))
+
+    def _update(self, update: Update, now: float) -> None:
+        key = update.state, update.vnf
+        pair = self._pairs.get(key)
+        if pair is not None and self._took(key, pair, pair.replica.take(update.number, update.value), now):
+            self.counters.fetched += 1
+
+    def _gone(self, span: Span, now: float) -> None:
+        key = span.state, span.vnf
+        pair = self._pairs.get(key)
+        if pair is not None:
+            self._took(key, pair, pair.replica.skip(span.first), now)
+
+    # --- the end of VNFs and hosts
+
+    def _close(self, host: int, closed: Closed, now: float) -> None:
+        if self.ids.host(closed.vnf) not in (None, host):
+            return
+        self._closed(closed.vnf, closed.end, now)
+
+    def _closed(self, vnf: int, end: int, now: float) -> None:
+        if not self.ids.close(vnf, end):
+            return
+        self.counters.vnfs_closed += 1
+        for key in self._pairs:
+            if key[1] == vnf:
+                self._closing.set(key, now + self._settings.closed)
+
+    def host_gone(self, host: int, now: float) -> None:
+        """It is no more in the cluster, or another process than before: its VNFs are closed."""
+        for vnf in self.ids.of_host(host):
+            ends = [pair.replica.known for key, pair in self._pairs.items() if key[1] == vnf]
+            # what it published last may not have come: its numbers are left out
+            self._closed(vnf, max(ends, default=0) + self._settings.window, now)
+        for number, state in list(self._states.items()):
+            if host in state.subscribers:
+                self._unsubscribe(host, number, state)
+        for pair in self._pairs.values():
+            if pair.publisher == host:
+                pair.publisher = None
+        self._behind.pop(host, None)
+        self._queries.clear(host)
+        self._silent.pop(host, None)
+
+    # --- time
+
+    def work(self, now: float) -> None:
+        """Asks hosts what they have, and for what is missing here; forgets VNFs that ended long ago."""
+        for host in self._queries.due(now):
+            self._query(host, now)
+        self._fetch(now)
+        for key in self._closing.due(now):
+            self._drop(key)
+
+    def _query(self, host: int, now: float) -> None:
+        behind = self._behind.get(host)
+        if not behind:
+            self._silent.pop(host, None)
+            return
+        some = list(behind)[:MOST_ENTRIES]
+        for key in some:  # what stays goes to the end
+            behind[key] = behind.pop(key)
+        silent = self._silent.get(host, 0)
+        self._silent[host] = silent + 1
+        self._queries.set(host, now + self._query_wait.after(silent))
+        self.counters.queries += 1
+        spans = [Span(*key, pair.first, pair.end) for key in some if len((pair := self._pairs[key]).backlog)]
+        self._send_spans(host, SignalKind.QUERY, spans)
+
+    def _fetch(self, now: float) -> None:
+        by_host: dict[int, list[Span]] = {}
+        for key in self._fetches.due(now):
+            pair = self._pairs[key]
+            missing = pair.replica.missing(self._settings.fetch_at_once)
+            if missing is None:
+                continue
+            pair.replica.attempts += 1
+            self._fetches.set(key, now + self._fetch_wait.after(pair.replica.attempts))
+            holder = pair.holder if pair.holder is not None else self.ids.host(key[1])
+            if holder is not None:
+                by_host.setdefault(holder, []).append(Span(*key, *missing))
+        for host, spans in by_host.items():
+            self._send_spans(host, SignalKind.RECOVER, spans)
+
+    def next_deadline(self) -> float:
+        """When `work` is to be called at the latest."""
+        return min(self._queries.next(), self._fetches.next(), self._closing.next())
+
+    def check_invariants(self) -> None:
+        """For tests."""
+        self.ids.check_invariants()
+        assert self.size == sum(pair.backlog.size for pair in self._pairs.values())
+        for (state, vnf), pair in self._pairs.items():
+            pair.replica.check_invariants()
+            assert vnf in self._states[state].vnfs
+            assert pair.replica.complete or (state, vnf) in self._fetches
+            assert not len(pair.backlog) or pair.backlog.end == pair.end
+        for number, state_ in self._states.items():
+            assert state_.subscribers or state_.vnfs
+            assert all((number, vnf) in self._pairs for vnf in state_.vnfs)
+        for host, behind in self._behind.items():
+            assert all(key in self._pairs for key in behind)
+            assert not behind or host in self._queries

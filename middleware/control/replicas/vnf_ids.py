@@ -1,0 +1,114 @@
+"""VNF ids: 14 bits, each given to one VNF at a time, in turn, so that a released one comes back late.
+
+What an id's next VNF must know is where its update numbers begin: above all that were ever used with the id,
+as subscribers may still follow them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.wire.stare import LAST_VNF
+from treecast.middleware.wire.stare_signals import Opened
+
+FIRST_VNF: Final = 1  # 0 says that a segment of ours follows
+_ITEM: Final = struct.Struct(">QI?")
+_KEY: Final = struct.Struct(">cH")
+
+
+class _Vnf(Struct):
+    host: int  # 0: nobody's
+    token: int
+    first: int  # where its numbers begin
+    held: bool
+
+
+class VnfIds:
+    """Who has which. Changes are (key, value) items for a durable store, None removes."""
+
+    def __init__(self, items: Mapping[bytes, bytes] = {}) -> None:
+        """`items`: as they were stored."""
+        self._vnfs: dict[int, _Vnf] = {}
+        self._asked: dict[tuple[int, int], int] = {}  # (host, token): id
+        self._next = FIRST_VNF
+        self.changes: dict[bytes, bytes | None] = {}
+        for key, value in items.items():
+            self._load(key, value)
+
+    def _load(self, key: bytes, value: bytes) -> None:
+        if len(key) != _KEY.size or len(value) != _ITEM.size + 4:
+            return
+        vnf = _KEY.unpack(key)[1]
+        first, host, held = _ITEM.unpack_from(value)
+        token = int.from_bytes(value[_ITEM.size :])
+        self._vnfs[vnf] = _Vnf(host, token, first, held)
+        if held:
+            self._asked[host, token] = vnf
+            self._next = max(self._next, vnf + 1)
+
+    def _changed(self, vnf: int) -> None:
+        entry = self._vnfs[vnf]
+        item = _ITEM.pack(entry.first, entry.host, entry.held) + entry.token.to_bytes(4)
+        self.changes[_KEY.pack(b"v", vnf)] = item
+
+    def __len__(self) -> int:
+        """How many are held."""
+        return len(self._asked)
+
+    def host(self, vnf: int) -> int | None:
+        """Whose it is."""
+        entry = self._vnfs.get(vnf)
+        return entry.host if entry is not None and entry.held else None
+
+    def of_host(self, host: int) -> list[int]:
+        return [vnf for (owner, _), vnf in self._asked.items() if owner == host]
+
+    def open(self, host: int, token: int) -> Opened:
+        """An id; the same for the same question. Id 0 where none is left."""
+        known = self._asked.get((host, token))
+        if known is not None:
+            return Opened(token, known, self._vnfs[known].first)
+        vnf = self._free()
+        if vnf is None:
+            return Opened(token, 0, 0)
+        before = self._vnfs.get(vnf)
+        first = before.first if before is not None else 0
+        self._vnfs[vnf] = _Vnf(host, token, first, True)
+        self._asked[host, token] = vnf
+        self._next = vnf + 1
+        self._changed(vnf)
+        return Opened(token, vnf, first)
+
+    def _free(self) -> int | None:
+        if len(self._asked) >= LAST_VNF:
+            return None
+        vnf = self._next
+        while True:
+            if vnf > LAST_VNF:
+                vnf = FIRST_VNF
+            entry = self._vnfs.get(vnf)
+            if entry is None or not entry.held:
+                return vnf
+            vnf += 1
+
+    def close(self, vnf: int, end: int) -> bool:
+        """The VNF is no more; the id's next one begins at `end` or above. Whether it was held."""
+        entry = self._vnfs.get(vnf)
+        if entry is None or not entry.held:
+            return False
+        self._asked.pop((entry.host, entry.token), None)
+        entry.held = False
+        entry.first = max(entry.first, end)
+        self._changed(vnf)
+        return True
+
+    def check_invariants(self) -> None:
+        """For tests."""
+        held = {vnf for vnf, entry in self._vnfs.items() if entry.held}
+        assert held == set(self._asked.values())
+        assert len(held) == len(self._asked)
+        assert all(FIRST_VNF <= vnf <= LAST_VNF for vnf in self._vnfs)

@@ -1,0 +1,1 @@
+"""STARE's middleware at a host: subscriptions with its switch, states out and in. docs/stare.md."""

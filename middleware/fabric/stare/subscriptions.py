@@ -1,0 +1,206 @@
+"""A host's subscriptions with its switch: SUB-register and SUB-remove, sent again until SUB-ack.
+
+                     want                          ack
+    (nothing) ---------------> REGISTERING ---------------> REGISTERED
+        ^                        |    ^  \\                    |    |
+        |                 unwant |    |   \\ tries used up     |    | refresh: again REGISTERING
+        | ack, or         want   v    |    v                  |    |
+        +--------------------- REMOVING   UNANSWERED <--------|----+   (asks on, once per refresh)
+          tries used up          ^_________/  unwant _________/
+
+A request's number (14 bits, in the header's update number) is repeated by the acknowledgement, so that a late
+one of an earlier request says nothing about this one. In a network without STARE's switches nobody answers:
+then the subscription is UNANSWERED, and works by plain multicast.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.wire.stare import LAST_UPDATE, StareHeader, StareKind
+
+from .settings import StareSettings
+from .timers import Random, Timers, Wait
+
+
+class SubState(enum.Enum):
+    """Of one state id."""
+
+    REGISTERING = "registering"
+    REGISTERED = "registered"
+    UNANSWERED = "unanswered"
+    REMOVING = "removing"
+
+
+class SubEvent(enum.Enum):
+    """What happens to it."""
+
+    WANT = "the first local subscriber"
+    UNWANT = "the last local subscriber has gone"
+    ACK = "the switch has acknowledged this request"
+    DUE = "the timer"
+    TIRED = "the timer, and all tries are used up"
+
+
+class _Do(enum.Enum):
+    NOTHING = 0
+    BEGIN = 1  # a new request
+    AGAIN = 2  # the same one
+    REST = 3  # until the next refresh
+    FORGET = 4
+
+
+_S, _E, _D = SubState, SubEvent, _Do
+
+# Every pair of state and event.
+TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
+    _S.REGISTERING: {
+        _E.WANT: (_S.REGISTERING, _D.NOTHING),
+        _E.UNWANT: (_S.REMOVING, _D.BEGIN),
+        _E.ACK: (_S.REGISTERED, _D.REST),
+        _E.DUE: (_S.REGISTERING, _D.AGAIN),
+        _E.TIRED: (_S.UNANSWERED, _D.REST),
+    },
+    _S.REGISTERED: {
+        _E.WANT: (_S.REGISTERED, _D.NOTHING),
+        _E.UNWANT: (_S.REMOVING, _D.BEGIN),
+        _E.ACK: (_S.REGISTERED, _D.NOTHING),
+        _E.DUE: (_S.REGISTERING, _D.BEGIN),
+        _E.TIRED: (_S.REGISTERING, _D.BEGIN),
+    },
+    _S.UNANSWERED: {
+        _E.WANT: (_S.UNANSWERED, _D.NOTHING),
+        _E.UNWANT: (_S.REMOVING, _D.BEGIN),
+        _E.ACK: (_S.REGISTERED, _D.REST),
+        _E.DUE: (_S.UNANSWERED, _D.AGAIN),
+        _E.TIRED: (_S.UNANSWERED, _D.AGAIN),
+    },
+    _S.REMOVING: {
+        _E.WANT: (_S.REGISTERING, _D.BEGIN),
+        _E.UNWANT: (_S.REMOVING, _D.NOTHING),
+        _E.ACK: (_S.REMOVING, _D.FORGET),
+        _E.DUE: (_S.REMOVING, _D.AGAIN),
+        _E.TIRED: (_S.REMOVING, _D.FORGET),
+    },
+}
+
+
+class _Entry(Struct):
+    state: SubState
+    number: int  # of the request
+    tries: int = 0
+
+
+class SubChange(Struct, frozen=True):
+    """What became of a state id: None, it is not subscribed any more."""
+
+    state_id: int
+    state: SubState | None
+
+
+class Subscriptions:
+    """All of a host. `changes` and `requests` are taken, and emptied, by who uses it."""
+
+    def __init__(self, settings: StareSettings, random: Random) -> None:
+        self.changes: list[SubChange] = []
+        self.requests: list[StareHeader] = []  # to the group of their kind and state
+        self._entries: dict[int, _Entry] = {}
+        self._timers: Timers[int] = Timers()
+        self._settings = settings
+        self._wait = Wait(settings.resend_first, settings.resend_longest, settings.spread, random)
+        self._next_number = int(random.random() * (LAST_UPDATE + 1))  # others than before a restart
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def state(self, state_id: int) -> SubState | None:
+        """None where it is not subscribed."""
+        entry = self._entries.get(state_id)
+        return None if entry is None else entry.state
+
+    def want(self, state_id: int, now: float) -> None:
+        """There is a subscriber."""
+        if state_id in self._entries:
+            self._step(state_id, SubEvent.WANT, now)
+            return
+        entry = self._entries[state_id] = _Entry(SubState.REGISTERING, 0)
+        self.changes.append(SubChange(state_id, entry.state))
+        self._begin(state_id, entry, now)
+
+    def unwant(self, state_id: int, now: float) -> None:
+        """There is none any more; there need not have been one."""
+        if state_id in self._entries:
+            self._step(state_id, SubEvent.UNWANT, now)
+
+    def acknowledged(self, header: StareHeader, now: float) -> bool:
+        """A SUB-ack; False where it is of no request that stands."""
+        entry = self._entries.get(header.state)
+        if entry is None or entry.number != header.update:
+            return False
+        self._step(header.state, SubEvent.ACK, now)
+        return True
+
+    def work(self, now: float) -> None:
+        """Sends what is due."""
+        for state_id in self._timers.due(now):
+            entry = self._entries[state_id]
+            tired = entry.tries >= self._settings.resend_tries
+            self._step(state_id, SubEvent.TIRED if tired else SubEvent.DUE, now)
+
+    def next_deadline(self) -> float:
+        return self._timers.next()
+
+    def _step(self, state_id: int, event: SubEvent, now: float) -> None:
+        entry = self._entries[state_id]
+        before = entry.state
+        entry.state, do = TRANSITIONS[before][event]
+        match do:
+            case _Do.BEGIN:
+                self._begin(state_id, entry, now)
+            case _Do.AGAIN:
+                self._send(state_id, entry, now)
+            case _Do.REST:
+                self._rest(state_id, entry, now)
+            case _Do.FORGET:
+                del self._entries[state_id]
+                self._timers.clear(state_id)
+                self.changes.append(SubChange(state_id, None))
+                return
+            case _Do.NOTHING:
+                pass
+        if entry.state is not before:
+            self.changes.append(SubChange(state_id, entry.state))
+
+    def _begin(self, state_id: int, entry: _Entry, now: float) -> None:
+        entry.number = self._next_number
+        self._next_number = (self._next_number + 1) & LAST_UPDATE
+        entry.tries = 0
+        self._send(state_id, entry, now)
+
+    def _send(self, state_id: int, entry: _Entry, now: float) -> None:
+        removing = entry.state is SubState.REMOVING
+        kind = StareKind.SUB_REMOVE if removing else StareKind.SUB_REGISTER
+        self.requests.append(StareHeader(kind, state_id, 0, entry.number))
+        if entry.state is SubState.UNANSWERED:
+            self._rest(state_id, entry, now)
+        else:
+            self._timers.set(state_id, now + self._wait.after(entry.tries))
+            entry.tries += 1
+
+    def _rest(self, state_id: int, entry: _Entry, now: float) -> None:
+        entry.tries = 0
+        if self._settings.refresh:
+            self._timers.set(state_id, now + self._wait.spread(self._settings.refresh))
+        else:
+            self._timers.clear(state_id)
+
+    def check_invariants(self) -> None:
+        """For tests: who waits for an answer has a timer."""
+        for state_id, entry in self._entries.items():
+            if entry.state in (SubState.REGISTERING, SubState.REMOVING):
+                assert state_id in self._timers, (state_id, entry)
+        assert set(TRANSITIONS) == set(SubState)
+        assert all(set(row) == set(SubEvent) for row in TRANSITIONS.values())
