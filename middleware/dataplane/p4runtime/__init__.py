@@ -1,1 +1,2 @@
-"""The control plane of the embedded P4 target: P4Info, and a P4Runtime server."""
+"""A P4Runtime endpoint for a switch of the embedded P4 target: the device, and the gRPC server in front of
+it."""

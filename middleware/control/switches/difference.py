@@ -1,0 +1,138 @@
+"""What to write so that a switch holds what it shall. Pure.
+
+The order is make before break, in stages; what is in one stage may be written in any order, in one batch:
+
+0. what others refer to is made: members, multicast groups, clone sessions, value sets, cells
+1. groups of members, which refer to members
+2. entries and default actions, which refer to all of the above
+3. entries that shall go
+4. groups of members that shall go
+5. members, multicast groups and clone sessions that shall go: nobody refers to them any more
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from .state import SwitchState
+
+
+class Kind(enum.Enum):
+    """What is done to one thing."""
+
+    INSERT = "insert"
+    MODIFY = "modify"
+    DELETE = "delete"
+
+
+class Change(Struct, frozen=True):
+    """One write. `field` is the attribute of `SwitchState` that it is about, `key` the place in it.
+
+    `value` is what shall be there; with MODIFY None means: as the program has it. With DELETE it is what was.
+    """
+
+    stage: int
+    kind: Kind
+    field: str
+    key: Any
+    value: Any
+
+
+# The stage in which things of a field are made or changed, and the one in which they go.
+_STAGES: Final = {
+    "members": (0, 5),
+    "groups": (0, 5),
+    "sessions": (0, 5),
+    "value_sets": (0, 0),
+    "registers": (0, 0),
+    "meters": (0, 0),
+    "selections": (1, 4),
+    "entries": (2, 3),
+    "defaults": (2, 2),
+}
+# These are always there: they are modified only, and go back to what the program has.
+_ALWAYS: Final = ("value_sets", "registers", "meters", "defaults")
+# Of these only the cells that are wanted are looked at.
+_OWNED: Final = ("registers", "meters")
+STAGES: Final = 6
+
+
+def diff(actual: SwitchState, desired: SwitchState) -> tuple[Change, ...]:
+    """The writes that make `actual` hold `desired`, in the order in which they are to be done; none twice."""
+    found = [change for field in _STAGES for change in _field(field, actual, desired)]
+    return tuple(sorted(found, key=lambda change: change.stage))
+
+
+def _field(field: str, actual: SwitchState, desired: SwitchState) -> Iterator[Change]:
+    there: Mapping[Any, Any] = getattr(actual, field)
+    wanted: Mapping[Any, Any] = getattr(desired, field)
+    make, remove = _STAGES[field]
+    for key, value in wanted.items():
+        if key not in there:
+            kind = Kind.MODIFY if field in _ALWAYS else Kind.INSERT
+            yield Change(make, kind, field, key, value)
+        elif there[key] != value:
+            yield Change(make, Kind.MODIFY, field, key, value)
+    if field in _OWNED:
+        return
+    for key, value in there.items():
+        if key not in wanted:
+            always = field in _ALWAYS
+            yield Change(
+                remove, Kind.MODIFY if always else Kind.DELETE, field, key, None if always else value
+            )
+
+
+def apply(state: SwitchState, changes: Iterable[Change]) -> SwitchState:
+    """What a switch holds after these writes: the model that tests hold real switches against.
+
+    ValueError where a switch would refuse: what is inserted is there, what is modified or deleted is not, or
+    something refers to what is not there.
+    """
+    fields = {name: dict(getattr(state, name)) for name in SwitchState.__struct_fields__}
+    for change in changes:
+        _STEP[change.kind](fields[change.field], change)
+        _check_references(fields)
+    return SwitchState(**fields)
+
+
+def _insert(field: dict[Any, Any], change: Change) -> None:
+    if change.key in field:
+        raise ValueError(f"{change.field} {change.key} is there already")
+    field[change.key] = change.value
+
+
+def _modify(field: dict[Any, Any], change: Change) -> None:
+    if change.value is None:
+        field.pop(change.key, None)
+    elif change.field not in _ALWAYS and change.key not in field:
+        raise ValueError(f"{change.field} {change.key} is not there")
+    else:
+        field[change.key] = change.value
+
+
+def _delete(field: dict[Any, Any], change: Change) -> None:
+    if change.key not in field:
+        raise ValueError(f"{change.field} {change.key} is not there")
+    del field[change.key]
+
+
+_STEP: Final[dict[Kind, Callable[[dict[Any, Any], Change], None]]] = {
+    Kind.INSERT: _insert,
+    Kind.MODIFY: _modify,
+    Kind.DELETE: _delete,
+}
+
+
+def _check_references(fields: dict[str, dict[Any, Any]]) -> None:
+    """Groups of members name members that are there. (Which entries use which profile is P4Info's to say.)"""
+    for (profile, number), group in fields["selections"].items():
+        for member in group.members:
+            if (profile, member.member) not in fields["members"]:
+                raise ValueError(
+                    f"group {number} of {profile} names member {member.member}, which is not there"
+                )

@@ -1,0 +1,50 @@
+"""Counter data and meter configurations, messages to values and back."""
+
+from __future__ import annotations
+
+from finsy.proto import p4r
+
+from treecast.middleware.dataplane.p4.runtime import CounterData, MeterConfig
+
+from .errors import Code, P4RuntimeError, invalid
+
+BYTES, PACKETS, BOTH = 1, 2, 3
+_TOP = 1 << 63
+
+
+def counter_from(message: p4r.CounterData, what: str) -> CounterData:
+    if message.byte_count < 0 or message.packet_count < 0:
+        raise invalid(f"{what}: a count is negative")
+    return CounterData(message.packet_count, message.byte_count)
+
+
+def counter_to(data: CounterData, unit: int) -> p4r.CounterData:
+    """What the counter's unit shows; numbers wrap where 63 bits don't hold them."""
+    message = p4r.CounterData()
+    if unit in (BYTES, BOTH):
+        message.byte_count = data.bytes % _TOP
+    if unit in (PACKETS, BOTH):
+        message.packet_count = data.packets % _TOP
+    return message
+
+
+def meter_from(message: p4r.MeterConfig, what: str) -> MeterConfig:
+    """v1model's meters are two rate ones: an excess burst has no place in them."""
+    if message.eburst:
+        raise invalid(f"{what}: eburst belongs to single rate meters")
+    config = MeterConfig(message.cir, message.cburst, message.pir, message.pburst)
+    if min(config.cir, config.cburst, config.pir, config.pburst) < 0:
+        raise invalid(f"{what}: a rate or burst is negative")
+    if config.pir < config.cir:
+        raise invalid(f"{what}: the peak rate {config.pir} is below the committed rate {config.cir}")
+    return config
+
+
+def meter_to(config: MeterConfig) -> p4r.MeterConfig:
+    return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
+
+
+def no_meter_counters(is_set: bool, what: str) -> None:
+    """Meters do not count by colour."""
+    if is_set:
+        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: meters keep no counters of their colours")

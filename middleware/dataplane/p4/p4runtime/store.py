@@ -1,0 +1,54 @@
+"""What every kind of entity has in common: it is written by an update, and read by a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from finsy.proto import p4r
+
+from treecast.middleware.dataplane.p4.runtime import Control
+
+from .errors import Code, P4RuntimeError, invalid
+from .schema import Schema
+
+Undo = Callable[[], None]
+_Message = TypeVar("_Message")
+
+INSERT: p4r.Update.Type.ValueType = p4r.Update.INSERT
+MODIFY: p4r.Update.Type.ValueType = p4r.Update.MODIFY
+DELETE: p4r.Update.Type.ValueType = p4r.Update.DELETE
+
+
+class Store(Generic[_Message]):
+    """The entities of one kind. A write either does all of what it says and answers how to undo it, or raises
+    P4RuntimeError or the switch's ControlError and has done nothing."""
+
+    def __init__(self, schema: Schema, control: Control) -> None:
+        self.schema, self.control = schema, control
+
+    def write(self, kind: p4r.Update.Type.ValueType, message: _Message, now: float) -> Undo:
+        raise NotImplementedError
+
+    def read(self, wanted: _Message, now: float) -> Iterator[p4r.Entity]:
+        """The entities that the filter lets through; default values in it are wildcards."""
+        raise NotImplementedError
+
+
+def only_modify(kind: p4r.Update.Type.ValueType, what: str) -> None:
+    """Entities that are always there are neither inserted nor deleted."""
+    if kind != MODIFY:
+        raise invalid(f"{what} can be modified only")
+
+
+def nothing() -> None:
+    """The undo of a write that changes nothing."""
+
+
+def index_of(message: p4r.Index, size: int, what: str) -> int:
+    """A place in an array."""
+    if message.index < 0:
+        raise invalid(f"{what}: index {message.index} is negative")
+    if message.index >= size:
+        raise P4RuntimeError(Code.OUT_OF_RANGE, f"{what}: index {message.index}, there are {size} cells")
+    return message.index

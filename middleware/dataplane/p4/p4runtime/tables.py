@@ -1,0 +1,312 @@
+"""TableEntry, DirectCounterEntry and DirectMeterEntry: entries, default entries and what belongs to them.
+
+The specification's sections 9.1, 9.3.1 and 9.4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from finsy.proto import p4r
+from msgspec.structs import replace
+
+from treecast.middleware.dataplane.p4.runtime import Action, CounterData, Entry, Matches, MeterConfig
+
+from .actions import action_from, action_to
+from .amounts import counter_from, counter_to, meter_from, meter_to, no_meter_counters
+from .errors import Code, P4RuntimeError, invalid
+from .matches import matches_from, matches_to
+from .schema import Schema, Table
+from .store import DELETE, INSERT, MODIFY, Store, Undo, nothing, only_modify
+
+_NANOSECONDS = 1_000_000_000
+
+
+class TableStore(Store[p4r.TableEntry]):
+    """The entries of all tables."""
+
+    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.TableEntry, now: float) -> Undo:
+        table = self.schema.tables.find(message.table_id)
+        _check_resources(table, message)
+        if message.is_default_action:
+            return self._write_default(kind, table, message, now)
+        matches, priority = key_of(table, message)
+        if table.is_const and (kind != MODIFY or message.HasField("action")):
+            raise P4RuntimeError(Code.PERMISSION_DENIED, f"the entries of {table.name} are constant")
+        if kind == INSERT:
+            entry = entry_from(self.schema, table, message)
+            self.control.insert(table.name, entry, now)
+            return partial(self.control.delete, table.name, matches, priority)
+        old = self.control.entry(table.name, matches, priority, now)
+        if kind == DELETE:
+            self.control.delete(table.name, matches, priority)
+            return partial(self.control.insert, table.name, old, now)
+        return self._modify(table, old, message, now)
+
+    def _modify(self, table: Table, old: Entry, message: p4r.TableEntry, now: float) -> Undo:
+        """An action or a count that is left out stays; a meter that is left out goes back to its default."""
+        counter, meter = _counter(table, message), _meter(table, message)
+        if not old.is_const:
+            entry = entry_from(self.schema, table, message, old.action)
+            self.control.modify(table.name, entry, now)
+        elif message.HasField("action"):
+            raise P4RuntimeError(Code.PERMISSION_DENIED, f"this entry of {table.name} is constant")
+        elif counter is not None:
+            self.control.set_direct_counter(table.name, old.matches, counter, old.priority)
+        if table.direct_meter:
+            self.control.set_direct_meter(table.name, old.matches, meter, old.priority)
+        return partial(self._restore, table, old, now)
+
+    def _restore(self, table: Table, old: Entry, now: float) -> None:
+        if not old.is_const:
+            self.control.modify(table.name, old, now)
+        if table.direct_counter and old.counter is not None:
+            self.control.set_direct_counter(table.name, old.matches, old.counter, old.priority)
+        if table.direct_meter:
+            self.control.set_direct_meter(table.name, old.matches, old.meter, old.priority)
+
+    # --- the default entry
+
+    def _write_default(
+        self, kind: p4r.Update.Type.ValueType, table: Table, message: p4r.TableEntry, now: float
+    ) -> Undo:
+        only_modify(kind, f"the default entry of {table.name}")
+        if message.match or message.priority or message.idle_timeout_ns:
+            raise invalid(f"the default entry of {table.name} has no match, priority or idle timeout")
+        if message.metadata or message.controller_metadata:
+            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{table.name}: default entries carry no metadata")
+        if table.const_default:
+            raise P4RuntimeError(Code.PERMISSION_DENIED, f"the default entry of {table.name} is constant")
+        old = self.control.default(table.name)
+        counter, meter = _counter(table, message), _meter(table, message)
+        action: Action | None = None
+        if message.HasField("action"):
+            action = action_from(self.schema, table, message.action, default=True, what=table.name)
+        self.control.set_default(table.name, action, now)
+        if counter is not None:
+            self.control.set_direct_counter(table.name, None, counter)
+        if table.direct_meter:
+            self.control.set_direct_meter(table.name, None, meter)
+        return partial(self._restore_default, table, old, now)
+
+    def _restore_default(self, table: Table, old: Entry | None, now: float) -> None:
+        self.control.set_default(table.name, None if old is None else old.action, now)
+        if old is not None and old.counter is not None and table.direct_counter:
+            self.control.set_direct_counter(table.name, None, old.counter)
+        if old is not None and table.direct_meter:
+            self.control.set_direct_meter(table.name, None, old.meter)
+
+    # --- reading
+
+    def read(self, wanted: p4r.TableEntry, now: float) -> Iterator[p4r.Entity]:
+        for table, entry in chosen(self, wanted, now):
+            yield p4r.Entity(table_entry=self._message(table, entry, wanted))
+
+    def _message(self, table: Table, entry: Entry, wanted: p4r.TableEntry) -> p4r.TableEntry:
+        message = entry_to(self.schema, table, entry)
+        message.is_default_action = wanted.is_default_action
+        if wanted.HasField("counter_data") and table.direct_counter and entry.counter is not None:
+            unit = self.schema.direct_counters.find(table.direct_counter).unit
+            message.counter_data.CopyFrom(counter_to(entry.counter, unit))
+        if wanted.HasField("meter_config") and entry.meter is not None:
+            message.meter_config.CopyFrom(meter_to(entry.meter))
+        if wanted.HasField("time_since_last_hit") and table.idles:
+            message.time_since_last_hit.elapsed_ns = round((entry.idle or 0.0) * _NANOSECONDS)
+        return message
+
+
+def entry_from(schema: Schema, table: Table, message: p4r.TableEntry, old: Action | None = None) -> Entry:
+    """The entry as sent; `old` is its action where none is sent."""
+    matches, priority = key_of(table, message)
+    action = old
+    if action is None or message.HasField("action"):
+        action = action_from(schema, table, message.action, default=False, what=table.name)
+    return Entry(
+        matches,
+        action,
+        priority,
+        message.metadata,
+        message.controller_metadata,
+        message.idle_timeout_ns / _NANOSECONDS,
+        _counter(table, message),
+        _meter(table, message),
+    )
+
+
+def entry_to(schema: Schema, table: Table, entry: Entry) -> p4r.TableEntry:
+    """The entry without what belongs to it."""
+    return p4r.TableEntry(
+        table_id=table.id,
+        match=matches_to(table.fields, entry.matches),
+        action=action_to(schema, entry.action),
+        priority=entry.priority,
+        metadata=entry.metadata,
+        controller_metadata=entry.controller_metadata,
+        idle_timeout_ns=round(entry.idle_timeout * _NANOSECONDS),
+        is_const=entry.is_const,
+    )
+
+
+def key_of(table: Table, message: p4r.TableEntry) -> tuple[Matches, int]:
+    """What identifies an entry: its matches and its priority."""
+    matches = matches_from(table.fields, message.match, table.name)
+    if table.has_priority and message.priority <= 0:
+        raise invalid(f"{table.name}: entries need a priority above 0")
+    if not table.has_priority and message.priority:
+        raise invalid(f"{table.name}: entries of exact and lpm tables have no priority")
+    return matches, message.priority
+
+
+def _counter(table: Table, message: p4r.TableEntry) -> CounterData | None:
+    return counter_from(message.counter_data, table.name) if message.HasField("counter_data") else None
+
+
+def _meter(table: Table, message: p4r.TableEntry) -> MeterConfig | None:
+    return meter_from(message.meter_config, table.name) if message.HasField("meter_config") else None
+
+
+def _check_resources(table: Table, message: p4r.TableEntry) -> None:
+    """Fields of what the table does not have."""
+    if message.HasField("counter_data") and not table.direct_counter:
+        raise invalid(f"{table.name} has no direct counter")
+    if message.HasField("meter_config") and not table.direct_meter:
+        raise invalid(f"{table.name} has no direct meter")
+    if message.HasField("time_since_last_hit"):
+        raise invalid(f"{table.name}: time_since_last_hit cannot be written")
+    if message.idle_timeout_ns < 0 or (message.idle_timeout_ns and not table.idles):
+        raise invalid(f"{table.name} keeps no idle timeout")
+    no_meter_counters(message.HasField("meter_counter_data"), table.name)
+
+
+def chosen(
+    store: Store[p4r.TableEntry] | Store[p4r.DirectCounterEntry] | Store[p4r.DirectMeterEntry],
+    wanted: p4r.TableEntry,
+    now: float,
+) -> Iterator[tuple[Table, Entry]]:
+    """The entries that a filter lets through (9.1.5)."""
+    control = store.control
+    no_meter_counters(wanted.HasField("meter_counter_data"), "reading")
+    for table in store.schema.tables.chosen(wanted.table_id):
+        if wanted.table_id:
+            _check_asked(table, wanted)
+        if wanted.is_default_action:
+            default = control.default(table.name)
+            entries = iter(() if default is None else (default,))
+        elif wanted.match:
+            matches = matches_from(table.fields, wanted.match, table.name)
+            entries = (one for one in control.entries(table.name, now) if one.matches == matches)
+        else:
+            entries = control.entries(table.name, now)
+        for entry in entries:
+            if not wanted.table_id or _passes(store.schema, wanted, entry):
+                yield table, entry
+
+
+def _check_asked(table: Table, wanted: p4r.TableEntry) -> None:
+    if wanted.HasField("counter_data") and not table.direct_counter:
+        raise invalid(f"{table.name} has no direct counter")
+    if wanted.HasField("meter_config") and not table.direct_meter:
+        raise invalid(f"{table.name} has no direct meter")
+    if wanted.HasField("time_since_last_hit") and not table.idles:
+        raise invalid(f"{table.name} keeps no idle timeout")
+
+
+def _passes(schema: Schema, wanted: p4r.TableEntry, entry: Entry) -> bool:
+    if wanted.priority and entry.priority != wanted.priority:
+        return False
+    if wanted.controller_metadata and entry.controller_metadata != wanted.controller_metadata:
+        return False
+    if wanted.metadata and entry.metadata != wanted.metadata:
+        return False
+    if not wanted.HasField("action"):
+        return True
+    if wanted.action.WhichOneof("type") != "action" or wanted.action.action.params:
+        raise invalid("entries are filtered by an action's id only")
+    return action_to(schema, entry.action).action.action_id == wanted.action.action.action_id
+
+
+class DirectCounterStore(Store[p4r.DirectCounterEntry]):
+    """The counters of entries."""
+
+    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.DirectCounterEntry, now: float) -> Undo:
+        only_modify(kind, "a direct counter")
+        table = self._table(message.table_entry)
+        matches, priority = _key_or_default(table, message.table_entry)
+        old = self.control.direct_counter(table.name, matches, priority)
+        if not message.HasField("data"):
+            return nothing
+        self.control.set_direct_counter(table.name, matches, counter_from(message.data, table.name), priority)
+        return partial(self.control.set_direct_counter, table.name, matches, old, priority)
+
+    def _table(self, entry: p4r.TableEntry) -> Table:
+        table = self.schema.tables.find(entry.table_id)
+        if not table.direct_counter:
+            raise invalid(f"{table.name} has no direct counter")
+        return table
+
+    def read(self, wanted: p4r.DirectCounterEntry, now: float) -> Iterator[p4r.Entity]:
+        if wanted.table_entry.table_id:
+            self._table(wanted.table_entry)
+        found = False
+        for table, entry in chosen(self, wanted.table_entry, now):
+            if table.direct_counter and entry.counter is not None:
+                found = True
+                unit = self.schema.direct_counters.find(table.direct_counter).unit
+                message = p4r.DirectCounterEntry(data=counter_to(entry.counter, unit))
+                message.table_entry.CopyFrom(_identity(self.schema, table, entry, wanted.table_entry))
+                yield p4r.Entity(direct_counter_entry=message)
+        _expect_found(found, wanted.table_entry)
+
+
+class DirectMeterStore(Store[p4r.DirectMeterEntry]):
+    """The meters of entries."""
+
+    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.DirectMeterEntry, now: float) -> Undo:
+        only_modify(kind, "a direct meter")
+        no_meter_counters(message.HasField("counter_data"), "a direct meter")
+        table = self._table(message.table_entry)
+        matches, priority = _key_or_default(table, message.table_entry)
+        old = self.control.direct_meter(table.name, matches, priority)
+        config = meter_from(message.config, table.name) if message.HasField("config") else None
+        self.control.set_direct_meter(table.name, matches, config, priority)
+        return partial(self.control.set_direct_meter, table.name, matches, old, priority)
+
+    def _table(self, entry: p4r.TableEntry) -> Table:
+        table = self.schema.tables.find(entry.table_id)
+        if not table.direct_meter:
+            raise invalid(f"{table.name} has no direct meter")
+        return table
+
+    def read(self, wanted: p4r.DirectMeterEntry, now: float) -> Iterator[p4r.Entity]:
+        no_meter_counters(wanted.HasField("counter_data"), "a direct meter")
+        if wanted.table_entry.table_id:
+            self._table(wanted.table_entry)
+        found = False
+        for table, entry in chosen(self, wanted.table_entry, now):
+            if table.direct_meter:
+                found = True
+                message = p4r.DirectMeterEntry()
+                if entry.meter is not None:
+                    message.config.CopyFrom(meter_to(entry.meter))
+                message.table_entry.CopyFrom(_identity(self.schema, table, entry, wanted.table_entry))
+                yield p4r.Entity(direct_meter_entry=message)
+        _expect_found(found, wanted.table_entry)
+
+
+def _key_or_default(table: Table, entry: p4r.TableEntry) -> tuple[Matches | None, int]:
+    return (None, 0) if entry.is_default_action else key_of(table, entry)
+
+
+def _identity(schema: Schema, table: Table, entry: Entry, wanted: p4r.TableEntry) -> p4r.TableEntry:
+    """The entry that a counter or meter belongs to, with its action."""
+    message = entry_to(schema, table, replace(entry, metadata=b"", controller_metadata=0, idle_timeout=0.0))
+    message.is_default_action = wanted.is_default_action
+    message.is_const = False
+    return message
+
+
+def _expect_found(found: bool, wanted: p4r.TableEntry) -> None:
+    """An entry that was named has to be there."""
+    if not found and wanted.match:
+        raise P4RuntimeError(Code.NOT_FOUND, "there is no such entry")

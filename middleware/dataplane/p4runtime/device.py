@@ -1,0 +1,187 @@
+"""A switch as its control plane and its links see it: pipelines set while it runs, packets in and out.
+
+It has no clock and no socket: `now` comes in as an argument, packets for links and messages for controllers
+come back. The software switch, the emulator and tests put the same device on their own links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from finsy.proto import p4r
+from msgspec import Struct
+
+from treecast.middleware.dataplane.p4 import ir
+from treecast.middleware.dataplane.p4.p4info import build_p4info
+from treecast.middleware.dataplane.p4.p4runtime.entities import Entities
+from treecast.middleware.dataplane.p4.p4runtime.errors import Code, P4RuntimeError, invalid
+from treecast.middleware.dataplane.p4.p4runtime.fingerprint import first_difference
+from treecast.middleware.dataplane.p4.p4runtime.packets import packet_in, packet_out
+from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
+from treecast.middleware.dataplane.p4.p4runtime.sets import digest_list_to
+from treecast.middleware.dataplane.p4.p4runtime.tables import entry_to
+from treecast.middleware.dataplane.p4.runtime import IdleEntry, Out, Switch
+from treecast.middleware.dataplane.p4.source import P4Error
+
+Load = Callable[[bytes], ir.Program]
+"""Makes a program of a device config; P4Error or ValueError where it is none."""
+
+
+class DeviceSettings(Struct, frozen=True):
+    """What a switch is before it runs a program. `cpu_port` None: nothing goes to controllers as a packet."""
+
+    ports: tuple[int, ...]
+    device_id: int = 1
+    cpu_port: int | None = 510
+    drop_port: int = 511
+    seed: int = 0
+
+
+class Pipeline(Struct, frozen=True):
+    """A program on a switch of its own, with what control planes know of it."""
+
+    config: p4r.ForwardingPipelineConfig
+    program: ir.Program
+    schema: Schema
+    switch: Switch
+    entities: Entities
+
+
+class Device:
+    """One device. What it tells controllers is waiting in `told` until somebody takes it."""
+
+    def __init__(self, settings: DeviceSettings, load: Load) -> None:
+        self.settings = settings
+        self._load = load
+        self.ports = set(settings.ports)
+        self.active: Pipeline | None = None
+        self.saved: Pipeline | None = None
+        self.short_packet_ins = 0
+        self.without_pipeline = 0
+
+    # --- pipelines
+
+    def verify(self, config: p4r.ForwardingPipelineConfig, now: float) -> Pipeline:
+        """The pipeline of a config, not yet in use. Pure: it may run in a thread. INVALID_ARGUMENT where the
+        program is refused, or is not what the P4Info describes."""
+        try:
+            program = self._load(config.p4_device_config)
+            info = build_p4info(program)
+        except (P4Error, ValueError) as error:
+            raise invalid(f"the device config is refused: {error}") from error
+        if config.HasField("p4info"):
+            difference = first_difference(config.p4info, info)
+            if difference is not None:
+                raise invalid(f"the P4Info is not that of the device config: {difference}")
+        else:
+            config.p4info.CopyFrom(info)
+        switch = Switch(
+            program,
+            ports=self.settings.ports,
+            seed=self.settings.seed,
+            start=now,
+            cpu_port=self.settings.cpu_port,
+            drop_port=self.settings.drop_port,
+        )
+        schema = Schema(config.p4info)
+        return Pipeline(config, program, schema, switch, Entities(schema, switch.control))
+
+    def save(self, pipeline: Pipeline) -> None:
+        """Controllers speak to it from now on; packets go through the active one until `commit`."""
+        self.saved = pipeline
+
+    def commit(self, pipeline: Pipeline | None = None) -> None:
+        """Packets go through it from now on. Without one: the one that was saved, with what was written to
+        it."""
+        chosen = pipeline or self.saved
+        if chosen is None:
+            raise P4RuntimeError(Code.NOT_FOUND, "no pipeline config was saved")
+        self.active, self.saved = chosen, None
+        for port in self.ports ^ set(self.settings.ports):
+            chosen.switch.set_port(port, port in self.ports)
+
+    @property
+    def controlled(self) -> Pipeline:
+        """The pipeline that writes and reads are about."""
+        found = self.saved or self.active
+        if found is None:
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, "no forwarding pipeline config is set")
+        return found
+
+    # --- links
+
+    def set_port(self, port: int, up: bool) -> None:
+        """A link has come or gone."""
+        (self.ports.add if up else self.ports.discard)(port)
+        if self.active is not None:
+            self.active.switch.set_port(port, up)
+
+    def receive(
+        self, packets: Sequence[tuple[int, bytes]], now: float
+    ) -> tuple[list[Out], list[p4r.StreamMessageResponse]]:
+        """Packets from links: what goes out at links, and what controllers are told."""
+        if self.active is None:
+            self.without_pipeline += len(packets)
+            return [], []
+        return self._sorted(self.active, self.active.switch.receive_many(packets, now))
+
+    def send(self, message: p4r.PacketOut, now: float) -> tuple[list[Out], list[p4r.StreamMessageResponse]]:
+        """A packet from a controller."""
+        active, cpu_port = self.active, self.settings.cpu_port
+        if active is None:
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, "no forwarding pipeline config is set")
+        if cpu_port is None:
+            raise P4RuntimeError(Code.UNIMPLEMENTED, "this switch has no CPU port")
+        data = packet_out(active.schema, message)
+        return self._sorted(active, active.switch.receive(cpu_port, data, now))
+
+    def _sorted(
+        self, active: Pipeline, outs: Iterable[Out]
+    ) -> tuple[list[Out], list[p4r.StreamMessageResponse]]:
+        to_links, told = [], []
+        for out in outs:
+            if out.port != self.settings.cpu_port:
+                to_links.append(out)
+                continue
+            message = packet_in(active.schema, out.packet)
+            if message is None:
+                self.short_packet_ins += 1
+            else:
+                told.append(p4r.StreamMessageResponse(packet=message))
+        return to_links, told
+
+    # --- what the switch tells by itself
+
+    def poll(self, now: float, timestamp: int) -> list[p4r.StreamMessageResponse]:
+        """Digests that are due and entries that have been idle. `timestamp`: nanoseconds since 1970."""
+        active = self.active
+        if active is None:
+            return []
+        control, schema = active.switch.control, active.schema
+        told = [
+            p4r.StreamMessageResponse(digest=digest_list_to(schema, found, timestamp))
+            for found in control.take_digests(now)
+        ]
+        idle = control.idle_entries(now)
+        if idle:
+            notification = p4r.IdleTimeoutNotification(timestamp=timestamp)
+            notification.table_entry.extend(_idle_to(schema, one) for one in idle)
+            told.append(p4r.StreamMessageResponse(idle_timeout_notification=notification))
+        return told
+
+    def next_poll_at(self) -> float | None:
+        """When digests are due without another packet."""
+        return None if self.active is None else self.active.switch.control.next_digest_at()
+
+    def acknowledge(self, message: p4r.DigestListAck) -> None:
+        """A controller has a digest list."""
+        if self.active is None or message.digest_id not in self.active.schema.digests:
+            raise invalid(f"there is no digest with id {message.digest_id:#x}")
+        name = self.active.schema.digests.find(message.digest_id).name
+        self.active.switch.control.ack_digest(name, message.list_id)
+
+
+def _idle_to(schema: Schema, idle: IdleEntry) -> p4r.TableEntry:
+    message = entry_to(schema, schema.tables.names[idle.table], idle.entry)
+    message.ClearField("action")
+    return message
