@@ -1,4 +1,5 @@
-"""The difference of two states: writing it gives the other, nothing is written in vain, nothing refers to what is gone."""
+"""The difference of two states: writing it gives the other, nothing is written in vain, nothing refers to
+what is gone."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def _states(draw: st.DrawFn) -> SwitchState:
 
 
 def _without_cells(state: SwitchState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in state.__struct_fields__ if name not in ("registers", "meters")}
+    return {
+        name: getattr(state, name) for name in state.__struct_fields__ if name not in ("registers", "meters")
+    }
 
 
 @settings(max_examples=80)
