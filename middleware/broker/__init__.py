@@ -10,6 +10,7 @@ from .cluster import (
     TransactionHome,
 )
 from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
+from .filtering import FilteredReads
 from .long_poll import FetchWait, LongPolls
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .settings import BrokerSettings
@@ -57,6 +58,7 @@ __all__ = [
     "Definitions",
     "EARLIEST_TIMESTAMP",
     "FetchWait",
+    "FilteredReads",
     "GroupDescription",
     "GroupHome",
     "GroupListing",

@@ -153,10 +153,12 @@ class DaemonProcess:
     def _read_line(self, deadline: float) -> str:
         out = self.process.stdout
         assert out is not None
+        poll = select.poll()  # unlike select(), it takes descriptors beyond 1023
+        poll.register(out, select.POLLIN)
         line = b""
         while not line.endswith(b"\n"):
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([out], [], [], left)[0]:
+            if left <= 0 or not poll.poll(left * 1000):
                 break
             piece = os.read(out.fileno(), 4096)
             if not piece:

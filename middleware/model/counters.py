@@ -80,6 +80,7 @@ class FaceCounters(Struct):
     connections_closed: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    filtered_records: int = 0  # that were read, and left out by the filter of who asked
     requests: dict[str, int] = {}  # by request name
     protocol_errors: dict[str, int] = {}  # by reason
 

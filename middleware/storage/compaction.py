@@ -22,10 +22,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from treecast.middleware.model.identity import ProducerIdentity
-from treecast.middleware.model.records import Compression, Record, TimestampType
+from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.wire.record_batch import BatchHeader, build_batch, read_records
+from treecast.middleware.wire.record_batch import BatchHeader, read_records, rebuild_batch
 
 from . import swap
 from .aborted import AbortedEntry, encode_entry
@@ -327,31 +326,12 @@ class _GroupCleaner:
         records = [] if drop else read_records(data, 0, header)
         kept = records if header.control else [r for r in records if plan.keeps(r, header)]
         if not kept:
-            return _rebuilt(header, [], None) if needed else None
+            return rebuild_batch(header, [], None) if needed else None
         waits = waits or (not header.control and any(record.value is None for record in kept))
         horizon = header.base_timestamp if header.delete_horizon else None
         if waits and horizon is None:
-            return _rebuilt(header, kept, plan.now_ms + plan.config.delete_retention_ms)
-        return data if len(kept) == header.count else _rebuilt(header, kept, horizon)
-
-
-def _rebuilt(header: BatchHeader, records: list[Record], horizon: int | None) -> bytes:
-    """A batch of the same offsets, sequence and codec with fewer records."""
-    stamped = header.log_append_time
-    return build_batch(
-        records,
-        base_offset=header.base_offset,
-        compression=Compression(header.compression) if records else Compression.NONE,
-        producer=ProducerIdentity(header.producer_id, header.producer_epoch),
-        base_sequence=header.base_sequence,
-        transactional=header.transactional,
-        control=header.control,
-        leader_epoch=header.leader_epoch,
-        timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
-        max_timestamp=header.max_timestamp if stamped or not records else None,
-        last_offset_delta=header.last_offset_delta,
-        delete_horizon=horizon,
-    )
+            return rebuild_batch(header, kept, plan.now_ms + plan.config.delete_retention_ms)
+        return data if len(kept) == header.count else rebuild_batch(header, kept, horizon)
 
 
 # --- on the loop

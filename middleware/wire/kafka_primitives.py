@@ -233,6 +233,20 @@ class Reader:
             self._skip(self.uvarint())
             fields -= 1
 
+    def tagged_field(self, wanted: i64) -> str | None:
+        """Goes past the tagged fields; the text in the last one with this tag, if there is one."""
+        found: str | None = None
+        fields: i64 = self.uvarint()
+        while fields > 0:
+            tag: i64 = self.uvarint()
+            length: i64 = self.uvarint()
+            if tag == wanted:
+                found = self._text(self._length(length, "a tagged field"))
+            else:
+                self._skip(length)
+            fields -= 1
+        return found
+
     def _skip(self, length: i64) -> None:
         self._length(length, "a tagged field")
         if length <= self._loaded - self._at:

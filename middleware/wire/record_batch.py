@@ -26,6 +26,7 @@ from .record_values import (
     encode_record,
     read_control_type,
     read_records,
+    rebuild_batch,
     record_size,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "read_control_type",
     "read_header",
     "read_records",
+    "rebuild_batch",
     "record_size",
     "stamp_append_time",
 ]

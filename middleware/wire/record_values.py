@@ -88,6 +88,28 @@ def build_batch(
     return b"".join((start, rest, payload))
 
 
+def rebuild_batch(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:
+    """The batch of `header` with some of its records left out: same offsets, sequence and codec.
+
+    `horizon` is its delete horizon (ms, KIP-534), if it has one.
+    """
+    stamped = header.log_append_time
+    return build_batch(
+        records,
+        base_offset=header.base_offset,
+        compression=Compression(header.compression) if records else Compression.NONE,
+        producer=ProducerIdentity(header.producer_id, header.producer_epoch),
+        base_sequence=header.base_sequence,
+        transactional=header.transactional,
+        control=header.control,
+        leader_epoch=header.leader_epoch,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
+        max_timestamp=header.max_timestamp if stamped or not records else None,
+        last_offset_delta=header.last_offset_delta,
+        delete_horizon=horizon,
+    )
+
+
 def _encode_records(
     records: Sequence[Record], base_offset: int, base_timestamp: int
 ) -> tuple[bytearray, int]:

@@ -14,7 +14,8 @@ KIP-320 (leader epochs), KIP-392 (racks).
                  11+: preferred_read_replica int32, records]]
 
 Version 12 is flexible; its tagged fields (cluster id, diverging epoch, current leader, snapshot) are
-skipped when read and left out when written.
+skipped when read and left out when written. One of the request is ours: tag 29795 ("tc"), the text of a
+filter (docs/filters.md), which other brokers skip.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from treecast.middleware.wire.kafka_primitives import (
 )
 
 FLEXIBLE: Final = 12
+FILTER_TAG: Final = 0x7463
 JOIN_BELOW: Final = 2048  # smaller records are copied beside the fields around them
 _MAX_FRAME: Final = 0x7FFF_FFFF
 _SMALLEST_TOPIC: Final = 2
@@ -79,7 +81,8 @@ class FetchPartition:
 class FetchRequest:
     """A Fetch request. Without a session (before version 7): session id 0, epoch -1.
 
-    `forgotten` are the (topic, partition) that an incremental fetch drops from its session.
+    `forgotten` are the (topic, partition) that an incremental fetch drops from its session. `filter` is the
+    text of a filter that only a client of ours sends.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class FetchRequest:
         partitions: list[FetchPartition],
         forgotten: list[tuple[str, int]],
         rack: str,
+        filter: str | None = None,
     ) -> None:
         self.replica_id = replica_id
         self.max_wait_ms = max_wait_ms
@@ -105,6 +109,7 @@ class FetchRequest:
         self.partitions = partitions
         self.forgotten = forgotten
         self.rack = rack
+        self.filter = filter
 
 
 class FetchResult:
@@ -162,8 +167,7 @@ def decode_fetch_request(
             reader.skip_tagged_fields()
     forgotten = _forgotten(reader, compact) if version >= 7 else []
     rack = reader.string(compact) if version >= 11 else ""
-    if compact:
-        reader.skip_tagged_fields()
+    wanted = reader.tagged_field(FILTER_TAG) if compact else None
     reader.end()
     return FetchRequest(
         replica_id,
@@ -176,6 +180,7 @@ def decode_fetch_request(
         partitions,
         forgotten,
         rack,
+        wanted,
     )
 
 

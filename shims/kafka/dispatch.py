@@ -124,7 +124,7 @@ class Dispatcher:
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
-            return fetch(self._cluster, self.polls, header, frame, self.fetch_max_bytes)
+            return fetch(self._cluster, self.polls, self._counters, header, frame, self.fetch_max_bytes)
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         return self._handle(peer, header, frame)

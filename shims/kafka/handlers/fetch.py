@@ -7,18 +7,20 @@ the KIP allows; a client that names a session is told that there is none.
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Future, Task
+from asyncio import AbstractEventLoop, Future, Task, ensure_future
 from typing import Final
 
 from treecast.middleware.broker import (
     Cluster,
     FetchWait,
+    FilteredReads,
     Isolation,
     LongPolls,
     PartitionLeader,
     PartitionRead,
 )
 from treecast.middleware.model.buffers import Chunk
+from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
@@ -40,18 +42,23 @@ _ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
 def fetch(
-    cluster: Cluster, polls: LongPolls, header: RequestHeader, frame: memoryview, max_bytes: int
+    cluster: Cluster,
+    polls: LongPolls,
+    counters: FaceCounters,
+    header: RequestHeader,
+    frame: memoryview,
+    max_bytes: int,
 ) -> list[Chunk] | Pending:
     request = decode_fetch_request(frame, header.body, header.api_version, header.reader)
     if request.session_epoch > 0:  # a full fetch has epoch 0 (a session is wished for) or -1 (none is)
         return encode_fetch_response(
             header.correlation_id, header.api_version, [], errors.FETCH_SESSION_ID_NOT_FOUND
         )
-    if request.isolation not in (0, 1):
-        wrong = TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation}")
+    try:
+        attempt = Attempt(cluster, header, request, max_bytes, counters)
+    except TreecastError as wrong:
         results = [_failed(asked, wrong, header.api_version) for asked in request.partitions]
         return encode_fetch_response(header.correlation_id, header.api_version, results)
-    attempt = Attempt(cluster, header, request, max_bytes)
     reading = attempt.read(polls.loop)
     if reading is None and attempt.satisfied(0.0 if request.max_wait_ms <= 0 else 1.0):
         return attempt.answer()
@@ -59,17 +66,25 @@ def fetch(
 
 
 class Attempt:
-    """One fetch request, read as often as its wait makes it necessary."""
+    """One fetch request, read as often as its wait makes it necessary. INVALID_REQUEST if it is wrong."""
 
     def __init__(
-        self, cluster: Cluster, header: RequestHeader, request: FetchRequest, max_bytes: int
+        self,
+        cluster: Cluster,
+        header: RequestHeader,
+        request: FetchRequest,
+        max_bytes: int,
+        counters: FaceCounters,
     ) -> None:
+        if request.isolation not in (0, 1):
+            raise TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation}")
         self._cluster = cluster
         self._header = header
         self._request = request
         self._max_bytes = min(request.max_bytes, max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.isolation = _ISOLATIONS[request.isolation]
+        self._filtered = None if request.filter is None else FilteredReads(request.filter, counters)
         self.results: list[FetchResult] = []
         self.leaders: list[PartitionLeader] = []
         self._leader: PartitionLeader | None = None  # the one that was asked last
@@ -135,7 +150,16 @@ class Attempt:
         self._leader = leader
         leader.check_leader_epoch(asked.current_leader_epoch)
         room = min(asked.max_bytes, self._max_bytes - self.size)
-        return leader.read(asked.offset, max(room, 0), self.isolation, at_least_one=self.size == 0)
+        found = leader.read(asked.offset, max(room, 0), self.isolation, at_least_one=self.size == 0)
+        if self._filtered is None or (isinstance(found, PartitionRead) and found.size == 0):
+            return found
+        return ensure_future(self._filter(self._filtered, asked, found))
+
+    async def _filter(
+        self, filtered: FilteredReads, asked: FetchPartition, found: PartitionRead | Future[PartitionRead]
+    ) -> PartitionRead:
+        read = await found if isinstance(found, Future) else found
+        return await filtered.filtered(asked.topic, asked.partition, read)
 
     def _take(self, asked: FetchPartition, found: PartitionRead) -> None:
         self.results.append(_result(asked, found, self.isolation))

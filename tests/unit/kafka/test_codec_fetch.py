@@ -199,6 +199,20 @@ def test_golden_bytes() -> None:
     ).replace(" ", "")
 
 
+def test_a_filter_in_a_tagged_field() -> None:
+    """Tag 29795 is ours; others around it are skipped, and a text that is cut is refused."""
+    frame = request(12, FIELDS, [("t", PARTITIONS)], [], "r")
+    body = decode_request_header(memoryview(frame)).body
+    text = "price > 5 and größe == 1".encode()
+    tags = b"\x03" + b"\x01\x02xy" + b"\xe3\xe8\x01" + bytes([len(text)]) + text + b"\x07\x00"
+    read = decode_fetch_request(memoryview(frame[:-1] + tags), body, 12)
+    assert read.filter == text.decode()
+    assert decode_fetch_request(memoryview(frame), body, 12).filter is None
+    for length in range(1, len(tags)):
+        with pytest.raises(RemoteCodecError):
+            decode_fetch_request(memoryview(frame[:-1] + tags[:length]), body, 12)
+
+
 PARTITIONS = [FetchPartition("", 1, 2, 3), FetchPartition("", 4, 5, 6, 7, 8, 9)]
 FIELDS = (-1, 500, 1, 1000, 0, 77, 3)
 

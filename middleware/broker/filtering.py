@@ -1,0 +1,99 @@
+"""Reads that leave out, before anything is sent, the records that a filter does not let pass.
+
+What is read stays whole batches at their own offsets, with fewer records in them, as after compaction. So a
+reader sees how far it has come, also where nothing passed; markers of transactions stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import lru_cache
+
+from treecast.middleware.filters.errors import FilterError
+from treecast.middleware.filters.evaluate import StatefulFilterError, check_stateless
+from treecast.middleware.filters.parse import parse
+from treecast.middleware.filters.records import RecordFilter
+from treecast.middleware.filters.tree import Filter
+from treecast.middleware.model.buffers import in_memory
+from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.records import Record
+from treecast.middleware.wire.record_batch import BatchHeader, read_header, read_records, rebuild_batch
+
+from .values import PartitionRead
+
+_AT_ONCE = 500  # records that are looked at before others have their turn
+
+
+@lru_cache(maxsize=256)
+def parsed(text: str) -> Filter:
+    """The filter; INVALID_REQUEST where it can't be read, or would need state."""
+    try:
+        tree = parse(text)
+        check_stateless(tree)
+    except (FilterError, StatefulFilterError) as error:
+        raise TreecastError(Fault.INVALID_REQUEST, str(error)) from error
+    return tree
+
+
+class FilteredReads:
+    """One filter over the partitions that a reader reads. INVALID_REQUEST where it is no filter."""
+
+    def __init__(self, text: str, counters: FaceCounters) -> None:
+        self._tree = parsed(text)
+        self._counters = counters
+        self._filters: dict[tuple[str, int], RecordFilter] = {}
+
+    async def filtered(self, topic: str, partition: int, found: PartitionRead) -> PartitionRead:
+        """`found` with the records left out that do not pass; others have their turn meanwhile."""
+        chunks: list[bytes] = []
+        for done in self._steps(topic, partition, b"".join(map(in_memory, found.chunks))):
+            chunks += done
+            await asyncio.sleep(0)
+        return PartitionRead(
+            chunks,
+            sum(map(len, chunks)),
+            found.high_watermark,
+            found.last_stable_offset,
+            found.log_start_offset,
+            found.aborted,
+        )
+
+    def _steps(self, topic: str, partition: int, data: bytes) -> Iterator[list[bytes]]:
+        """The batches that are left, a few at a time."""
+        passes = self._filter(topic, partition)
+        position = looked_at = 0
+        done: list[bytes] = []
+        while position < len(data):
+            header = read_header(data, position)
+            batch = data[position : position + header.size]
+            position += header.size
+            if not header.control:
+                records: list[Record] = []
+                for some in _parts(read_records(batch, 0, header)):
+                    records += passes.select(some)
+                    looked_at += len(some)
+                    if looked_at >= _AT_ONCE:
+                        looked_at = 0
+                        yield []
+                batch = self._rebuilt(batch, header, records)
+            done.append(batch)
+        yield done
+
+    def _rebuilt(self, batch: bytes, header: BatchHeader, records: list[Record]) -> bytes:
+        if len(records) == header.count:
+            return batch
+        self._counters.filtered_records += header.count - len(records)
+        return rebuild_batch(header, records, header.base_timestamp if header.delete_horizon else None)
+
+    def _filter(self, topic: str, partition: int) -> RecordFilter:
+        found = self._filters.get((topic, partition))
+        if found is None:
+            found = self._filters[topic, partition] = RecordFilter(self._tree, topic, partition)
+        return found
+
+
+def _parts(records: list[Record]) -> Iterator[list[Record]]:
+    for first in range(0, len(records), _AT_ONCE):
+        yield records[first : first + _AT_ONCE]
