@@ -11,6 +11,8 @@ Ambiguities of the thesis' listings 5.4 and 5.5 and how they are read: docs/deci
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from msgspec import Struct
 
 from ...wire.label_stack import LAST_ID, MOST_LABELS, LabelKind, hop, id_of, kind_of, stack_size, stop, tree
@@ -114,10 +116,16 @@ def check_encoding(found: Encoding) -> None:
         raise RoutingError(f"{found.label_count} labels; {MOST_LABELS} fit a frame: split the receivers")
 
 
-class LabelForwarder:
-    """Switches that hold a rule base."""
+class Rules(Protocol):
+    """What switches know of trees."""
 
-    def __init__(self, network: Network, rules: RuleBase, *, clean_up: bool = False) -> None:
+    def links(self, switch: int, number: int) -> int: ...
+
+
+class LabelForwarder:
+    """Switches that hold rules of trees."""
+
+    def __init__(self, network: Network, rules: Rules, *, clean_up: bool = False) -> None:
         self.network = network
         self.rules = rules
         self.clean_up = clean_up

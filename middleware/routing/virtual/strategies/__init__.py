@@ -1,0 +1,73 @@
+"""Which virtual trees to install.
+
+A strategy yields trees (edges as bits) in the order in which it wants them; `install` offers them to a
+rule base until it has room for no more. `STRATEGIES` is all of them by name; "hops" installs nothing.
+
+| strategy | knows | source |
+| --- | --- | --- |
+| broadcast, random, random-variant | nothing | 5.3.2, 6.2 |
+| topological, cycles, partitions | the network | 5.3.3, 6.3 |
+| clusters | where clients are dense | 6.4.1 |
+| tree, relation | who publishes to whom | 5.3.4, 6.4.2 |
+| path, threshold, frequency-relation | and how often | 5.3.5, 5.3.6, 6.4.2 |
+| hybrid | frequency-relation and clusters in turn | 6.5.3 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...network import Network
+from ...rng import Rng
+from ..rules import RuleBase
+from .basic import broadcast, random_trees, random_variant
+from .clients import clusters, frequency_relation, hybrid, path, relation, threshold, tree
+from .knowledge import Knowledge, Match, match
+from .topology import cycles, partitions, topological
+
+Strategy = Callable[[Network, Knowledge, Rng], Iterator[int]]
+
+
+def hops(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """No trees."""
+    return iter(())
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "hops": hops,
+    "broadcast": broadcast,
+    "random": random_trees,
+    "random-variant": random_variant,
+    "topological": topological,
+    "cycles": cycles,
+    "partitions": partitions,
+    "clusters": clusters,
+    "tree": tree,
+    "path": path,
+    "threshold": threshold,
+    "relation": relation,
+    "frequency-relation": frequency_relation,
+    "hybrid": hybrid,
+}
+
+# So many trees in a row that do not fit, and a strategy without end is thought to be done.
+_REFUSED = 60
+
+
+def install(network: Network, limit: int, strategy: Strategy, knowledge: Knowledge, rng: Rng) -> RuleBase:
+    """A rule base under a limit of rules per switch."""
+    rules = RuleBase(network, limit)
+    refused = 0
+    if limit == 0:
+        return rules
+    for edges in strategy(network, knowledge, rng):
+        if rules.offer(edges):
+            refused = 0
+        else:
+            refused += 1
+            if refused >= _REFUSED:
+                break
+    return rules
+
+
+__all__ = ["STRATEGIES", "Knowledge", "Match", "Strategy", "install", "match"]

@@ -1,0 +1,105 @@
+"""Strategies that know the clients: tree, path, threshold, relation, frequency-relation, clusters, hybrid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...bits import mask_of
+from ...network import Network
+from ...rng import Rng
+from ...steiner import steiner_tree
+from ...steiner.common import prune
+from .basic import broadcast_tree, roots
+from .knowledge import Knowledge
+from .topology import hub_and_spoke
+
+ALWAYS = 1.0
+
+
+def prune_tree(network: Network, broadcast: int, terminals: list[int], least: int = 1) -> int:
+    """Algorithm 5.2: a broadcast tree without the branches to nobody in `terminals`.
+
+    0 where no more than `least` edges are left. The printed loop ends when the leaves stay the same set.
+    """
+    tree = prune(network, broadcast, mask_of(terminals))
+    return tree if tree.bit_count() > least else 0
+
+
+def base_trees(network: Network, knowledge: Knowledge, share: float) -> Iterator[int]:
+    """Of every publisher the pruned broadcast tree to subscribers that get at least a share of what it sends.
+
+    Publishers are spread over the broadcast trees by their number.
+    """
+    starts = [broadcast_tree(network, root) for root in roots(network)]
+    for number, publisher in enumerate(sorted(knowledge.subscribers)):
+        stable = [node for node, part in knowledge.subscribers[publisher].items() if part >= share]
+        yield prune_tree(network, starts[number % len(starts)], [publisher, *stable])
+
+
+def virtual_paths(network: Network, knowledge: Knowledge) -> Iterator[int]:
+    """From every client to the root of a broadcast tree; all clients for one root, then for the next."""
+    for root in roots(network):
+        tree = broadcast_tree(network, root)
+        for client in network.clients:
+            yield prune_tree(network, tree, [client, root])
+
+
+def tree(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """A tree per publisher to all that may ever be interested."""
+    return base_trees(network, knowledge, 0)
+
+
+def path(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """A tree per publisher to permanent matches only, then virtual paths."""
+    yield from base_trees(network, knowledge, ALWAYS)
+    yield from virtual_paths(network, knowledge)
+
+
+def threshold(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """A tree per publisher to those that get their share at least, then virtual paths."""
+    yield from base_trees(network, knowledge, knowledge.threshold)
+    yield from virtual_paths(network, knowledge)
+
+
+def threshold_hops(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """Threshold's trees without virtual paths: who is not in the tree is reached by hops (Fig. 5.13)."""
+    return base_trees(network, knowledge, knowledge.threshold)
+
+
+def relation(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """A Steiner tree per publisher over all its subscribers."""
+    return _steiner_trees(network, knowledge, 0)
+
+
+def frequency_relation(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """A Steiner tree per publisher over those that get their share at least."""
+    return _steiner_trees(network, knowledge, knowledge.threshold)
+
+
+def _steiner_trees(network: Network, knowledge: Knowledge, share: float) -> Iterator[int]:
+    for publisher in sorted(knowledge.subscribers):
+        found = [node for node, part in knowledge.subscribers[publisher].items() if part >= share]
+        yield steiner_tree(network, [publisher, *found])
+
+
+def clusters(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """Hub and spoke on the dense regions; the hub is the node of most edges."""
+    groups = []
+    for region in knowledge.regions:
+        switches = [node for node in region if not network.is_host[node]]
+        if switches:
+            hub = min(switches, key=lambda node: (-len(network.out[node]), node))
+            groups.append([hub, *(node for node in switches if node != hub)])
+    return hub_and_spoke(network, groups, rng) if groups else iter(())
+
+
+def hybrid(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """Frequency-relation and clusters in turn."""
+    queues = [frequency_relation(network, knowledge, rng), clusters(network, knowledge, rng)]
+    while queues:
+        for queue in list(queues):
+            edges = next(queue, -1)
+            if edges < 0:
+                queues.remove(queue)
+            else:
+                yield edges
