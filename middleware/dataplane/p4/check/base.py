@@ -1,0 +1,209 @@
+"""What all parts of the checker share: the program that grows, where the checker is, errors, names. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import msgspec
+
+from .. import ast, ir, types
+from ..ir.annotations import Annotation, find
+from ..source import Diagnostic, Span
+from .scope import Entity, ParameterType, PoisonEntity, Scope, Typed
+
+MOST_PROBLEMS = 50
+
+
+class Refused(Exception):
+    """What is being checked is wrong; without a diagnostic it was said before."""
+
+    def __init__(self, diagnostic: Diagnostic | None = None) -> None:
+        super().__init__(diagnostic.message if diagnostic else "")
+        self.diagnostic = diagnostic
+
+
+class Frame(msgspec.Struct):
+    """Where the checker is: in which body, and under which control-plane prefix.
+
+    `kind`: "top", "control", "parser", "action", "function", "table". `result`: what `return` must give,
+    None where
+    nothing. `loops`: how many are around. `output`: where statements go.
+    """
+
+    kind: str
+    owner: str
+    prefix: str
+    result: types.Type | None = None
+    loops: int = 0
+    output: list[ir.Statement] = []
+
+
+class Base:
+    """The program that grows, and the checker's place in it."""
+
+    def __init__(self) -> None:
+        self.problems: list[Diagnostic] = []
+        self.warnings: list[Diagnostic] = []
+        self._said: set[tuple[Span, str]] = set()
+        self.top = Scope(None)
+        self.scope = self.top
+        self.order = 0
+        self.frame = Frame("top", "", "")
+        self.errors: dict[str, int] = {}
+        self.match_kinds: dict[str, Span] = {}
+        self.variables: list[ir.VariableInfo] = []
+        self.externs: list[ir.ExternInstance] = []
+        self.value_sets: list[ir.ValueSet] = []
+        self.functions: list[ir.Function] = []
+        self.actions: list[ir.Action] = []
+        self.tables: list[ir.Table] = []
+        self.controls: list[ir.Control] = []
+        self.parsers: list[ir.Parser] = []
+
+    # --- errors
+
+    def fail(self, span: Span, message: str) -> NoReturn:
+        """Gives up what is being checked."""
+        raise Refused(Diagnostic(span, message))
+
+    def report(self, refused: Refused) -> None:
+        """Keeps an error, once."""
+        one = refused.diagnostic
+        if one is not None and (one.span, one.message) not in self._said:
+            self._said.add((one.span, one.message))
+            self.problems.append(one)
+
+    def complain(self, span: Span, message: str) -> None:
+        """An error after which checking goes on as if nothing had been."""
+        self.report(Refused(Diagnostic(span, message)))
+
+    def warn(self, span: Span, message: str) -> None:
+        one = Diagnostic(span, message, "warning")
+        if (span, message) not in self._said:
+            self._said.add((span, message))
+            self.warnings.append(one)
+
+    # --- scopes
+
+    @contextmanager
+    def inner(self, scope: Scope | None = None) -> Iterator[Scope]:
+        """A scope inside the present one, or inside `scope`."""
+        before = self.scope
+        self.scope = Scope(scope or before)
+        try:
+            yield self.scope
+        finally:
+            self.scope = before
+
+    @contextmanager
+    def body(self, frame: Frame, scope: Scope) -> Iterator[Frame]:
+        """A body of its own: another frame, and a scope inside `scope`."""
+        frame_before, scope_before = self.frame, self.scope
+        self.frame, self.scope = frame, Scope(scope)
+        try:
+            yield frame
+        finally:
+            self.frame, self.scope = frame_before, scope_before
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[ir.Statement]]:
+        """Statements go into a list of their own."""
+        before, self.frame.output = self.frame.output, []
+        try:
+            yield self.frame.output
+        finally:
+            self.frame.output = before
+
+    def emit(self, statement: ir.Statement) -> None:
+        self.frame.output.append(statement)
+
+    def declare(self, name: str, entity: Entity, span: Span) -> None:
+        """Gives a name a meaning in the present scope; an error if it has one there."""
+        already = self.scope.names.get(name)
+        if already is not None and not isinstance(already, PoisonEntity):
+            self.complain(span, f"'{name}' is declared already, at {already.span}")
+            return
+        self.scope.names[name] = entity
+
+    def poison(self, name: str, span: Span) -> None:
+        """What is declared under this name was refused."""
+        self.scope.names.setdefault(name, PoisonEntity(span))
+
+    def lookup(self, name: str, absolute: bool, span: Span) -> Entity:
+        """What a name stands for."""
+        scope = self.scope
+        if absolute:
+            top = self.scope.top()
+            scope = Scope(top, self.scope.limit)
+        found = scope.find(name)
+        if found is None:
+            self.fail(span, f"'{name}' is not declared{self.suggest(name, scope.visible())}")
+        if isinstance(found, PoisonEntity):
+            raise Refused
+        return found
+
+    def suggest(self, name: str, known: Iterable[str]) -> str:
+        """`; did you mean 'x'?`, or nothing."""
+        close = difflib.get_close_matches(name, list(known), 1)
+        return f"; did you mean '{close[0]}'?" if close else ""
+
+    # --- names of control planes
+
+    def plane_name(self, name: str, annotations: tuple[Annotation, ...]) -> str:
+        """The control plane's name of what is declared here."""
+        return qualified(self.frame.prefix, name, annotations)
+
+    # --- variables
+
+    def new_variable(self, name: str, type_: types.Type, span: Span) -> int:
+        """A place for a value."""
+        self.variables.append(ir.VariableInfo(name, self.represent(type_, span), self.frame.owner, span))
+        return len(self.variables) - 1
+
+    def represent(self, type_: types.Type, span: Span) -> ir.Type:
+        """The type at run time."""
+        try:
+            return types.represent(type_)
+        except KeyError:
+            self.fail(
+                span, f"there are no values of type {types.describe(type_)} while packets are worked on"
+            )
+
+    # --- what parts further up do, for those further down
+
+    def expression(self, node: ast.Expression, expected: types.Type | None = None) -> Typed:
+        raise NotImplementedError
+
+    def value(self, node: ast.Expression, wanted: types.Type) -> Typed:
+        raise NotImplementedError
+
+    def type_of(self, node: ast.TypeRef) -> types.Type:
+        raise NotImplementedError
+
+    def parameters(self, declared: tuple[ast.Parameter, ...]) -> tuple[ParameterType, ...]:
+        raise NotImplementedError
+
+    def integer(self, node: ast.Expression, what: str) -> int:
+        """A number that is known at load."""
+        found = self.expression(node)
+        literal = found.node
+        if not isinstance(literal, ir.Literal) or isinstance(literal.value, bool | str):
+            self.fail(node.span, f"{what} must be a number that is known when the program is loaded")
+        return literal.value
+
+
+def qualified(prefix: str, name: str, annotations: tuple[Annotation, ...]) -> str:
+    """`prefix.name`; `@name("x")` replaces the name, `@name(".x")` all of it."""
+    mark = find(annotations, "name")
+    if mark is not None and mark.arguments:
+        name = str(mark.arguments[0])
+    if name.startswith("."):
+        return name[1:]
+    return f"{prefix}.{name}" if prefix else name
+
+
+def is_hidden(annotations: tuple[Annotation, ...]) -> bool:
+    return find(annotations, "hidden") is not None

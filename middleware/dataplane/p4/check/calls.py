@@ -1,0 +1,482 @@
+"""Calls: of functions, actions, tables, controls, parsers, extern objects and methods of headers. Pure."""
+
+from __future__ import annotations
+
+from .. import ast, ir, types
+from ..source import Span
+from .base import Frame
+from .externs import has_function, has_object, header_like
+from .inference import Inference, Signature
+from .scope import (
+    ActionEntity,
+    ExternEntity,
+    FunctionEntity,
+    InstanceEntity,
+    ParameterType,
+    PoisonEntity,
+    Scope,
+    TableEntity,
+    Typed,
+    TypeEntity,
+    ValueSetEntity,
+    VariableEntity,
+)
+
+_SIZES = frozenset({"minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes"})
+
+
+class Calls(Inference):
+    """The part of the checker that knows what can be called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._active: list[object] = []
+        self._lowered: dict[tuple[int, tuple[types.Type, ...]], int] = {}
+
+    def nothing(self, span: Span) -> Typed:
+        """The value of a call that gives none."""
+        return Typed(types.VOID, ir.Default(types.VOID, span))
+
+    def call(self, node: ast.Call, expected: types.Type | None) -> Typed:
+        """Any call. What does something and gives nothing is emitted as a statement."""
+        target = node.target
+        if isinstance(target, ast.Member):
+            return self._method(node, target, expected)
+        if isinstance(target, ast.TypeExpression):
+            self.fail(node.span, "an object can be made only in a declaration of its own, not here")
+        if not isinstance(target, ast.Name):
+            self.fail(node.span, "this can't be called")
+        entity = self.lookup(target.name, target.absolute, target.span)
+        if isinstance(entity, FunctionEntity):
+            return self._function_call(node, entity, expected)
+        if isinstance(entity, ActionEntity):
+            return self._action_call(node, entity)
+        self.fail(target.span, f"'{target.name}' can't be called")
+
+    # --- functions
+
+    def _function_call(self, node: ast.Call, entity: FunctionEntity, expected: types.Type | None) -> Typed:
+        by_prototype = {id(_prototype(one)): one for one in entity.overloads}
+        prototypes = [_prototype(one) for one in entity.overloads]
+        chosen = self.choose(entity.name, prototypes, node.arguments, node.span)
+        declaration = by_prototype[id(chosen)]
+        signature = self.signature(chosen, entity.scope)
+        if isinstance(declaration, ast.ExternFunction):
+            return self._extern_function(node, declaration, signature, expected)
+        arguments, result, bound = self.arguments(signature, node, expected)
+        if self.frame.kind == "parser" and entity.name == "verify":
+            self.fail(node.span, "'verify' is the core library's")
+        index = self.function(declaration, bound, entity.scope)
+        passed = without_packets(arguments, signature.parameters)
+        represented = self.represent(result, node.span)
+        return Typed(result, ir.Call(index, passed, represented, node.span))
+
+    def function(self, declaration: ast.Function, bound: tuple[types.Type, ...], scope: Scope) -> int:
+        """The lowered function for this binding of its type parameters."""
+        key = (id(declaration), bound)
+        if key in self._lowered:
+            return self._lowered[key]
+        if declaration in self._active:
+            self.fail(declaration.span, f"function '{declaration.name}' calls itself")
+        self._active.append(declaration)
+        prototype = declaration.prototype
+        outer = Scope(scope)
+        for name, type_ in zip(prototype.types, bound, strict=True):
+            outer.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
+        frame = Frame("function", declaration.name, "")
+        with self.body(frame, outer):
+            frame.result = types.VOID if prototype.result is None else self.type_of(prototype.result)
+            result = self.represent(frame.result, declaration.span)
+            parameters = self.bind(self.parameters(prototype.parameters))
+            body = self.statements(declaration.body)
+            if not isinstance(result, ir.Void) and not always_returns(body):
+                self.complain(declaration.span, f"function '{declaration.name}' may end without a value")
+        self._active.pop()
+        self.functions.append(ir.Function(declaration.name, parameters, result, body, declaration.span))
+        self._lowered[key] = len(self.functions) - 1
+        return self._lowered[key]
+
+    def bind(self, parameters: tuple[ParameterType, ...]) -> tuple[ir.Parameter, ...]:
+        """Makes parameters the variables of the present scope. packet_in and packet_out have none."""
+        found = []
+        for one in parameters:
+            span = one.declaration.span
+            if isinstance(one.type, types.ExternType):
+                if one.type.name not in ("packet_in", "packet_out"):
+                    why = "extern objects can be passed to constructors only"
+                    self.fail(span, f"parameter '{one.name}' is a {one.type.name}: {why}")
+                self.declare(one.name, ExternEntity(None, one.type, span), span)
+                continue
+            index = self.new_variable(one.name, one.type, span)
+            writable = one.direction in ("out", "inout")
+            self.declare(one.name, VariableEntity(index, one.type, writable, span), span)
+            represented = self.represent(one.type, span)
+            found.append(
+                ir.Parameter(
+                    one.name,
+                    ir.Direction(one.direction),
+                    index,
+                    represented,
+                    one.declaration.annotations,
+                    types.named(one.type),
+                )
+            )
+        return tuple(found)
+
+    def _extern_function(
+        self,
+        node: ast.Call,
+        declaration: ast.ExternFunction,
+        signature: Signature,
+        expected: types.Type | None,
+    ) -> Typed:
+        name = declaration.name
+        if not has_function(declaration):
+            self.fail(node.span, f"this target has no extern function '{name}'")
+        arguments, result, bound = self.arguments(signature, node, expected)
+        if name == "verify":
+            if self.frame.kind != "parser":
+                self.fail(node.span, "'verify' can be called in parsers only")
+            self.emit(ir.Verify(arguments[0].value, arguments[1].value, node.span))
+            return self.nothing(node.span)
+        if name == "static_assert":
+            return self._static_assert(node, arguments)
+        return self._extern_call(node, name, None, arguments, result, bound)
+
+    def _static_assert(self, node: ast.Call, arguments: list[ir.Argument]) -> Typed:
+        condition = arguments[0].value
+        if not isinstance(condition, ir.Literal):
+            self.fail(node.span, "what static_assert checks must be known when the program is loaded")
+        if not condition.value:
+            said = arguments[1].value if len(arguments) > 1 else None
+            text = f": {said.value}" if isinstance(said, ir.Literal) else ""
+            self.fail(node.span, f"static_assert failed{text}")
+        return self.literal(True, types.BOOL, node.span)
+
+    def _extern_call(
+        self,
+        node: ast.Call,
+        name: str,
+        instance: int | None,
+        arguments: list[ir.Argument],
+        result: types.Type,
+        bound: tuple[types.Type, ...],
+    ) -> Typed:
+        for one in arguments:
+            if one.direction is ir.Direction.NONE and not isinstance(one.value, ir.Literal):
+                self.fail(
+                    one.value.span, f"this argument of '{name}' must be known when the program is loaded"
+                )
+        represented = tuple(self.represent(one, node.span) for one in bound)
+        result_type = self.represent(result, node.span)
+        call = ir.ExternCall(name, instance, represented, tuple(arguments), result_type, node.span)
+        return Typed(result, call)
+
+    # --- actions
+
+    def _action_call(self, node: ast.Call, entity: ActionEntity) -> Typed:
+        if self.frame.kind not in ("control", "action"):
+            self.fail(node.span, f"an action can't be called in a {self.frame.kind}")
+        index = self.action(entity)
+        signature = Signature(entity.declaration.name, (), entity.parameters, types.VOID, entity.scope)
+        arguments, _, _ = self.arguments(signature, node, None)
+        passed = without_packets(arguments, entity.parameters)
+        self.emit(ir.CallAction(index, passed, node.span))
+        return self.nothing(node.span)
+
+    def action(self, entity: ActionEntity) -> int:
+        """The lowered action."""
+        if entity.index >= 0:
+            return entity.index
+        declaration = entity.declaration
+        if declaration in self._active:
+            self.fail(declaration.span, f"action '{declaration.name}' calls itself")
+        self._active.append(declaration)
+        name = self.plane_of(entity)
+        with self.body(Frame("action", name, entity.prefix), entity.scope):
+            entity.parameters = self.parameters(declaration.parameters)
+            self._check_action_parameters(entity.parameters)
+            parameters = self.bind(entity.parameters)
+            body = self.statements(declaration.body)
+        self._active.pop()
+        marks = declaration.annotations
+        hidden = any(mark.name == "hidden" for mark in marks)
+        self.actions.append(ir.Action(name, parameters, body, marks, hidden, declaration.span))
+        entity.index = len(self.actions) - 1
+        return entity.index
+
+    def plane_of(self, entity: ActionEntity) -> str:
+        raise NotImplementedError
+
+    def _check_action_parameters(self, parameters: tuple[ParameterType, ...]) -> None:
+        data = False
+        for one in parameters:
+            data = data or not one.direction
+            if one.direction and data:
+                said = "parameters with a direction come before those that the control plane gives"
+                self.fail(one.declaration.span, said)
+            if not one.direction and not isinstance(
+                types.underlying(one.type), ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode
+            ):
+                of = types.describe(one.type)
+                self.fail(one.declaration.span, f"a control plane can't give a value of type {of}")
+
+    # --- methods
+
+    def _method(self, node: ast.Call, target: ast.Member, expected: types.Type | None) -> Typed:
+        base = target.base
+        if isinstance(base, ast.TypeExpression):
+            return self._direct_application(node, target, base)
+        if isinstance(base, ast.Name):
+            entity = self.lookup(base.name, base.absolute, base.span)
+            if isinstance(entity, TableEntity):
+                self._need_apply(target)
+                return self.apply_table(node, entity)
+            if isinstance(entity, InstanceEntity):
+                self._need_apply(target)
+                return self._apply_instance(node, entity)
+            if isinstance(entity, ExternEntity):
+                return self._extern_method(node, target, entity, expected)
+            if isinstance(entity, ActionEntity | FunctionEntity | ValueSetEntity | PoisonEntity):
+                self.fail(target.name_span, f"'{base.name}' has no method '{target.name}'")
+        if isinstance(base, ast.This):
+            self.expression(base)
+        return self._value_method(node, target)
+
+    def _need_apply(self, target: ast.Member) -> None:
+        if target.name != "apply":
+            self.fail(target.name_span, f"there is no method '{target.name}' here, only 'apply'")
+
+    def _value_method(self, node: ast.Call, target: ast.Member) -> Typed:
+        base = self.expression(target.base)
+        name = target.name
+        if name in _SIZES and not node.arguments:
+            return self._size(base.type, name, node.span)
+        if types.is_header(base.type) and name in ("isValid", "setValid", "setInvalid"):
+            self._no_arguments(node, name)
+            return self._validity(base, name, node.span)
+        if types.is_union(base.type) and name == "isValid":
+            self._no_arguments(node, name)
+            return Typed(types.BOOL, ir.IsValid(base.node, types.BOOL, node.span))
+        if isinstance(base.type, types.Stack) and name in ("push_front", "pop_front"):
+            return self._shift_stack(base, name, node)
+        self.fail(target.name_span, f"{types.describe(base.type)} has no method '{name}'")
+
+    def _no_arguments(self, node: ast.Call, name: str) -> None:
+        if node.arguments:
+            self.fail(node.arguments[0].span, f"'{name}' takes no arguments")
+
+    def _validity(self, base: Typed, name: str, span: Span) -> Typed:
+        if name == "isValid":
+            return Typed(types.BOOL, ir.IsValid(base.node, types.BOOL, span))
+        if not base.writable:
+            self.fail(span, f"'{name}' changes the header, and this one is read-only")
+        make = ir.SetValid if name == "setValid" else ir.SetInvalid
+        self.emit(make(base.node, span))
+        return self.nothing(span)
+
+    def _shift_stack(self, base: Typed, name: str, node: ast.Call) -> Typed:
+        if len(node.arguments) != 1:
+            self.fail(node.span, f"'{name}' takes 1 argument, not {len(node.arguments)}")
+        if not base.writable:
+            self.fail(node.span, f"'{name}' changes the stack, and this one is read-only")
+        count = self.integer(node.arguments[0].value, f"the argument of '{name}'")
+        if count < 0:
+            self.fail(node.arguments[0].span, f"'{name}' by a negative number is not possible")
+        make = ir.PushFront if name == "push_front" else ir.PopFront
+        self.emit(make(base.node, count, node.span))
+        return self.nothing(node.span)
+
+    def _size(self, type_: types.Type, name: str, span: Span) -> Typed:
+        least, most = sizes(self.represent(type_, span))
+        bits = least if name.startswith("min") else most
+        value = bits if name.endswith("Bits") else (bits + 7) // 8
+        return self.literal(value, types.INT, span)
+
+    def _direct_application(self, node: ast.Call, target: ast.Member, base: ast.TypeExpression) -> Typed:
+        """`C.apply(...)`: an instance of its own, that is named as its type."""
+        type_ = self.type_of(base.type)
+        if not isinstance(type_, types.Applicable):
+            self.fail(target.name_span, f"{types.describe(type_)} has no method '{target.name}'")
+        self._need_apply(target)
+        entity = self.instance(type_, (), type_.name, (), node.span)
+        return self._apply_instance(node, entity)
+
+    def _apply_instance(self, node: ast.Call, entity: InstanceEntity) -> Typed:
+        if self.frame.kind != entity.kind:
+            self.fail(node.span, f"a {entity.kind} can't be applied in a {self.frame.kind}")
+        signature = Signature(entity.declaration.name, (), entity.parameters, types.VOID, self.top)
+        arguments, _, _ = self.arguments(signature, node, None)
+        passed = without_packets(arguments, entity.parameters)
+        if entity.kind == "control":
+            self.emit(ir.ApplyControl(entity.index, passed, node.span))
+        else:
+            self.emit(ir.ApplyParser(entity.index, passed, node.span))
+        return self.nothing(node.span)
+
+    # --- tables
+
+    def apply_table(self, node: ast.Call, entity: TableEntity) -> Typed:
+        """`t.apply()`."""
+        if self.frame.kind != "control":
+            self.fail(node.span, f"a table can't be applied in {_article(self.frame.kind)}")
+        self._no_arguments(node, "apply")
+        return Typed(types.VOID, ir.TableApply(entity.index, types.BOOL, node.span))
+
+    def table_result(self, node: ast.Member, call: ast.Call) -> Typed:
+        """`t.apply().hit`, `t.apply().miss`."""
+        applied = self.call(call, None)
+        if not isinstance(applied.node, ir.TableApply):
+            self.fail(node.name_span, f"'{node.name}' is a result of applying tables only")
+        if node.name == "action_run":
+            self.fail(node.span, "'action_run' can be used only as what a switch statement is about")
+        hit = Typed(types.BOOL, applied.node)
+        return hit if node.name == "hit" else self.negated(hit, node.span)
+
+    # --- extern objects
+
+    def _extern_method(
+        self, node: ast.Call, target: ast.Member, entity: ExternEntity, expected: types.Type | None
+    ) -> Typed:
+        declaration = entity.type.declaration
+        if not has_object(declaration):
+            self.fail(node.span, f"this target has no extern '{declaration.name}'")
+        overloads = [one for one in declaration.methods if one.name == target.name and one.result is not None]
+        if not overloads:
+            hint = self.suggest(target.name, [one.name for one in declaration.methods])
+            self.fail(target.name_span, f"{declaration.name} has no method '{target.name}'{hint}")
+        chosen = self.choose(target.name, overloads, node.arguments, node.span)
+        scope = Scope(entity.type.scope)
+        for name, type_ in zip(declaration.types, entity.type.arguments, strict=True):
+            scope.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
+        signature = self.signature(chosen, scope)
+        if declaration.name == "packet_in":
+            return self._packet_in(node, target.name, signature, expected)
+        arguments, result, bound = self.arguments(signature, node, expected)
+        if declaration.name == "packet_out":
+            return self._emit(node, arguments[0].value, bound[0])
+        name = f"{declaration.name}.{target.name}"
+        return self._extern_call(node, name, entity.index, arguments, result, bound)
+
+    def _packet_in(
+        self, node: ast.Call, name: str, signature: Signature, expected: types.Type | None
+    ) -> Typed:
+        if self.frame.kind not in ("parser", "function"):
+            self.fail(node.span, "packets are read in parsers only")
+        skipped = name == "extract" and isinstance(node.arguments[0].value, ast.DontCare)
+        arguments, result, bound = self.arguments(signature, node, expected)
+        span = node.span
+        if name == "length":
+            return Typed(result, ir.PacketLength(types.BIT32, span))
+        if name == "advance":
+            self.emit(ir.Skip(arguments[0].value, span))
+            return self.nothing(span)
+        represented = self.represent(bound[0], span)
+        least, most = sizes(represented)
+        if name == "lookahead":
+            if least != most or isinstance(types.underlying(bound[0]), types.Stack):
+                self.fail(span, f"lookahead needs a type of fixed size, not {types.describe(bound[0])}")
+            return Typed(result, ir.Lookahead(represented, span))
+        return self._extract(node, bound[0], arguments, skipped, least != most)
+
+    def _extract(
+        self, node: ast.Call, type_: types.Type, arguments: list[ir.Argument], skipped: bool, varying: bool
+    ) -> Typed:
+        span = node.span
+        if not types.is_header(type_):
+            self.fail(node.arguments[0].span, f"extract needs a header, not {types.describe(type_)}")
+        if varying != (len(arguments) == 2):
+            of = types.describe(type_)
+            has = "has a varbit field, whose size must be given" if varying else "has no varbit field"
+            self.fail(span, f"header '{of}' {has}")
+        if not skipped:
+            size = arguments[1].value if len(arguments) == 2 else None
+            self.emit(ir.Extract(arguments[0].value, size, span))
+            return self.nothing(span)
+        if varying:
+            self.fail(span, "a header with a varbit field can't be skipped")
+        width = ir.width_of(self.represent(type_, span))
+        self.emit(ir.Skip(ir.Literal(width, types.BIT32, span), span))
+        return self.nothing(span)
+
+    def _emit(self, node: ast.Call, value: ir.Expression, type_: types.Type) -> Typed:
+        if self.frame.kind != "control":
+            self.fail(node.span, "packets are written in controls only")
+        if not header_like(self.represent(type_, node.span)):
+            self.fail(node.arguments[0].span, f"emit needs headers, not {types.describe(type_)}")
+        self.emit(ir.Emit(value, node.span))
+        return self.nothing(node.span)
+
+    def argument_value(self, node: ast.Expression, wanted: types.Type) -> Typed:
+        """An argument; extern objects are passed by name."""
+        if isinstance(wanted, types.ExternType):
+            entity = self.lookup(node.name, node.absolute, node.span) if isinstance(node, ast.Name) else None
+            if not isinstance(entity, ExternEntity) or entity.type != wanted:
+                self.fail(node.span, f"an extern object of type {types.describe(wanted)} is wanted here")
+            return Typed(wanted, ir.Default(types.VOID, node.span))
+        return super().argument_value(node, wanted)
+
+    # --- further up
+
+    def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
+        raise NotImplementedError
+
+    def instance(
+        self,
+        type_: types.Applicable,
+        arguments: tuple[ast.Argument, ...],
+        name: str,
+        annotations: tuple[ir.Annotation, ...],
+        span: Span,
+    ) -> InstanceEntity:
+        raise NotImplementedError
+
+
+def _prototype(declaration: ast.Function | ast.ExternFunction) -> ast.Prototype:
+    return declaration.prototype
+
+
+def _article(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def without_packets(
+    arguments: list[ir.Argument], parameters: tuple[ParameterType, ...]
+) -> tuple[ir.Argument, ...]:
+    """The arguments without packet_in and packet_out."""
+    return tuple(
+        one
+        for one, parameter in zip(arguments, parameters, strict=True)
+        if not isinstance(parameter.type, types.ExternType)
+    )
+
+
+def always_returns(body: tuple[ir.Statement, ...]) -> bool:
+    """Whether every way through the statements ends in a return or exit."""
+    for one in body:
+        match one:
+            case ir.Return() | ir.Exit():
+                return True
+            case ir.If(yes=yes, no=no) if always_returns(yes) and always_returns(no):
+                return True
+            case ir.Switch(cases=cases, default=default) | ir.SwitchAction(cases=cases, default=default):
+                if all(always_returns(case.body) for case in cases) and always_returns(default):
+                    return True
+    return False
+
+
+def sizes(type_: ir.Type) -> tuple[int, int]:
+    """The fewest and the most bits of a value on the wire."""
+    match type_:
+        case ir.Varbit(width=width):
+            return 0, width
+        case ir.StructType(fields=fields) | ir.HeaderType(fields=fields):
+            both = [sizes(field.type) for field in fields]
+            return sum(one[0] for one in both), sum(one[1] for one in both)
+        case ir.UnionType(fields=fields):
+            both = [sizes(field.type) for field in fields]
+            return min((one[0] for one in both), default=0), max((one[1] for one in both), default=0)
+        case ir.StackType(element=element, size=size):
+            return sizes(element)[0] * size, sizes(element)[1] * size
+    width = ir.width_of(type_)
+    return width, width

@@ -1,0 +1,300 @@
+"""Declarations at the top level: types, constants, functions, actions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ast, ir, types
+from ..source import Span
+from .base import Refused
+from .instances import Instances
+from .scope import ActionEntity, FunctionEntity, Scope, TypeEntity
+
+
+class Declarations(Instances):
+    """The part of the checker that reads declarations at the top level."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[types.Record] = []
+        self.enums: list[types.EnumType | types.SerialEnum] = []
+        self.new_types: list[types.NewType] = []
+        self.applicables: list[types.Applicable] = []
+        self.mains: list[ast.Instantiation] = []
+
+    def declaration(self, node: ast.Declaration) -> None:
+        """One declaration; keeps its error and goes on."""
+        self.order += 1
+        self.scope.limit = None
+        try:
+            _HANDLERS[type(node)](self, node)
+        except Refused as refused:
+            self.report(refused)
+            if not isinstance(node, ast.Identifiers):
+                self.poison(node.name, node.span)
+
+    def type_variables(self, names: tuple[str, ...], span: Span) -> tuple[types.TypeVariable, ...]:
+        found = tuple(types.TypeVariable(name) for name in names)
+        for variable in found:
+            self.declare(variable.name, TypeEntity(variable, None, 0, span, 0), span)
+        return found
+
+    def declare_type(self, name: str, type_: types.Type, span: Span) -> None:
+        self.declare(name, TypeEntity(type_, None, 0, span, self.order), span)
+
+    def declare_generic(
+        self, node: ast.Record | ast.Extern | ast.Control | ast.Parser | ast.Package, make: Any
+    ) -> None:
+        """A type that needs arguments; the same arguments give the same type."""
+        made: dict[tuple[types.Type, ...], types.Type] = {}
+
+        def specialize(arguments: tuple[types.Type, ...], span: Span) -> types.Type:
+            if arguments not in made:
+                made[arguments] = make(arguments, specialize)
+            return made[arguments]
+
+        entity = TypeEntity(None, specialize, len(node.types), node.span, self.order)
+        self.declare(node.name, entity, node.span)
+
+    # --- types
+
+    def _record(self, node: ast.Record) -> types.Record | None:
+        if node.types:
+            scope = self.scope
+
+            def make(arguments: tuple[types.Type, ...], generic: object) -> types.Type:
+                return self._specialized_record(node, arguments, generic, scope)
+
+            self.declare_generic(node, make)
+            with self.inner():
+                variables = self.type_variables(node.types, node.span)
+                self._fields(node)
+            del variables
+            return None
+        record = types.Record(node.kind, node.name, self._fields(node), node.annotations, node.span)
+        self.records.append(record)
+        self.declare_type(node.name, record, node.span)
+        return record
+
+    def _specialized_record(
+        self, node: ast.Record, arguments: tuple[types.Type, ...], generic: object, scope: Scope
+    ) -> types.Record:
+        with self.inner(scope):
+            for name, type_ in zip(node.types, arguments, strict=True):
+                self.declare(name, TypeEntity(type_, None, 0, node.span, 0), node.span)
+            fields = self._fields(node)
+        name = f"{node.name}<{', '.join(map(types.describe, arguments))}>"
+        return types.Record(node.kind, name, fields, node.annotations, node.span, generic, arguments)
+
+    def _fields(self, node: ast.Record) -> tuple[types.FieldType, ...]:
+        fields: list[types.FieldType] = []
+        names: set[str] = set()
+        varbits = 0
+        for one in node.fields:
+            if one.name in names:
+                self.fail(one.span, f"there are two fields '{one.name}' in {node.kind} '{node.name}'")
+            names.add(one.name)
+            type_ = self.element_type(one.type)
+            self._check_field(node, one, type_)
+            varbits += isinstance(types.underlying(type_), ir.Varbit)
+            if node.kind == "header" and varbits > 1:
+                self.fail(one.span, f"header '{node.name}' has more than one varbit field")
+            fields.append(types.FieldType(one.name, type_, one.annotations, one.span))
+        return tuple(fields)
+
+    def _check_field(self, node: ast.Record, field: ast.Field, type_: types.Type) -> None:
+        if isinstance(type_, types.TypeVariable):
+            return
+        if node.kind == "header":
+            fits = header_field(type_)
+        elif node.kind == "header_union":
+            fits = types.is_header(type_)
+        else:
+            fits = not isinstance(type_, types.Infinite | ir.String | types.ListType | types.MatchKindType)
+        if not fits:
+            kind = node.kind.replace("_", " ")
+            of = types.describe(type_)
+            self.fail(field.span, f"field '{field.name}' of a {kind} can't be of type {of}")
+
+    def _enum(self, node: ast.Enum) -> types.EnumType | types.SerialEnum:
+        names: set[str] = set()
+        for one in node.members:
+            if one.name in names:
+                self.fail(one.span, f"there are two members '{one.name}' in enum '{node.name}'")
+            names.add(one.name)
+        found: types.EnumType | types.SerialEnum
+        if node.representation is None:
+            for one in node.members:
+                if one.value is not None:
+                    said = f"enum '{node.name}' has no representation, so its members have no values"
+                    self.fail(one.span, said)
+            members = tuple(one.name for one in node.members)
+            found = types.EnumType(node.name, members, node.annotations)
+        else:
+            found = self._serial_enum(node, node.representation)
+        self.enums.append(found)
+        self.declare_type(node.name, found, node.span)
+        return found
+
+    def _serial_enum(self, node: ast.Enum, representation: ast.TypeRef) -> types.SerialEnum:
+        bits = types.underlying(self.type_of(representation))
+        if not isinstance(bits, ir.Bits):
+            of = types.describe(bits)
+            self.fail(representation.span, f"an enum is represented by bit<w> or int<w>, not {of}")
+        members: dict[str, int] = {}
+        for one in node.members:
+            if one.value is None:
+                self.fail(one.span, f"member '{one.name}' of enum '{node.name}' needs a value")
+            typed = self.expression(one.value, bits)
+            literal = self.cast(typed, bits, one.value.span).node
+            if not isinstance(literal, ir.Literal):
+                self.fail(one.value.span, "the value of a member must be known when the program is loaded")
+            members[one.name] = int(literal.value)
+        return types.SerialEnum(node.name, bits, members, node.annotations)
+
+    def _typedef(self, node: ast.Typedef) -> None:
+        type_: types.Type | None
+        if isinstance(node.type, ast.Record):
+            type_ = self._record(node.type)
+        elif isinstance(node.type, ast.Enum):
+            type_ = self._enum(node.type)
+        else:
+            type_ = self.type_of(node.type)
+        if type_ is None:
+            self.fail(node.span, "a generic type can't be renamed")
+        if node.new:
+            if not isinstance(types.underlying(type_), ir.Bits | ir.Bool):
+                of = types.describe(type_)
+                self.fail(node.span, f"a new type is made from bit<w>, int<w> or bool, not from {of}")
+            written = node.type.name if isinstance(node.type, ast.TypeName) else None
+            type_ = types.NewType(node.name, type_, node.annotations, written)
+            self.new_types.append(type_)
+        self.declare_type(node.name, type_, node.span)
+
+    def _identifiers(self, node: ast.Identifiers) -> None:
+        for one in node.names:
+            known = one.name in (self.errors if node.kind == "error" else self.match_kinds)
+            if known:
+                self.complain(one.span, f"{node.kind} '{one.name}' is declared already")
+            elif node.kind == "error":
+                self.errors[one.name] = len(self.errors)
+            else:
+                self.match_kinds[one.name] = one.span
+
+    # --- what is called or instantiated
+
+    def _extern(self, node: ast.Extern) -> None:
+        scope = self.scope
+
+        def make(arguments: tuple[types.Type, ...], generic: object) -> types.Type:
+            return types.ExternType(node, arguments, scope)
+
+        if node.types:
+            self.declare_generic(node, make)
+        else:
+            self.declare_type(node.name, types.ExternType(node, (), scope), node.span)
+        with self.inner():
+            self.type_variables(node.types, node.span)
+            for method in node.methods:
+                if method.result is None and method.name != node.name:
+                    self.fail(method.span, f"a constructor of '{node.name}' has its name")
+                self.signature(method, self.scope)
+
+    def _applicable(self, node: ast.Control | ast.Parser) -> None:
+        scope = self.scope
+
+        def make(arguments: tuple[types.Type, ...], generic: object) -> types.Type:
+            return types.Applicable(node, arguments, scope)
+
+        complete = node.body is not None if isinstance(node, ast.Control) else node.states is not None
+        if node.types:
+            if complete:
+                self.fail(node.span, f"'{node.name}' has a body, so that it can't have type parameters")
+            self.declare_generic(node, make)
+        else:
+            type_ = types.Applicable(node, (), scope)
+            self.declare_type(node.name, type_, node.span)
+            if complete:
+                self.applicables.append(type_)
+        with self.inner():
+            self.type_variables(node.types, node.span)
+            self.parameters(node.parameters)
+
+    def _package(self, node: ast.Package) -> None:
+        scope = self.scope
+
+        def make(arguments: tuple[types.Type, ...], generic: object) -> types.Type:
+            return types.PackageType(node, arguments, scope)
+
+        if node.types:
+            self.declare_generic(node, make)
+        else:
+            self.declare_type(node.name, types.PackageType(node, (), scope), node.span)
+
+    def _function(self, node: ast.Function | ast.ExternFunction) -> None:
+        self.signature(node.prototype, self.scope)
+        already = self.scope.names.get(node.name)
+        if isinstance(already, FunctionEntity):
+            for one in already.overloads:
+                if _same_shape(one.prototype, node.prototype):
+                    self.complain(node.span, f"'{node.name}' is declared already, at {one.span}")
+                    return
+            already.overloads.append(node)
+            return
+        self.declare(
+            node.name, FunctionEntity(node.name, [node], self.scope, node.span, self.order), node.span
+        )
+
+    def _action(self, node: ast.Action) -> None:
+        scope = Scope(self.scope, self.order)
+        self.declare(node.name, ActionEntity(node, scope, "", node.span, self.order), node.span)
+
+    def _instantiation(self, node: ast.Instantiation) -> None:
+        generic = node.type.base if isinstance(node.type, ast.Specialized) else node.type
+        if isinstance(generic, ast.TypeName):
+            entity = self.lookup(generic.name, generic.absolute, generic.span)
+            if isinstance(entity, TypeEntity) and self.is_package(entity):
+                if node.name == "main":
+                    self.mains.append(node)
+                else:
+                    self.fail(node.span, "only one package is run, and its name is 'main'")
+                return
+        self.instantiation(node)
+
+    def is_package(self, entity: TypeEntity) -> bool:
+        """Whether a type is a package, with its arguments or without."""
+        if entity.type is not None:
+            return isinstance(entity.type, types.PackageType)
+        assert entity.generic is not None
+        blanks = tuple(types.TypeVariable("_") for _ in range(entity.parameters))
+        return isinstance(entity.generic(blanks, entity.span), types.PackageType)
+
+
+def header_field(type_: types.Type) -> bool:
+    """What may be a field of a header: bits, and structs of bits."""
+    base = types.underlying(type_)
+    if isinstance(base, types.Record):
+        return base.kind == "struct" and all(header_field(one.type) for one in base.fields)
+    return isinstance(base, ir.Bits | ir.Bool | ir.Varbit | types.TypeVariable)
+
+
+def _same_shape(one: ast.Prototype, other: ast.Prototype) -> bool:
+    return [p.name for p in one.parameters] == [p.name for p in other.parameters]
+
+
+_HANDLERS: dict[type, Callable[[Any, Any], object]] = {
+    ast.ConstantDeclaration: Declarations.constant,
+    ast.Instantiation: Declarations._instantiation,
+    ast.Extern: Declarations._extern,
+    ast.ExternFunction: Declarations._function,
+    ast.Function: Declarations._function,
+    ast.Action: Declarations._action,
+    ast.Record: Declarations._record,
+    ast.Enum: Declarations._enum,
+    ast.Identifiers: Declarations._identifiers,
+    ast.Typedef: Declarations._typedef,
+    ast.Control: Declarations._applicable,
+    ast.Parser: Declarations._applicable,
+    ast.Package: Declarations._package,
+}

@@ -1,0 +1,72 @@
+"""Which externs this target has, and what it asks of their uses beyond their types. Pure."""
+
+from __future__ import annotations
+
+from .. import ast, ir
+
+OBJECTS = frozenset(
+    {
+        "register",
+        "counter",
+        "direct_counter",
+        "meter",
+        "direct_meter",
+        "action_profile",
+        "action_selector",
+        "Checksum16",
+    }
+)
+PACKETS = frozenset({"packet_in", "packet_out"})
+FUNCTIONS = frozenset(
+    {
+        "random",
+        "digest",
+        "mark_to_drop",
+        "hash",
+        "verify_checksum",
+        "update_checksum",
+        "verify_checksum_with_payload",
+        "update_checksum_with_payload",
+        "clone",
+        "clone3",
+        "clone_preserving_field_list",
+        "resubmit",
+        "resubmit_preserving_field_list",
+        "recirculate",
+        "recirculate_preserving_field_list",
+        "truncate",
+        "assert",
+        "assume",
+        "log_msg",
+    }
+)
+BUILT_IN = frozenset({"verify", "static_assert"})
+
+
+def is_ours(declaration: ast.Extern | ast.ExternFunction) -> bool:
+    """Whether an extern is declared by our own includes, so that it is the one we know."""
+    return declaration.span.file.startswith("<")
+
+
+def has_object(declaration: ast.Extern) -> bool:
+    return is_ours(declaration) and declaration.name in OBJECTS | PACKETS
+
+
+def has_function(declaration: ast.ExternFunction) -> bool:
+    return is_ours(declaration) and declaration.name in FUNCTIONS | BUILT_IN
+
+
+# Constructor parameters that count something: what they have to be at least, and may be at most.
+SIZES = {"size": (0, 1 << 24), "outputWidth": (1, 64)}
+
+
+def header_like(type_: ir.Type) -> bool:
+    """What emit takes: headers, and whatever is made of headers."""
+    match type_:
+        case ir.HeaderType() | ir.UnionType() | ir.StackType():
+            return True
+        case ir.StructType(fields=fields):
+            return all(header_like(one.type) for one in fields)
+        case ir.TupleType(elements=elements):
+            return all(header_like(one) for one in elements)
+    return False

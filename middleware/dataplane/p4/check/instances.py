@@ -1,0 +1,293 @@
+"""Controls, parsers and extern objects: made when the program is loaded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ast, ir, types
+from ..ir.annotations import Annotation, Scalar
+from ..source import Span
+from .base import Frame, Refused, is_hidden, qualified
+from .externs import SIZES, has_object
+from .inference import accepts, substitute, unify
+from .parsers import Parsers
+from .scope import (
+    ActionEntity,
+    ConstantEntity,
+    Entity,
+    ExternEntity,
+    InstanceEntity,
+    ParameterType,
+    Scope,
+    Typed,
+    TypeEntity,
+)
+
+_MOST_INSTANCES = 4096
+
+
+class Instances(Parsers):
+    """The part of the checker that makes instances."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reached: list[object] = []
+
+    def plane_of(self, entity: ActionEntity) -> str:
+        return qualified(entity.prefix, entity.declaration.name, entity.declaration.annotations)
+
+    def instantiation(self, node: ast.Instantiation) -> None:
+        """`type(arguments) name;` in a control, a parser, or at the top."""
+        type_ = self.type_of(node.type)
+        if node.initializer:
+            self.fail(node.span, "objects with methods of their own are not supported by this target")
+        entity: Entity
+        if isinstance(type_, types.ExternType):
+            entity = self.extern(type_, node.arguments, node.name, node.annotations, node.span)
+        elif isinstance(type_, types.Applicable):
+            if self.frame.kind == "top":
+                self.fail(node.span, "a control or parser can't be instantiated at the top level")
+            entity = self.instance(type_, node.arguments, node.name, node.annotations, node.span)
+        else:
+            self.fail(node.span, f"{types.describe(type_)} can't be instantiated")
+        self.declare(node.name, entity, node.span)
+
+    # --- constructor arguments
+
+    def _constructed(
+        self,
+        name: str,
+        parameters: tuple[ParameterType, ...],
+        arguments: tuple[ast.Argument, ...],
+        span: Span,
+    ) -> list[Typed | ExternEntity]:
+        """Constructor arguments: constants, and extern objects."""
+        paired = self.pair(name, [one.declaration for one in parameters], arguments, span)
+        found: list[Typed | ExternEntity] = []
+        for parameter, argument in zip(parameters, paired, strict=True):
+            node = argument.value if argument is not None else parameter.default
+            if node is None:
+                self.fail(span, f"argument '{parameter.name}' of '{name}' is missing")
+            if isinstance(parameter.type, types.ExternType):
+                found.append(self._object_argument(node, parameter.type))
+            elif isinstance(parameter.type, types.Applicable | types.PackageType):
+                self.fail(node.span, "controls and parsers as constructor arguments are not supported")
+            else:
+                found.append(self.constant_value(node, parameter.type))
+        return found
+
+    def _object_argument(self, node: ast.Expression, wanted: types.ExternType) -> ExternEntity:
+        if isinstance(node, ast.Name):
+            entity = self.lookup(node.name, node.absolute, node.span)
+            if isinstance(entity, ExternEntity) and unify(wanted, entity.type, {}):
+                return entity
+        elif isinstance(node, ast.Call) and isinstance(node.target, ast.TypeExpression):
+            type_ = self.type_of(node.target.type)
+            if isinstance(type_, types.ExternType) and type_.declaration is wanted.declaration:
+                return self.extern(wanted, node.arguments, type_.name, (), node.span)
+        self.fail(node.span, f"an extern object of type {types.describe(wanted)} is wanted here")
+
+    # --- extern objects
+
+    def extern(
+        self,
+        type_: types.ExternType,
+        arguments: tuple[ast.Argument, ...],
+        name: str,
+        annotations: tuple[Annotation, ...],
+        span: Span,
+    ) -> ExternEntity:
+        """Makes an extern object."""
+        declaration = type_.declaration
+        if not has_object(declaration):
+            self.fail(span, f"this target has no extern '{declaration.name}'")
+        constructors = [one for one in declaration.methods if one.result is None]
+        fitting = [one for one in constructors if accepts(one.parameters, arguments)]
+        if not constructors:
+            self.fail(span, f"objects of type {declaration.name} can't be made by programs")
+        chosen = fitting[0] if fitting else constructors[0]
+        if len(type_.arguments) != len(declaration.types):
+            self.fail(span, f"'{declaration.name}' needs {len(declaration.types)} type arguments")
+        scope = Scope(type_.scope)
+        for parameter, bound in zip(declaration.types, type_.arguments, strict=True):
+            scope.names[parameter] = TypeEntity(bound, None, 0, span, 0)
+        with self.inner(scope):
+            parameters = self.parameters(chosen.parameters)
+        values = self._constructed(declaration.name, parameters, arguments, span)
+        named = tuple(
+            (one.name, self._scalar(one, value))
+            for one, value in zip(parameters, values, strict=True)
+            if isinstance(value, Typed)
+        )
+        represented = tuple(self.represent(one, span) for one in type_.arguments)
+        kind = declaration.name
+        first = types.named(type_.arguments[0]) if type_.arguments else None
+        full = self.plane_name(name, annotations)
+        hidden = is_hidden(annotations)
+        self.externs.append(
+            ir.ExternInstance(full, kind, represented, named, annotations, hidden, span, first)
+        )
+        return ExternEntity(len(self.externs) - 1, type_, span, self.order)
+
+    def _scalar(self, parameter: ParameterType, value: Typed) -> Scalar:
+        literal = value.node
+        if not isinstance(literal, ir.Literal):
+            self.fail(value.span, "a constructor's argument must be known when the program is loaded")
+        if isinstance(value.type, types.EnumType):
+            assert isinstance(literal.value, int)
+            return value.type.represented.members[literal.value]
+        if parameter.name in SIZES and isinstance(literal.value, int):
+            least, most = SIZES[parameter.name]
+            if not least <= literal.value <= most:
+                self.fail(
+                    value.span, f"'{parameter.name}' is between {least} and {most}, not {literal.value}"
+                )
+        return literal.value
+
+    # --- controls and parsers
+
+    def instance(
+        self,
+        type_: types.Applicable,
+        arguments: tuple[ast.Argument, ...],
+        name: str,
+        annotations: tuple[Annotation, ...],
+        span: Span,
+    ) -> InstanceEntity:
+        """Makes an instance of a control or parser, and lowers its body."""
+        declaration = type_.declaration
+        kind = "control" if isinstance(declaration, ast.Control) else "parser"
+        if not is_complete(declaration):
+            self.fail(span, f"'{declaration.name}' is only a type; it has no body to be instantiated")
+        if self.frame.kind not in ("top", kind):
+            self.fail(span, f"a {kind} can't be instantiated in a {self.frame.kind}")
+        if declaration in self._active:
+            self.fail(span, f"{kind} '{declaration.name}' contains itself")
+        if len(self.controls) + len(self.parsers) >= _MOST_INSTANCES:
+            self.fail(span, f"there are more than {_MOST_INSTANCES} instances of controls and parsers")
+        with self.inner(type_.scope):
+            parameters = self.parameters(declaration.constructor)
+        values = self._constructed(declaration.name, parameters, arguments, span)
+        full = self.plane_name(name, annotations)
+        return self.lower(type_, dict(zip(parameters, values, strict=True)), full, span)
+
+    def lower(
+        self,
+        type_: types.Applicable,
+        constructor: dict[ParameterType, Typed | ExternEntity],
+        name: str,
+        span: Span,
+    ) -> InstanceEntity:
+        """The instance with these constructor arguments and this control-plane name."""
+        declaration = type_.declaration
+        kind = "control" if isinstance(declaration, ast.Control) else "parser"
+        self._reached.append(declaration)
+        self._active.append(declaration)
+        order, self.order = self.order, _order_of(type_)
+        scope = Scope(type_.scope, _order_of(type_))
+        with self.body(Frame(kind, name, name), scope):
+            self.frame.output = []
+            for parameter, value in constructor.items():
+                entity: Entity = value if isinstance(value, ExternEntity) else ConstantEntity(value, span, 0)
+                self.declare(parameter.name, entity, parameter.declaration.span)
+            parameters = self.parameters(declaration.parameters)
+            bound = self.bind(parameters)
+            with self.inner():
+                index = self._body(declaration, name, bound)
+        self.order = order
+        self._active.pop()
+        return InstanceEntity(kind, index, declaration, parameters, span, self.order)
+
+    def _body(
+        self, declaration: ast.Control | ast.Parser, name: str, parameters: tuple[ir.Parameter, ...]
+    ) -> int:
+        for one in declaration.locals:
+            self.local(one)
+        setup = self.frame.output
+        if isinstance(declaration, ast.Control):
+            assert declaration.body is not None
+            body = (*setup, *self.statements(declaration.body))
+            self.controls.append(
+                ir.Control(
+                    name, declaration.name, parameters, body, declaration.annotations, declaration.span
+                )
+            )
+            return len(self.controls) - 1
+        states = self.states(declaration.states or (), declaration)
+        start = next((number for number, one in enumerate(states) if one.name == "start"), 0)
+        marks = declaration.annotations
+        self.parsers.append(
+            ir.Parser(
+                name, declaration.name, parameters, tuple(setup), states, start, marks, declaration.span
+            )
+        )
+        return len(self.parsers) - 1
+
+    def local(self, node: ast.Local) -> None:
+        """A declaration in a control or parser; keeps its error and goes on."""
+        try:
+            _LOCALS[type(node)](self, node)
+        except Refused as refused:
+            self.report(refused)
+            self.poison(node.name, node.span)
+
+    def _local_action(self, node: ast.Action) -> None:
+        entity = ActionEntity(node, self.scope, self.frame.prefix, node.span, self.order)
+        self.declare(node.name, entity, node.span)
+        self.action(entity)
+
+    def _local_function(self, node: ast.Function) -> None:
+        self.fail(node.span, "functions are declared at the top level")
+
+    # --- packages
+
+    def check_applicable(
+        self, parameter: ParameterType, entity: InstanceEntity, bindings: dict[types.TypeVariable, types.Type]
+    ) -> None:
+        """Whether an instance is what a package's parameter wants; binds its type parameters."""
+        wanted = parameter.type
+        assert isinstance(wanted, types.Applicable)
+        declaration = wanted.declaration
+        scope = Scope(wanted.scope)
+        for name, type_ in zip(declaration.types, wanted.arguments, strict=True):
+            scope.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
+        with self.inner(scope):
+            parameters = self.parameters(declaration.parameters)
+        given = entity.declaration
+        if isinstance(declaration, ast.Control) != isinstance(given, ast.Control):
+            self.fail(entity.span, f"'{given.name}' is a {entity.kind}, which '{parameter.name}' is not")
+        if len(parameters) != len(entity.parameters):
+            counts = f"{len(parameters)} parameters, not {len(entity.parameters)}"
+            self.fail(entity.span, f"'{wanted.name}' has {counts} as '{given.name}'")
+        for want, have in zip(parameters, entity.parameters, strict=True):
+            if want.direction != have.direction:
+                of = f"parameter '{have.name}' of '{given.name}'"
+                said = f"{of} is '{have.direction or 'without direction'}'"
+                self.fail(have.declaration.span, f"{said}; {wanted.name} wants '{want.direction or 'none'}'")
+            if not unify(want.type, have.type, bindings):
+                bound = types.describe(substitute(want.type, bindings))
+                of = f"parameter '{have.name}' of '{given.name}' is {types.describe(have.type)}"
+                self.fail(have.declaration.span, f"{of}; {wanted.name} wants {bound}")
+
+
+def is_complete(declaration: ast.Control | ast.Parser) -> bool:
+    if isinstance(declaration, ast.Control):
+        return declaration.body is not None
+    return declaration.states is not None
+
+
+def _order_of(type_: types.Applicable) -> int:
+    entity = type_.scope.top().names.get(type_.name)
+    return entity.order if isinstance(entity, TypeEntity) else 0
+
+
+_LOCALS: dict[type, Callable[[Any, Any], None]] = {
+    ast.ConstantDeclaration: Instances.constant,
+    ast.VariableDeclaration: Instances.variable,
+    ast.Instantiation: Instances.instantiation,
+    ast.Action: Instances._local_action,
+    ast.Table: Instances.table,
+    ast.ValueSet: Instances.value_set,
+    ast.Function: Instances._local_function,
+}

@@ -1,0 +1,250 @@
+"""A whole program: declarations, then `main` and everything it is made of, then what is left over. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .. import ast, ir, types
+from ..ir.annotations import Annotation, Scalar
+from ..source import NOWHERE, Diagnostic, Span
+from .base import Refused
+from .declarations import Declarations
+from .scope import (
+    ActionEntity,
+    ConstantEntity,
+    ExternEntity,
+    FunctionEntity,
+    InstanceEntity,
+    ParameterType,
+    Scope,
+    Typed,
+    TypeEntity,
+)
+
+Checked = tuple[ir.Program | None, list[Diagnostic], list[Diagnostic]]
+
+
+def check(
+    declarations: Sequence[ast.Declaration], name: str, lines: Mapping[str, tuple[str, ...]]
+) -> Checked:
+    """The program, or None; its errors; its warnings."""
+    checker = Checker()
+    for one in declarations:
+        checker.declaration(one)
+    program = checker.program(name, lines)
+    return (None if checker.problems else program), checker.problems, checker.warnings
+
+
+class Checker(Declarations):
+    """The whole checker."""
+
+    def program(self, name: str, lines: Mapping[str, tuple[str, ...]]) -> ir.Program | None:
+        """`main` made and lowered, everything else checked."""
+        self.order += 1
+        pipeline: ir.Pipeline | None = None
+        marks: tuple[Annotation, ...] = ()
+        try:
+            pipeline, marks = self._main(bool(self.problems))
+        except Refused as refused:
+            self.report(refused)
+        used = self._lengths()
+        self._check_the_rest()
+        self._truncate(used)
+        if pipeline is None:
+            return None
+        return self._program(name, pipeline, marks, lines)
+
+    # --- main
+
+    def _main(self, excused: bool) -> tuple[ir.Pipeline | None, tuple[Annotation, ...]]:
+        if not self.mains:
+            if excused:
+                return None, ()
+            self.fail(NOWHERE, "the program has no 'main': V1Switch(...) main;")
+        node = self.mains[0]
+        if len(self.mains) > 1:
+            self.fail(self.mains[1].span, f"'main' is declared already, at {node.span}")
+        package, bindings = self._package_of(node)
+        declaration = package.declaration
+        if declaration.name != "V1Switch" or not declaration.span.file.startswith("<"):
+            said = f"this target runs v1model's V1Switch, not package '{declaration.name}'"
+            self.fail(node.span, said)
+        scope = Scope(package.scope)
+        for parameter, type_ in zip(declaration.types, package.arguments, strict=True):
+            scope.names[parameter] = TypeEntity(type_, None, 0, declaration.span, 0)
+        with self.inner(scope):
+            parameters = self.parameters(declaration.parameters)
+        paired = self.pair("V1Switch", declaration.parameters, node.arguments, node.span)
+        made = []
+        for wanted, argument in zip(parameters, paired, strict=True):
+            assert argument is not None
+            entity = self._part(argument.value)
+            self.check_applicable(wanted, entity, bindings)
+            made.append(entity.index)
+        return ir.Pipeline(*made), node.annotations
+
+    def _package_of(
+        self, node: ast.Instantiation
+    ) -> tuple[types.PackageType, dict[types.TypeVariable, types.Type]]:
+        """The package with type arguments, or with variables in their places."""
+        if isinstance(node.type, ast.Specialized):
+            found = self.type_of(node.type)
+        else:
+            assert isinstance(node.type, ast.TypeName)
+            entity = self.lookup(node.type.name, node.type.absolute, node.type.span)
+            assert isinstance(entity, TypeEntity)
+            if entity.type is not None:
+                found = entity.type
+            else:
+                assert entity.generic is not None
+                blanks = tuple(types.TypeVariable("_") for _ in range(entity.parameters))
+                found = entity.generic(blanks, node.span)
+        assert isinstance(found, types.PackageType)
+        return found, {}
+
+    def _part(self, node: ast.Expression) -> InstanceEntity:
+        """`MyParser()` among the arguments of main."""
+        if not isinstance(node, ast.Call) or not isinstance(node.target, ast.TypeExpression):
+            self.fail(node.span, "a control or parser is wanted here, as Name()")
+        type_ = self.type_of(node.target.type)
+        if not isinstance(type_, types.Applicable):
+            self.fail(node.span, f"{types.describe(type_)} is no control or parser")
+        return self.instance(type_, node.arguments, type_.name, type_.declaration.annotations, node.span)
+
+    # --- what main does not reach
+
+    def _check_the_rest(self) -> None:
+        """Bodies that were never instantiated or called are checked, and what they lower to thrown away."""
+        reached = {id(one) for one in self._reached}
+        for type_ in self.applicables:
+            if id(type_.declaration) not in reached:
+                self._attempt(lambda type_=type_: self._check_applicable_alone(type_))
+        for entity in list(self.top.names.values()):
+            if isinstance(entity, ActionEntity) and entity.index < 0:
+                self._attempt(lambda entity=entity: self.action(entity))
+            elif isinstance(entity, FunctionEntity):
+                for one in entity.overloads:
+                    if isinstance(one, ast.Function):
+                        self._attempt(lambda one=one, entity=entity: self._check_function(one, entity))
+
+    def _attempt(self, step: object) -> None:
+        active = list(self._active)
+        try:
+            step()  # type: ignore[operator]
+        except Refused as refused:
+            self.report(refused)
+        self._active = active
+
+    def _check_function(self, node: ast.Function, entity: FunctionEntity) -> None:
+        if not node.prototype.types:
+            self.function(node, (), entity.scope)
+
+    def _check_applicable_alone(self, type_: types.Applicable) -> None:
+        with self.inner(type_.scope):
+            parameters = self.parameters(type_.declaration.constructor)
+        values = {one: self._placeholder(one, type_.declaration.span) for one in parameters}
+        self.lower(type_, values, type_.name, type_.declaration.span)
+
+    def _placeholder(self, parameter: ParameterType, span: Span) -> Typed | ExternEntity:
+        """Something of the type of a constructor's parameter, for a body that nobody instantiates."""
+        if isinstance(parameter.type, types.ExternType):
+            return ExternEntity(0, parameter.type, span)
+        if isinstance(parameter.type, ir.String):
+            return self.literal("", parameter.type, span)
+        if isinstance(types.underlying(parameter.type), ir.Bits | types.Infinite):
+            return self.literal(1, parameter.type, span)
+        return self.default(parameter.type, span)
+
+    def _lengths(self) -> list[tuple[list[object], int]]:
+        lists: tuple[list[object], ...] = (
+            self.variables,  # type: ignore[assignment]
+            self.externs,
+            self.value_sets,
+            self.functions,
+            self.actions,
+            self.tables,
+            self.controls,
+            self.parsers,
+        )
+        return [(one, len(one)) for one in lists]
+
+    def _truncate(self, lengths: list[tuple[list[object], int]]) -> None:
+        for one, length in lengths:
+            del one[length:]
+
+    # --- the result
+
+    def _program(
+        self,
+        name: str,
+        pipeline: ir.Pipeline,
+        marks: tuple[Annotation, ...],
+        lines: Mapping[str, tuple[str, ...]],
+    ) -> ir.Program:
+        represented = [types.represent(one) for one in self.records if _has_values(one)]
+        metadata = self.parsers[pipeline.parser].parameters[1].type
+        version = self.top.names.get("__v1model_version")
+        number = version.value.node if isinstance(version, ConstantEntity) else None
+        return ir.Program(
+            name=name,
+            errors=tuple(self.errors),
+            headers=tuple(one for one in represented if isinstance(one, ir.HeaderType)),
+            structs=tuple(one for one in represented if isinstance(one, ir.StructType)),
+            unions=tuple(one for one in represented if isinstance(one, ir.UnionType)),
+            enums=tuple(_enum_info(one) for one in self.enums),
+            new_types=tuple(
+                ir.NewType(one.name, types.represent(one.original), one.written, one.annotations)
+                for one in self.new_types
+            ),
+            variables=tuple(self.variables),
+            externs=tuple(self.externs),
+            value_sets=tuple(self.value_sets),
+            functions=tuple(self.functions),
+            actions=tuple(self.actions),
+            tables=tuple(self.tables),
+            controls=tuple(self.controls),
+            parsers=tuple(self.parsers),
+            pipeline=pipeline,
+            field_lists=field_lists(metadata),
+            v1model_version=int(number.value) if isinstance(number, ir.Literal) else 0,
+            annotations=marks,
+            lines=dict(lines),
+        )
+
+
+def _has_values(record: types.Record) -> bool:
+    try:
+        types.represent(record)
+    except KeyError:
+        return False
+    return True
+
+
+def _enum_info(type_: types.EnumType | types.SerialEnum) -> ir.EnumInfo:
+    if isinstance(type_, types.SerialEnum):
+        members, values = tuple(type_.members), tuple(type_.members.values())
+        return ir.EnumInfo(type_.name, members, values, type_.bits, type_.annotations)
+    members = type_.represented.members
+    return ir.EnumInfo(type_.name, members, tuple(range(len(members))), None, type_.annotations)
+
+
+def field_lists(metadata: ir.Type) -> dict[int, tuple[tuple[str, ...], ...]]:
+    """The fields under `@field_list(n)`, by n."""
+    found: dict[int, list[tuple[str, ...]]] = {}
+    _collect_lists(metadata, (), found)
+    return {number: tuple(paths) for number, paths in found.items()}
+
+
+def _collect_lists(type_: ir.Type, path: tuple[str, ...], found: dict[int, list[tuple[str, ...]]]) -> None:
+    if not isinstance(type_, ir.StructType):
+        return
+    for field in type_.fields:
+        here = (*path, field.name)
+        numbers: list[Scalar] = []
+        for mark in field.annotations:
+            if mark.name == "field_list":
+                numbers += mark.arguments
+        for number in numbers:
+            if isinstance(number, int):
+                found.setdefault(number, []).append(here)
+        _collect_lists(field.type, here, found)

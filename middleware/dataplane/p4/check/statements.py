@@ -1,0 +1,314 @@
+"""Statements. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ast, ir, types
+from .base import Refused
+from .calls import Calls
+from .scope import ConstantEntity, TableEntity, Typed, VariableEntity
+
+
+class Statements(Calls):
+    """The part of the checker that lowers statements."""
+
+    def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
+        """What a block does, in a scope of its own."""
+        with self.collecting() as output, self.inner():
+            for one in block.statements:
+                self.statement(one)
+        return tuple(output)
+
+    def statement(self, node: ast.Statement) -> None:
+        """Lowers one statement into the present output; keeps its error and goes on."""
+        try:
+            _HANDLERS[type(node)](self, node)
+        except Refused as refused:
+            self.report(refused)
+            if isinstance(node, ast.VariableDeclaration | ast.ConstantDeclaration | ast.Instantiation):
+                self.poison(node.name, node.span)
+
+    def _alone(self, node: ast.Statement) -> tuple[ir.Statement, ...]:
+        """A branch: a statement in a scope of its own."""
+        if isinstance(node, ast.Block):
+            return self.statements(node)
+        with self.collecting() as output, self.inner():
+            self.statement(node)
+        return tuple(output)
+
+    # --- declarations
+
+    def variable(self, node: ast.VariableDeclaration) -> None:
+        """A local variable."""
+        type_ = self.type_of(node.type)
+        if isinstance(type_, types.Infinite | ir.String | ir.Void | types.ListType):
+            self.fail(node.span, f"a variable can't be of type {types.describe(type_)}")
+        if isinstance(type_, types.ExternType | types.Applicable | types.PackageType):
+            self.fail(
+                node.span, f"{types.describe(type_)} needs constructor arguments: {node.name} is no variable"
+            )
+        self.represent(type_, node.span)
+        value = None
+        if node.value is not None:
+            try:
+                value = self.value(node.value, type_).node
+            except Refused as refused:
+                self.report(refused)
+        index = self.new_variable(node.name, type_, node.span)
+        self.emit(ir.Declare(index, value, node.span))
+        self.declare(node.name, VariableEntity(index, type_, True, node.span), node.span)
+
+    def constant(self, node: ast.ConstantDeclaration) -> None:
+        """`const type name = value;`."""
+        type_ = self.type_of(node.type)
+        typed = self.constant_value(node.value, type_)
+        self.declare(node.name, ConstantEntity(typed, node.span, self.order), node.span)
+
+    def constant_value(self, node: ast.Expression, type_: types.Type) -> Typed:
+        """A value that is known at load."""
+        if isinstance(type_, types.ListType):
+            return self._list_constant(node, type_)
+        typed = self.value(node, type_)
+        if not is_constant(typed.node):
+            self.fail(node.span, "this value must be known when the program is loaded")
+        return typed
+
+    def _list_constant(self, node: ast.Expression, type_: types.ListType) -> Typed:
+        self.fail(node.span, "values of type list are for extern objects, and none here takes one")
+
+    def _no_instance(self, node: ast.Instantiation) -> None:
+        self.type_of(node.type)
+        self.fail(node.span, f"'{node.name}' can't be instantiated here; declare it beside the block")
+
+    # --- assignment and calls
+
+    def _assign(self, node: ast.Assign) -> None:
+        target = self.lvalue(node.target)
+        if node.operator:
+            binary = ast.Binary(node.operator, node.target, node.value, node.span, node.span)
+            value = self.convert(self.expression(binary, target.type), target.type, node.value.span)
+        else:
+            value = self.value(node.value, target.type)
+        self.emit(ir.Assign(target.node, value.node, node.span))
+
+    def _call_statement(self, node: ast.CallStatement) -> None:
+        typed = self.call(node.call, None)
+        if isinstance(typed.node, ir.Call | ir.ExternCall | ir.TableApply):
+            self.emit(ir.Evaluate(typed.node, node.span))
+
+    # --- control flow
+
+    def _block(self, node: ast.Block) -> None:
+        self.frame.output.extend(self.statements(node))
+
+    def _empty(self, node: ast.Empty) -> None:
+        pass
+
+    def _if(self, node: ast.If) -> None:
+        try:
+            condition = self.boolean(node.condition).node
+        except Refused as refused:
+            self.report(refused)
+            condition = ir.Literal(True, types.BOOL, node.span)
+        yes = self._alone(node.yes)
+        no = self._alone(node.no) if node.no is not None else ()
+        self.emit(ir.If(condition, yes, no, node.span))
+
+    def _return(self, node: ast.Return) -> None:
+        kind, result = self.frame.kind, self.frame.result
+        if kind == "parser":
+            self.fail(node.span, "there is no 'return' in parsers")
+        if result is None or isinstance(result, ir.Void):
+            if node.value is not None:
+                self.fail(node.value.span, f"nothing can be returned from this {kind}")
+            self.emit(ir.Return(None, node.span))
+            return
+        if node.value is None:
+            self.fail(node.span, f"a value of type {types.describe(result)} must be returned")
+        self.emit(ir.Return(self.value(node.value, result).node, node.span))
+
+    def _exit(self, node: ast.Exit) -> None:
+        if self.frame.kind in ("parser", "function"):
+            self.fail(node.span, f"there is no 'exit' in {self.frame.kind}s")
+        self.emit(ir.Exit(node.span))
+
+    def _switch(self, node: ast.Switch) -> None:
+        if self.frame.kind == "parser":
+            self.fail(node.span, "there is no 'switch' in parsers")
+        subject = node.subject
+        if isinstance(subject, ast.Member) and subject.name == "action_run":
+            self._switch_action(node, subject.base)
+            return
+        typed = self.expression(subject)
+        base = types.underlying(typed.type)
+        if not isinstance(base, ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode | types.Infinite):
+            self.fail(subject.span, f"a switch can't be about {types.describe(typed.type)}")
+        cases: list[ir.SwitchCase] = []
+        default: tuple[ir.Statement, ...] = ()
+        seen: set[int | bool | str] = set()
+        for group, has_default, body in self._groups(node):
+            labels = tuple(self._label(one.label, typed.type, seen) for one in group)
+            if has_default:
+                default = body
+            if labels:
+                cases.append(ir.SwitchCase(labels, body, group[0].span))
+        self.emit(ir.Switch(typed.node, tuple(cases), default, node.span))
+
+    def _groups(self, node: ast.Switch) -> list[tuple[list[ast.SwitchCase], bool, tuple[ir.Statement, ...]]]:
+        """Cases that share a body: their labels, whether default is among them, the body."""
+        found = []
+        labels: list[ast.SwitchCase] = []
+        has_default = seen_default = False
+        for one in node.cases:
+            if isinstance(one.label, ast.DontCare):
+                if seen_default:
+                    self.complain(one.span, "the switch has two defaults")
+                has_default = seen_default = True
+            else:
+                if seen_default and not has_default:
+                    self.complain(one.span, "no case can follow 'default'")
+                labels.append(one)
+            if one.body is not None:
+                found.append((labels, has_default, self.statements(one.body)))
+                labels, has_default = [], False
+        if labels or has_default:
+            found.append((labels, has_default, ()))
+        return found
+
+    def _label(self, node: ast.Expression, wanted: types.Type, seen: set[int | bool | str]) -> ir.Literal:
+        literal = self.value(node, wanted).node
+        if not isinstance(literal, ir.Literal):
+            self.fail(node.span, "the label of a case must be known when the program is loaded")
+        if literal.value in seen:
+            self.fail(node.span, "there are two cases with this label")
+        seen.add(literal.value)
+        return literal
+
+    def _switch_action(self, node: ast.Switch, call: ast.Expression) -> None:
+        applied = self.call(call, None) if isinstance(call, ast.Call) else None
+        if applied is None or not isinstance(applied.node, ir.TableApply):
+            self.fail(call.span, "'action_run' is a result of applying tables only")
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.target, ast.Member)
+        assert isinstance(call.target.base, ast.Name)
+        table = self.lookup(call.target.base.name, call.target.base.absolute, call.span)
+        assert isinstance(table, TableEntity)
+        cases: list[ir.ActionCase] = []
+        default: tuple[ir.Statement, ...] = ()
+        seen: set[int] = set()
+        for group, has_default, body in self._groups(node):
+            places = []
+            for one in group:
+                place = self._action_label(one.label, table)
+                if place in seen:
+                    self.fail(one.span, "there are two cases with this label")
+                seen.add(place)
+                places.append(place)
+            if has_default:
+                default = body
+            if places:
+                cases.append(ir.ActionCase(tuple(places), body, group[0].span))
+        self.emit(ir.SwitchAction(applied.node.table, tuple(cases), default, node.span))
+
+    def _action_label(self, node: ast.Expression, table: TableEntity) -> int:
+        if not isinstance(node, ast.Name) or node.name not in table.names:
+            name = node.name if isinstance(node, ast.Name) else "this"
+            self.fail(node.span, f"'{name}' is no action of the table")
+        return table.names.index(node.name)
+
+    # --- loops
+
+    def _for(self, node: ast.For) -> None:
+        self._no_loop_in_parser(node)
+        with self.inner():
+            for one in node.init:
+                self.statement(one)
+            condition = self.boolean(node.condition).node
+            with self.collecting() as update:
+                for one in node.update:
+                    self.statement(one)
+            body = self._loop_body(node.body)
+        self.emit(ir.For(condition, tuple(update), body, node.span))
+
+    def _no_loop_in_parser(self, node: ast.For | ast.ForIn) -> None:
+        if self.frame.kind == "parser":
+            self.fail(node.span, "there is no 'for' in parsers")
+
+    def _loop_body(self, node: ast.Statement) -> tuple[ir.Statement, ...]:
+        self.frame.loops += 1
+        body = self._alone(node)
+        self.frame.loops -= 1
+        return body
+
+    def _for_in(self, node: ast.ForIn) -> None:
+        self._no_loop_in_parser(node)
+        type_ = self.type_of(node.type)
+        collection = node.collection
+        items: tuple[ir.Expression, ...] = ()
+        low = high = None
+        if isinstance(collection, ast.Range):
+            low = self.value(collection.low, type_).node
+            high = self.value(collection.high, type_).node
+        elif isinstance(collection, ast.ListValue):
+            items = tuple(self.value(one, type_).node for one in collection.elements)
+        else:
+            items = self._stack_items(collection, type_)
+        with self.inner():
+            index = self.new_variable(node.name, type_, node.span)
+            self.declare(node.name, VariableEntity(index, type_, True, node.span), node.span)
+            body = self._loop_body(node.body)
+        if low is not None and high is not None:
+            self.emit(ir.ForRange(index, low, high, body, node.span))
+        else:
+            self.emit(ir.ForEach(index, items, body, node.span))
+
+    def _stack_items(self, node: ast.Expression, type_: types.Type) -> tuple[ir.Expression, ...]:
+        stack = self.expression(node)
+        if not isinstance(stack.type, types.Stack) or stack.type.element is not type_:
+            self.fail(node.span, f"{types.describe(stack.type)} holds no {types.describe(type_)}")
+        represented = self.represent(type_, node.span)
+        literals = [ir.Literal(place, types.BIT32, node.span) for place in range(stack.type.size)]
+        return tuple(ir.Element(stack.node, place, represented, node.span) for place in literals)
+
+    def _break(self, node: ast.Break) -> None:
+        if not self.frame.loops:
+            self.fail(node.span, "there is no loop to break out of")
+        self.emit(ir.Break(node.span))
+
+    def _continue(self, node: ast.Continue) -> None:
+        if not self.frame.loops:
+            self.fail(node.span, "there is no loop to continue")
+        self.emit(ir.Continue(node.span))
+
+
+def is_constant(node: ir.Expression) -> bool:
+    """Whether a value is known at load."""
+    match node:
+        case ir.Literal() | ir.Default():
+            return True
+        case ir.StructValue(elements=elements) | ir.HeaderValue(elements=elements):
+            return all(map(is_constant, elements))
+        case ir.StackValue(elements=elements):
+            return all(map(is_constant, elements))
+    return False
+
+
+_HANDLERS: dict[type, Callable[[Any, Any], None]] = {
+    ast.Assign: Statements._assign,
+    ast.CallStatement: Statements._call_statement,
+    ast.If: Statements._if,
+    ast.Block: Statements._block,
+    ast.Empty: Statements._empty,
+    ast.Return: Statements._return,
+    ast.Exit: Statements._exit,
+    ast.Break: Statements._break,
+    ast.Continue: Statements._continue,
+    ast.Switch: Statements._switch,
+    ast.For: Statements._for,
+    ast.ForIn: Statements._for_in,
+    ast.VariableDeclaration: Statements.variable,
+    ast.ConstantDeclaration: Statements.constant,
+    ast.Instantiation: Statements._no_instance,
+}

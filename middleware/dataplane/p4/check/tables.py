@@ -1,0 +1,372 @@
+"""Tables. Pure."""
+
+from __future__ import annotations
+
+from .. import ast, ir, types
+from ..ir.annotations import find
+from ..source import Span
+from .base import Refused, is_hidden
+from .matches import Matches, as_prefix
+from .scope import ActionEntity, ExternEntity, TableEntity
+
+_KNOWN = frozenset(
+    {
+        "default_action",
+        "size",
+        "implementation",
+        "counters",
+        "meters",
+        "support_timeout",
+        "largest_priority_wins",
+        "priority_delta",
+    }
+)
+_IMPLEMENTATIONS = {
+    "implementation": ("action_profile", "action_selector"),
+    "counters": ("direct_counter",),
+    "meters": ("direct_meter",),
+}
+_ENTRY_MATCHES: dict[ir.MatchKind, tuple[type, ...]] = {
+    ir.MatchKind.EXACT: (ir.MatchValue,),
+    ir.MatchKind.LPM: (ir.MatchValue, ir.MatchMask, ir.MatchAny),
+    ir.MatchKind.TERNARY: (ir.MatchValue, ir.MatchMask, ir.MatchAny),
+    ir.MatchKind.RANGE: (ir.MatchValue, ir.MatchRange, ir.MatchAny),
+    ir.MatchKind.OPTIONAL: (ir.MatchValue, ir.MatchAny),
+    ir.MatchKind.SELECTOR: (ir.MatchAny,),
+}
+
+
+class Actions:
+    """The actions of a table while it is checked."""
+
+    def __init__(self) -> None:
+        self.references: list[ir.TableAction] = []
+        self.entities: list[ActionEntity] = []
+        self.names: list[str] = []
+
+
+class Tables(Matches):
+    """The part of the checker that lowers tables."""
+
+    def table(self, node: ast.Table) -> None:
+        """A table of the control that is being lowered."""
+        key_types: list[types.Type] = []
+        keys = tuple(self._key(one, key_types) for one in node.keys or ())
+        if node.actions is None:
+            self.fail(node.span, f"table '{node.name}' has no actions")
+        actions = Actions()
+        for reference in node.actions:
+            try:
+                self._reference(reference, actions)
+            except Refused as refused:
+                self.report(refused)
+        properties = self._properties(node)
+        default, constant = self._default(properties.get("default_action"), actions, node.span)
+        entries = self._entries(node, keys, key_types, actions, properties)
+        name = self.plane_name(node.name, node.annotations)
+        table = ir.Table(
+            name=name,
+            keys=keys,
+            actions=tuple(actions.references),
+            default=default,
+            default_constant=constant,
+            entries=entries,
+            constant_entries=node.entries is not None and node.entries.constant,
+            size=self._number(properties.get("size")),
+            implementation=self._object(properties.get("implementation"), name),
+            counters=self._object(properties.get("counters"), name),
+            meters=self._object(properties.get("meters"), name),
+            support_timeout=self._flag(properties.get("support_timeout"), False),
+            annotations=node.annotations,
+            hidden=is_hidden(node.annotations),
+            span=node.span,
+        )
+        self._check_selector(table, node.span)
+        self.tables.append(table)
+        entity = TableEntity(
+            len(self.tables) - 1, tuple(actions.entities), tuple(actions.names), node.span, self.order
+        )
+        self.declare(node.name, entity, node.span)
+
+    # --- keys
+
+    def _key(self, node: ast.Key, key_types: list[types.Type]) -> ir.Key:
+        typed = self.expression(node.expression)
+        base = types.underlying(typed.type)
+        if isinstance(base, types.Infinite):
+            self.fail(node.span, "a key needs a width")
+        if not isinstance(base, ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode):
+            self.fail(node.span, f"a key can't be of type {types.describe(typed.type)}")
+        kind = self.match_kind(node.match_kind)
+        if not isinstance(base, ir.Bits) and kind in (ir.MatchKind.LPM, ir.MatchKind.RANGE):
+            of = types.describe(typed.type)
+            self.fail(node.match_kind.span, f"a key of type {of} can't be matched by {kind.value}")
+        mark = find(node.annotations, "name")
+        name = str(mark.arguments[0]) if mark is not None and mark.arguments else written(node.expression)
+        if name is None:
+            self.fail(node.span, 'this key needs a name for the control plane: @name("...")')
+        named = types.named(typed.type)
+        key_types.append(typed.type)
+        return ir.Key(name, typed.node, kind, node.annotations, node.span, named)
+
+    def match_kind(self, node: ast.Name) -> ir.MatchKind:
+        """A match kind that this target has."""
+        if node.name not in self.match_kinds:
+            hint = self.suggest(node.name, self.match_kinds)
+            self.fail(node.span, f"there is no match kind '{node.name}'{hint}")
+        try:
+            return ir.MatchKind(node.name)
+        except ValueError:
+            self.fail(node.span, f"this target can't match by '{node.name}'")
+
+    # --- actions
+
+    def _action_entity(self, name: ast.Name) -> ActionEntity:
+        entity = self.lookup(name.name, name.absolute, name.span)
+        if not isinstance(entity, ActionEntity):
+            self.fail(name.span, f"'{name.name}' is no action")
+        return entity
+
+    def _reference(self, node: ast.ActionRef, actions: Actions) -> None:
+        entity = self._action_entity(node.name)
+        if entity in actions.entities:
+            self.fail(node.span, f"action '{node.name.name}' is in the table twice")
+        index = self.action(entity)
+        bound = self._bound(node.name, node.arguments or (), entity, node.span)
+        actions.references.append(ir.TableAction(index, bound, node.annotations))
+        actions.entities.append(entity)
+        actions.names.append(node.name.name)
+
+    def _bound(
+        self, name: ast.Name, arguments: tuple[ast.Argument, ...], entity: ActionEntity, span: Span
+    ) -> tuple[ir.Expression, ...]:
+        """The arguments that a table gives to the parameters with a direction."""
+        directed = [one for one in entity.parameters if one.direction]
+        paired = self.pair(name.name, [one.declaration for one in directed], arguments, span)
+        found = []
+        for parameter, argument in zip(directed, paired, strict=True):
+            if argument is None or isinstance(argument.value, ast.DontCare):
+                self.fail(span, f"argument '{parameter.name}' of action '{name.name}' is missing")
+            typed = self.expression(argument.value, parameter.type)
+            if parameter.direction == "in":
+                typed = self.convert(typed, parameter.type, argument.span)
+            else:
+                self.check_out(typed, parameter.type, parameter)
+            found.append(typed.node)
+        return tuple(found)
+
+    def _action_data(
+        self, name: ast.Name, arguments: tuple[ast.Argument, ...], actions: Actions, span: Span
+    ) -> ir.ActionData:
+        """An action of the table with its data: what default_action and entries say."""
+        entity = self._action_entity(name)
+        if entity not in actions.entities:
+            self.fail(name.span, f"action '{name.name}' is not among the actions of the table")
+        place = actions.entities.index(entity)
+        data = [one for one in entity.parameters if not one.direction]
+        directed = len(entity.parameters) - len(data)
+        given = arguments[directed:] if len(arguments) > len(data) else arguments
+        paired = self.pair(name.name, [one.declaration for one in data], given, span)
+        values: list[int | bool] = []
+        for parameter, argument in zip(data, paired, strict=True):
+            node = argument.value if argument is not None else parameter.default
+            if node is None:
+                self.fail(span, f"argument '{parameter.name}' of action '{name.name}' is missing")
+            literal = self.value(node, parameter.type).node
+            if not isinstance(literal, ir.Literal) or isinstance(literal.value, str):
+                self.fail(node.span, "action data must be known when the program is loaded")
+            values.append(literal.value)
+        return ir.ActionData(place, tuple(values))
+
+    def _default(self, node: ast.Property | None, actions: Actions, span: Span) -> tuple[ir.ActionData, bool]:
+        """The default action; NoAction, added to the actions if need be, where none is named."""
+        if node is None:
+            nothing = self._action_entity(ast.Name("NoAction", True, span))
+            if nothing not in actions.entities:
+                index = self.action(nothing)
+                mark = ir.Annotation("defaultonly")
+                actions.references.append(ir.TableAction(index, (), (mark,)))
+                actions.entities.append(nothing)
+                actions.names.append("NoAction")
+            return ir.ActionData(actions.entities.index(nothing), ()), False
+        value = node.value
+        try:
+            if isinstance(value, ast.Call) and isinstance(value.target, ast.Name):
+                found = self._action_data(value.target, value.arguments, actions, value.span)
+            elif isinstance(value, ast.Name):
+                found = self._action_data(value, (), actions, value.span)
+            else:
+                self.fail(value.span, "default_action names an action")
+        except Refused as refused:
+            self.report(refused)
+            return ir.ActionData(0, ()), False
+        if actions.references[found.action].table_only:
+            self.complain(value.span, "this action is @tableonly, so that it can't be the default")
+        return found, node.constant
+
+    # --- entries
+
+    def _entries(
+        self,
+        node: ast.Table,
+        keys: tuple[ir.Key, ...],
+        key_types: list[types.Type],
+        actions: Actions,
+        properties: dict[str, ast.Property],
+    ) -> tuple[ir.Entry, ...]:
+        if node.entries is None:
+            return ()
+        if not keys:
+            self.fail(node.entries.span, "a table without keys has no entries")
+        found = []
+        largest = self._flag(properties.get("largest_priority_wins"), True)
+        priorities = self._priorities(node.entries, largest, properties)
+        for one, priority in zip(node.entries.entries, priorities, strict=True):
+            try:
+                found.append(self._entry(one, node.entries.constant, keys, key_types, actions, priority))
+            except Refused as refused:
+                self.report(refused)
+        return tuple(found)
+
+    def _priorities(self, node: ast.Entries, largest: bool, properties: dict[str, ast.Property]) -> list[int]:
+        """Each entry's priority, so that the largest wins. Without a number, order decides."""
+        delta = self._number(properties.get("priority_delta")) or 1
+        written = [
+            None if one.priority is None else self.integer(one.priority, "a priority") for one in node.entries
+        ]
+        if all(one is None for one in written):
+            return list(range(len(written), 0, -1))
+        found: list[int] = []
+        for number, one in enumerate(written):
+            if one is None and not found:
+                one = (len(written) - 1) * delta + 1 if largest else 1
+            elif one is None:
+                one = found[-1] - delta if largest else found[-1] + delta
+            if one <= 0:
+                self.fail(node.entries[number].span, f"a priority is above 0, not {one}")
+            found.append(one)
+        return found if largest else [max(found) + 1 - one for one in found]
+
+    def _entry(
+        self,
+        node: ast.Entry,
+        constant: bool,
+        keys: tuple[ir.Key, ...],
+        key_types: list[types.Type],
+        actions: Actions,
+        priority: int,
+    ) -> ir.Entry:
+        elements = self.key_elements(node.keys, len(keys), node.span)
+        matches = []
+        for element, key, type_ in zip(elements, keys, key_types, strict=True):
+            match = self.match(element, type_)
+            kind = key.match_kind
+            if isinstance(match, ir.MatchMask) and match.mask == (1 << ir.width_of(key.type)) - 1:
+                match = ir.MatchValue(match.value)
+            if not isinstance(match, _ENTRY_MATCHES[kind]):
+                self.fail(element.span, f"this can't be matched by {kind.value}")
+            if kind is ir.MatchKind.LPM and not as_prefix(match, ir.width_of(key.type)):
+                self.fail(element.span, "the mask of an lpm key is a prefix: ones, then zeros")
+            matches.append(match)
+        reference = node.action
+        action = self._action_data(reference.name, reference.arguments or (), actions, reference.span)
+        if actions.references[action.action].default_only:
+            self.fail(reference.span, "this action is @defaultonly, so that no entry can have it")
+        annotations = node.annotations
+        return ir.Entry(tuple(matches), action, priority, constant or node.constant, annotations, node.span)
+
+    # --- other properties
+
+    def _properties(self, node: ast.Table) -> dict[str, ast.Property]:
+        found: dict[str, ast.Property] = {}
+        for one in node.properties:
+            if one.name in found:
+                self.fail(one.span, f"the table has '{one.name}' twice")
+            if one.name not in _KNOWN:
+                hint = self.suggest(one.name, _KNOWN)
+                self.complain(one.span, f"this target has no table property '{one.name}'{hint}")
+            found[one.name] = one
+        return found
+
+    def _number(self, node: ast.Property | None) -> int | None:
+        if node is None:
+            return None
+        size = self.integer(node.value, f"'{node.name}'")
+        if size < 0:
+            self.fail(node.value.span, f"'{node.name}' can't be negative")
+        return size
+
+    def _flag(self, node: ast.Property | None, default: bool) -> bool:
+        if node is None:
+            return default
+        literal = self.value(node.value, types.BOOL).node
+        if not isinstance(literal, ir.Literal):
+            self.fail(node.value.span, f"'{node.name}' must be known when the program is loaded")
+        return bool(literal.value)
+
+    def _object(self, node: ast.Property | None, table: str) -> int | None:
+        """The extern object that a property names, or makes."""
+        if node is None:
+            return None
+        wanted = _IMPLEMENTATIONS[node.name]
+        value = node.value
+        if isinstance(value, ast.Name):
+            entity = self.lookup(value.name, value.absolute, value.span)
+        elif isinstance(value, ast.Call) and isinstance(value.target, ast.TypeExpression):
+            mark = find(node.annotations, "name")
+            name = f"{table}.{node.name}" if mark is None or not mark.arguments else str(mark.arguments[0])
+            type_ = self.type_of(value.target.type)
+            if not isinstance(type_, types.ExternType):
+                self.fail(value.span, f"{types.describe(type_)} is no extern object")
+            annotations = (ir.Annotation("name", (f".{name.lstrip('.')}",)),)
+            entity = self.extern(type_, value.arguments, name, annotations, value.span)
+        else:
+            self.fail(value.span, f"'{node.name}' names an object: {' or '.join(wanted)}")
+        if not isinstance(entity, ExternEntity) or entity.type.name not in wanted:
+            self.fail(value.span, f"'{node.name}' needs an object of type {' or '.join(wanted)}")
+        return entity.index
+
+    def _check_selector(self, table: ir.Table, span: Span) -> None:
+        selected = any(key.match_kind is ir.MatchKind.SELECTOR for key in table.keys)
+        kind = "" if table.implementation is None else self.externs[table.implementation].kind
+        if selected and kind != "action_selector":
+            self.fail(span, "selector keys need an action_selector as the table's implementation")
+        if kind and table.entries:
+            self.fail(span, f"a table with an {kind} can't have entries in the program")
+
+    def extern(
+        self,
+        type_: types.ExternType,
+        arguments: tuple[ast.Argument, ...],
+        name: str,
+        annotations: tuple[ir.Annotation, ...],
+        span: Span,
+    ) -> ExternEntity:
+        raise NotImplementedError
+
+
+def written(node: ast.Expression) -> str | None:
+    """The control plane's name of a key, as p4c derives it; None where it wants an annotation."""
+    match node:
+        case ast.Name(name=name, absolute=absolute):
+            return f".{name}" if absolute else name
+        case ast.Member(base=base, name=name):
+            inner = written(base)
+            return None if inner is None else f"{inner}.{name}"
+        case ast.Index(base=base, index=index):
+            inner, place = written(base), written(index)
+            return None if inner is None or place is None else f"{inner}[{place}]"
+        case ast.Slice(base=base, high=high, low=low):
+            parts = written(base), written(high), written(low)
+            return None if None in parts else f"{parts[0]}[{parts[1]}:{parts[2]}]"
+        case ast.Call(target=ast.Member(base=base, name="isValid"), arguments=()):
+            inner = written(base)
+            return None if inner is None else f"{inner}.isValid()"
+        case ast.IntegerLiteral(value=value):
+            return str(value)
+        case ast.Binary(operator="&", left=left, right=right):
+            one, other = written(left), written(right)
+            return None if one is None or other is None else f"{one} & {other}"
+        case ast.Cast(operand=operand):
+            return written(operand)
+    return None

@@ -1,0 +1,16 @@
+"""Our own `core.p4` and `v1model.p4`: what the specification and the architecture declare. Pure."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+NAMES = frozenset({"core.p4", "v1model.p4"})
+
+
+@functools.cache
+def text(name: str) -> str | None:
+    """The text of a standard include, or None if there is none of that name."""
+    if name not in NAMES:
+        return None
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,5 @@
+"""Tokens to a program as written, by recursive descent. Pure."""
+
+from .declarations import parse
+
+__all__ = ["parse"]

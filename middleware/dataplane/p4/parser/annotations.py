@@ -1,0 +1,121 @@
+"""Annotations: their bodies are kept as literals where they are such, and as text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..directives import evaluate
+from ..ir.annotations import Annotation, Scalar
+from ..lexer import END, INTEGER, STRING, Token
+from ..source import Span
+from .expressions import Expressions, literal, unquoted
+from .stream import NAMES, Mistake
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class Annotations(Expressions):
+    """The part of the parser that reads annotations."""
+
+    def annotations(self) -> tuple[Annotation, ...]:
+        """All that stand here."""
+        found: list[Annotation] = []
+        while self.token.kind == "@":
+            found.append(self._annotation())
+        return tuple(found)
+
+    def _annotation(self) -> Annotation:
+        first = self.advance()
+        name = self.token
+        if not (name.text[:1].isalpha() or name.text[:1] == "_"):
+            raise self.mistake("a name is expected after '@'")
+        self.advance()
+        if name.text == "pragma":
+            return self._pragma(first, name)
+        if self.token.kind in ("(", "["):
+            structured = self.token.kind == "["
+            body = self._body()
+            return annotation(name.text, body, structured, self.since(first.span))
+        return Annotation(name.text, span=self.since(first.span))
+
+    def _pragma(self, first: Token, word: Token) -> Annotation:
+        """`@pragma name body`, to the end of the line."""
+        name, body = self.token, []
+        if name.row != word.row:
+            raise Mistake(word.span, "@pragma needs a name")
+        self.advance()
+        while self.token.row == word.row and self.token.kind != END:
+            body.append(self.advance())
+        return annotation(name.text, body, False, first.span.to(name.span))
+
+    def _body(self) -> list[Token]:
+        """The tokens between brackets."""
+        opening = self.advance()
+        awaited = [_CLOSING[opening.kind]]
+        body: list[Token] = []
+        while True:
+            token = self.token
+            if token.kind == END:
+                raise Mistake(opening.span, "the annotation's bracket is not closed")
+            self.advance()
+            if token.kind == awaited[-1]:
+                awaited.pop()
+                if not awaited:
+                    return body
+            elif token.kind in _CLOSING:
+                awaited.append(_CLOSING[token.kind])
+            body.append(token)
+
+
+def annotation(name: str, body: Sequence[Token], structured: bool, span: Span) -> Annotation:
+    """An annotation from the tokens of its body."""
+    parts = _split(body)
+    pairs = [part for part in parts if len(part) > 2 and part[0].kind in NAMES and part[1].kind == "="]
+    text = _text(body)
+    if pairs and len(pairs) == len(parts):
+        named = tuple((part[0].text, _scalar(part[2:])) for part in parts)
+        return Annotation(name, (), named, text, structured, span)
+    return Annotation(name, tuple(_scalar(part) for part in parts), (), text, structured, span)
+
+
+def _split(body: Sequence[Token]) -> list[list[Token]]:
+    """At the commas outside brackets."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in body:
+        depth += (token.kind in _CLOSING) - (token.kind in _CLOSING.values())
+        if token.kind == "," and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [part for part in parts if part]
+
+
+def _scalar(part: Sequence[Token]) -> Scalar:
+    if all(token.kind == STRING for token in part):
+        return "".join(unquoted(token.text) for token in part)
+    if len(part) == 1:
+        token = part[0]
+        if token.kind == INTEGER:
+            return literal(token).value
+        if token.kind in ("true", "false"):
+            return token.kind == "true"
+        return token.text
+    if any(token.kind == INTEGER for token in part) and all(token.kind not in NAMES for token in part):
+        try:
+            return evaluate(part, part[0])
+        except ValueError:
+            pass
+    return _text(part)
+
+
+def _text(body: Sequence[Token]) -> str:
+    """The tokens as written, with a blank where there was space between them."""
+    words: list[str] = []
+    last: Token | None = None
+    for token in body:
+        if last is not None and (token.line != last.line or token.column > last.end):
+            words.append(" ")
+        words.append(token.text)
+        last = token
+    return "".join(words)

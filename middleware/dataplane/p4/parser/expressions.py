@@ -1,0 +1,404 @@
+"""Types and expressions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import ast
+from ..directives import integer
+from ..lexer import IDENTIFIER, INTEGER, STRING, Token
+from ..source import Span
+from .stream import NAMES, Mistake, Stream
+
+# How tightly binary operators bind. Unlike C's, those on bits bind tighter than comparisons.
+PRECEDENCE: dict[str, int] = {
+    "||": 1,
+    "&&": 2,
+    "==": 3,
+    "!=": 3,
+    "<": 4,
+    ">": 4,
+    "<=": 4,
+    ">=": 4,
+    "|": 5,
+    "^": 6,
+    "&": 7,
+    "<<": 8,
+    ">>": 8,
+    "++": 9,
+    "+": 9,
+    "-": 9,
+    "|+|": 9,
+    "|-|": 9,
+    "*": 10,
+    "/": 10,
+    "%": 10,
+}
+_MOST_NESTED = 60
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "\n": ""}
+
+
+def unquoted(text: str) -> str:
+    """The value of a string literal."""
+    if "\\" not in text:
+        return text[1:-1]
+    letters: list[str] = []
+    rest = iter(text[1:-1])
+    for letter in rest:
+        if letter == "\\":
+            follower = next(rest, "")
+            letters.append(_ESCAPES.get(follower, "\\" + follower))
+        else:
+            letters.append(letter)
+    return "".join(letters)
+
+
+def literal(token: Token) -> ast.IntegerLiteral:
+    """`8w0xFF` and its kin."""
+    text, width, signed = token.text, None, False
+    for mark in "ws":
+        prefix, found, digits = text.partition(mark)
+        if found and prefix.isdigit():
+            text, width, signed = digits, int(prefix), mark == "s"
+            break
+    return ast.IntegerLiteral(integer(text), width, signed, token.span)
+
+
+class Expressions(Stream):
+    """The part of the parser that reads types and expressions.
+
+    `_angles` is above 0 where `>` closes a list of type arguments; brackets set it back.
+    """
+
+    _angles = 0
+    _nested = 0
+
+    # --- types
+
+    def type_ref(self, of: str = "") -> ast.TypeRef:
+        """A type, arrays included."""
+        found = self._plain_type(of)
+        while self.token.kind == "[":
+            self.advance()
+            size = self._bracketed()
+            self.expect("]", "after the size of a stack")
+            found = ast.ArrayRef(found, size, self.since(found.span))
+        return found
+
+    def _plain_type(self, of: str) -> ast.TypeRef:
+        token = self.token
+        kind = token.kind
+        if kind in ("bit", "int", "varbit"):
+            return self._sized_type()
+        if kind in ("bool", "string", "error", "void", "match_kind"):
+            self.advance()
+            return ast.PlainType(kind, token.span)
+        if kind == "tuple":
+            self.advance()
+            elements = self.type_arguments()
+            return ast.TupleRef(elements, self.since(token.span))
+        if kind == "list" and self.peek().kind == "<":
+            self.advance()
+            elements = self.type_arguments()
+            if len(elements) != 1:
+                raise Mistake(token.span, "list takes one type")
+            return ast.ListRef(elements[0], self.since(token.span))
+        absolute = self.accept(".") is not None
+        if self.token.kind != IDENTIFIER:
+            raise self.mistake(f"a type{of} is expected")
+        name = self.advance()
+        base = ast.TypeName(name.text, absolute, token.span.to(name.span))
+        if self.token.kind == "<":
+            return ast.Specialized(base, self.type_arguments(), self.since(token.span))
+        return base
+
+    def _sized_type(self) -> ast.TypeRef:
+        word = self.advance()
+        if self.token.kind != "<":
+            if word.kind == "int":
+                return ast.PlainType("int", word.span)
+            if word.kind == "bit":
+                return ast.SizedType("bit", ast.IntegerLiteral(1, None, False, word.span), word.span)
+        self.expect("<", f"after {word.kind}")
+        self._angles += 1
+        width = self.expression()
+        self._angles -= 1
+        self.expect(">", f"after the width of {word.kind}")
+        return ast.SizedType(word.kind, width, self.since(word.span))
+
+    def type_arguments(self) -> tuple[ast.TypeRef, ...]:
+        """`<A, B>`, perhaps empty."""
+        self.expect("<", "before type arguments")
+        found: list[ast.TypeRef] = []
+        while self.token.kind != ">":
+            if self.token.text == "_":
+                token = self.advance()
+                found.append(ast.PlainType("_", token.span))
+            else:
+                found.append(self.type_ref())
+            if not self.accept(","):
+                break
+        self.expect(">", "after type arguments")
+        return tuple(found)
+
+    # --- expressions
+
+    def _bracketed(self) -> ast.Expression:
+        """An expression inside brackets, where `>` is greater-than again."""
+        angles, self._angles = self._angles, 0
+        found = self.expression()
+        self._angles = angles
+        return found
+
+    def expression(self) -> ast.Expression:
+        """Any expression but masks and ranges."""
+        self._nested += 1
+        if self._nested > _MOST_NESTED:
+            raise Mistake(self.token.span, f"expressions are nested more than {_MOST_NESTED} deep")
+        try:
+            condition = self._binary(1)
+            if self.token.kind != "?":
+                return condition
+            self.advance()
+            yes = self.expression()
+            self.expect(":", "after the first branch of '?'")
+            no = self.expression()
+            return ast.Conditional(condition, yes, no, self.since(condition.span))
+        finally:
+            self._nested -= 1
+
+    def key_set(self) -> ast.Expression:
+        """An expression, mask, range, `_` or `default`."""
+        token = self.token
+        if token.kind == "default" or (token.text == "_" and token.kind == IDENTIFIER):
+            self.advance()
+            return ast.DontCare(token.span)
+        value = self.expression()
+        if self.accept("&&&"):
+            mask = self.expression()
+            return ast.Mask(value, mask, self.since(value.span))
+        if self.accept(".."):
+            high = self.expression()
+            return ast.Range(value, high, self.since(value.span))
+        return value
+
+    def _operator(self) -> str:
+        """The binary operator here, or "". Two `>` that touch are one."""
+        kind = self.token.kind
+        if kind == ">":
+            if self._angles:
+                return ""
+            after = self.peek()
+            if after.kind == ">" and after.column == self.token.end and after.line == self.token.line:
+                return ">>"
+        elif kind == ">=" and self._angles:
+            return ""
+        return kind if kind in PRECEDENCE else ""
+
+    def _binary(self, least: int) -> ast.Expression:
+        left = self._unary()
+        while True:
+            operator = self._operator()
+            level = PRECEDENCE.get(operator, 0)
+            if level < least:
+                return left
+            place = self.advance().span
+            if operator == ">>":
+                place = place.to(self.advance().span)
+            right = self._binary(level + 1)
+            left = ast.Binary(operator, left, right, place, self.since(left.span))
+
+    def _unary(self) -> ast.Expression:
+        token = self.token
+        if token.kind in ("!", "~", "-", "+"):
+            self._deeper()
+            self.advance()
+            operand = self._unary()
+            self._nested -= 1
+            if token.kind == "+":
+                return operand
+            return ast.Unary(token.kind, operand, self.since(token.span))
+        if token.kind == "(" and self.starts_type(1):
+            found = self._cast(token)
+            if found is not None:
+                return found
+        return self.postfix()
+
+    def _deeper(self) -> None:
+        self._nested += 1
+        if self._nested > _MOST_NESTED:
+            raise Mistake(self.token.span, f"expressions are nested more than {_MOST_NESTED} deep")
+
+    def _cast(self, token: Token) -> ast.Expression | None:
+        """`(type) operand`, or None if it is an expression in brackets after all."""
+        position = self.position()
+        self.advance()
+        angles, self._angles = self._angles, 0
+        try:
+            type_ = self.type_ref()
+        finally:
+            self._angles = angles
+        if not self.accept(")"):
+            self.rewind(position)
+            return None
+        self._deeper()
+        operand = self._unary()
+        self._nested -= 1
+        return ast.Cast(type_, operand, self.since(token.span))
+
+    def postfix(self) -> ast.Expression:
+        """A primary expression with members, indices, slices and calls."""
+        found = self._primary()
+        while True:
+            kind = self.token.kind
+            if kind == ".":
+                self.advance()
+                name = self._member_name()
+                found = ast.Member(found, name.text, name.span, self.since(found.span))
+            elif kind == "[":
+                found = self._subscript(found)
+            elif kind == "(":
+                arguments = self.arguments()
+                found = ast.Call(found, (), arguments, self.since(found.span))
+            elif kind == "<" and isinstance(found, ast.Name | ast.Member):
+                call = self._generic_call(found)
+                if call is None:
+                    return found
+                found = call
+            else:
+                return found
+
+    def _member_name(self) -> Token:
+        if self.token.kind in NAMES:
+            return self.advance()
+        raise self.mistake("a member's name is expected after '.'")
+
+    def _subscript(self, base: ast.Expression) -> ast.Expression:
+        self.advance()
+        first = self._bracketed()
+        if self.accept(":"):
+            low = self._bracketed()
+            self.expect("]", "after a slice")
+            return ast.Slice(base, first, low, self.since(base.span))
+        if self.accept("+:"):
+            width = self._bracketed()
+            self.expect("]", "after a slice")
+            return ast.PlusSlice(base, first, width, self.since(base.span))
+        self.expect("]", "after an index")
+        return ast.Index(base, first, self.since(base.span))
+
+    def _generic_call(self, target: ast.Expression) -> ast.Expression | None:
+        """`f<T>(x)`, or None if `<` is less-than."""
+        if not (self.starts_type(1) or self.peek().text == "_" or self.peek().kind == ">"):
+            return None
+        position, nested = self.position(), self._nested
+        try:
+            types = self.type_arguments()
+        except Mistake:
+            types = ()
+        if self.token.kind != "(" or self.previous().kind != ">":
+            self.rewind(position)
+            self._nested = nested
+            return None
+        arguments = self.arguments()
+        return ast.Call(target, types, arguments, self.since(target.span))
+
+    def arguments(self) -> tuple[ast.Argument, ...]:
+        """`(a, b = c, _)`."""
+        self.expect("(", "before arguments")
+        angles, self._angles = self._angles, 0
+        found: list[ast.Argument] = []
+        while self.token.kind != ")":
+            found.append(self._argument())
+            if not self.accept(","):
+                break
+        self._angles = angles
+        self.expect(")", "after arguments")
+        return tuple(found)
+
+    def _argument(self) -> ast.Argument:
+        token = self.token
+        name = None
+        if token.kind in NAMES and self.peek().kind == "=":
+            name = self.advance().text
+            self.advance()
+        if self.token.text == "_" and self.token.kind == IDENTIFIER:
+            place = self.advance().span
+            return ast.Argument(name, ast.DontCare(place), self.since(token.span))
+        value = self.expression()
+        return ast.Argument(name, value, self.since(token.span))
+
+    def _primary(self) -> ast.Expression:
+        token = self.token
+        kind = token.kind
+        if kind == IDENTIFIER and not self.is_type(token.text):
+            self.advance()
+            return ast.Name(token.text, False, token.span)
+        if kind == INTEGER:
+            return literal(self.advance())
+        if kind == "(":
+            self.advance()
+            found = self._bracketed()
+            self.expect(")", "after an expression in brackets")
+            return found
+        if kind in _SIMPLE:
+            self.advance()
+            return _SIMPLE[kind](token.span)
+        if kind == STRING:
+            self.advance()
+            return ast.StringLiteral(unquoted(token.text), token.span)
+        if kind == "{":
+            return self._braces()
+        return self._named(token)
+
+    def _named(self, token: Token) -> ast.Expression:
+        if self.starts_type() or token.kind == "error":
+            found = self._plain_type("")
+            return ast.TypeExpression(found, found.span)
+        absolute = self.accept(".") is not None
+        if self.token.kind not in NAMES:
+            raise self.mistake("an expression is expected")
+        name = self.advance()
+        return ast.Name(name.text, absolute, token.span.to(name.span))
+
+    def _braces(self) -> ast.Expression:
+        """`{a, b}`, `{a = 1, ...}`."""
+        first = self.advance().span
+        angles, self._angles = self._angles, 0
+        if self.token.kind in NAMES and self.peek().kind == "=":
+            found = self._struct_value(first)
+        else:
+            elements: list[ast.Expression] = []
+            while self.token.kind != "}":
+                elements.append(self.expression())
+                if not self.accept(","):
+                    break
+            self.expect("}", "after a list")
+            found = ast.ListValue(tuple(elements), self.since(first))
+        self._angles = angles
+        return found
+
+    def _struct_value(self, first: Span) -> ast.Expression:
+        elements: list[ast.NamedElement] = []
+        rest = False
+        while self.token.kind != "}" and not rest:
+            if self.accept("..."):
+                rest = True
+            else:
+                name = self.name("of a field")
+                self.expect("=", "after a field's name")
+                value = self.expression()
+                elements.append(ast.NamedElement(name.text, value, self.since(name.span)))
+            if not self.accept(","):
+                break
+        self.expect("}", "after the fields of a struct")
+        return ast.StructValue(tuple(elements), rest, self.since(first))
+
+
+_SIMPLE: dict[str, Callable[[Span], ast.Expression]] = {
+    "true": lambda span: ast.BoolLiteral(True, span),
+    "false": lambda span: ast.BoolLiteral(False, span),
+    "this": ast.This,
+    "...": ast.Dots,
+    "{#}": ast.Invalid,
+}
