@@ -1,0 +1,67 @@
+"""Switch/multicast-group pairs (3.3.3): a value names a set of ports that the switch knows as a group.
+
+The ports of a switch are divided into `subsets` of equal width, and each set of ports within a subset is a
+group, the same on every switch: group = subset * 2 ** width + ports in it as bits. One subset needs
+2 ** ports - 1 groups, c subsets c * (2 ** (ports / c) - 1), and one entry per subset that is used.
+"""
+
+from __future__ import annotations
+
+from ...wire.label_stack_entries import SWITCH_GROUP, Entry, EntryFormat
+from ..bits import members
+from ..errors import RoutingError
+from ..network import Network
+from .common import check_fits
+from .switch_bitmask import port_masks
+
+
+def group_count(ports: int, subsets: int = 1) -> int:
+    """The groups that a switch has to know."""
+    return subsets * ((1 << -(-ports // subsets)) - 1)
+
+
+class SwitchGroup:
+    """Encoder and switches. Look-ups: one per entry seen; a group makes all its copies at once."""
+
+    def __init__(self, network: Network, *, subsets: int = 1, form: EntryFormat = SWITCH_GROUP) -> None:
+        most = max(len(network.out[switch]) for switch in network.switches)
+        if not 1 <= subsets <= most:
+            raise RoutingError(f"{most} ports cannot be divided into {subsets} subsets")
+        self.network = network
+        self.subsets = subsets
+        self.width = -(-most // subsets)
+        self.form = form
+        check_fits(network, form, subsets << self.width)
+
+    def encode(self, source: int, edges: int) -> list[Entry]:
+        """The stack that a publisher sends for a tree."""
+        entries, within = [], (1 << self.width) - 1
+        for switch, mask in port_masks(self.network, source, edges):
+            for subset in range(self.subsets):
+                ports = mask >> subset * self.width & within
+                if ports:
+                    entries.append(Entry(switch, subset << self.width | ports))
+        return entries
+
+    def size(self, stack: list[Entry]) -> int:
+        return self.form.stack_size(len(stack))
+
+    def forward(
+        self, switch: int, arrived: int, stack: list[Entry]
+    ) -> tuple[list[tuple[int, list[Entry]]], int]:
+        own = [position for position, entry in enumerate(stack) if entry.switch == switch]
+        if not own:
+            return [], len(stack)
+        # Where ports are in one subset the first entry is the only one, and no more is looked at.
+        end = own[-1] + 1
+        copies = []
+        for position in own:
+            for link in self._links(switch, stack[position].value):
+                copies.append((link, stack[end:]))
+        return copies, end if self.subsets == 1 else len(stack)
+
+    def _links(self, switch: int, group: int) -> list[int]:
+        first = (group >> self.width) * self.width
+        ports = members(group & (1 << self.width) - 1)
+        links = [self.network.link_at(switch, first + bit + 1) for bit in ports]
+        return [link for link in links if link >= 0]

@@ -1,0 +1,51 @@
+"""Switch/port pairs in preorder (3.3.1): per link of the tree one entry, its whole subtree behind it.
+
+Predictive pruning: before a copy leaves, everything from the switch's next entry on is cut off, as it
+belongs to another subtree. Reactive: a copy takes all that stands behind its entry, and whoever gets it
+skips what is not its own.
+"""
+
+from __future__ import annotations
+
+from ...wire.label_stack_entries import SWITCH_PORT, Entry, EntryFormat
+from ..network import Network
+from .common import below, check_fits
+
+
+class SwitchPort:
+    """Encoder and switches. Look-ups: one per entry that a packet or, with predictive pruning, a copy
+    sees."""
+
+    def __init__(self, network: Network, *, predictive: bool = True, form: EntryFormat = SWITCH_PORT) -> None:
+        self.network = network
+        self.predictive = predictive
+        self.form = form
+        check_fits(network, form, max(len(out) for out in network.out))
+
+    def encode(self, source: int, edges: int) -> list[Entry]:
+        """The stack that a publisher sends for a tree."""
+        links = below(self.network, source, edges)
+        entries: list[Entry] = []
+        waiting = list(reversed(links[self.network.switch_of(source)]))
+        while waiting:
+            link = waiting.pop()
+            entries.append(Entry(self.network.tails[link], self.network.ports[link]))
+            waiting += reversed(links.get(self.network.heads[link], []))
+        return entries
+
+    def size(self, stack: list[Entry]) -> int:
+        return self.form.stack_size(len(stack))
+
+    def forward(
+        self, switch: int, arrived: int, stack: list[Entry]
+    ) -> tuple[list[tuple[int, list[Entry]]], int]:
+        copies, lookups = [], len(stack)
+        own = [position for position, entry in enumerate(stack) if entry.switch == switch]
+        for position, following in zip(own, [*own[1:], len(stack)], strict=False):
+            end = following if self.predictive else len(stack)
+            if self.predictive:
+                lookups += len(stack) - position - 1
+            link = self.network.link_at(switch, stack[position].value)
+            if link >= 0:
+                copies.append((link, stack[position + 1 : end]))
+        return copies, lookups
