@@ -1,7 +1,7 @@
 """Jellyfish: switches joined at random, all of one degree.
 
 Source: Singla, Hong, Popa, Godfrey, NSDI 2012: pairs with free ports are joined at random; when none is left
-that is not joined yet, a random edge is broken up to serve a switch with two free ports.
+that is not joined yet, a random edge is broken up to serve two free ports.
 """
 
 from __future__ import annotations
@@ -58,18 +58,20 @@ def _random_pair(shuffled: list[int], edges: set[tuple[int, int]]) -> tuple[int,
 
 
 def _break_up(free: dict[int, int], edges: set[tuple[int, int]], rng: Rng) -> bool:
-    """Puts a switch with two free ports into an edge of two others; whether one was found."""
-    for switch, ports in free.items():
-        if ports < 2:
-            continue
-        listed = sorted(edges)
-        rng.shuffle(listed)
-        for a, b in listed:
-            new = {(min(switch, a), max(switch, a)), (min(switch, b), max(switch, b))}
-            if switch not in (a, b) and not new & edges:
+    """Puts two free ports, of one switch or of two that are joined already, into an edge of two others;
+    whether
+    one was found."""
+    ports = [switch for switch, count in free.items() for _ in range(min(count, 2))][:2]
+    listed = sorted(edges)
+    rng.shuffle(listed)
+    for a, b in listed if len(ports) == 2 else ():
+        for c, d in ((a, b), (b, a)):
+            new = {(min(ports[0], c), max(ports[0], c)), (min(ports[1], d), max(ports[1], d))}
+            if len({a, b} & set(ports)) == 0 and len(new - edges) == 2:
                 edges.remove((a, b))
                 edges |= new
-                free[switch] -= 2
+                for switch in ports:
+                    free[switch] -= 1
                 return True
     return False
 
