@@ -10,7 +10,7 @@ import typer
 from treecast.middleware.api.plain import as_dict
 
 from .options import Control, Json, daemon_at
-from .output import Cell, print_json, print_table
+from .output import Cell, print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -55,12 +55,17 @@ SENT = (
     *("stream", "name", "epoch", "to", "state", "carrier", "addressed", "live", "repaired", "replayed"),
     *("filtered", "expired", "refused", "outstanding", "account"),
 )
+COST = ("stream", "name", "epoch", "carrier", "purpose", "packets", "bytes")
 RECEIVED = ("from", "stream", "name", "epoch", "state", "next", "end", "behind")
 
 
 def _show(sent: Sequence[pb.StreamStatus], received: Sequence[pb.StreamStatus]) -> None:
     rows = [_sent(stream, account) for stream in sent for account in stream.accounts]
     print_table(SENT, rows, empty="no stream of this host has a receiver")
+    print()
+    print_table(
+        COST, [_cost(stream, one) for stream in sent for one in stream.sent], empty="nothing was sent"
+    )
     print()
     print_table(RECEIVED, [_received(stream) for stream in received], empty="no stream is received here")
 
@@ -83,6 +88,12 @@ def _sent(stream: pb.StreamStatus, account: pb.StreamAccount) -> list[Cell]:
         account.outstanding,
         "DOES NOT ADD UP" if not account.balanced else "closed" if account.closed else "open",
     ]
+
+
+def _cost(stream: pb.StreamStatus, sent: pb.StreamSent) -> list[Cell]:
+    name = stream.name or "-"
+    size = size_text(sent.bytes)
+    return [str(stream.stream), name, str(stream.epoch), sent.carrier, sent.purpose, sent.packets, size]
 
 
 def _reasons(counts: Mapping[str, int]) -> str:

@@ -116,6 +116,12 @@ class Joined:
             accounts=[
                 self._account(receiver, row, peers.get(receiver)) for receiver, row in origin.rows().items()
             ],
+            sent=[
+                pb.StreamSent(
+                    carrier=sent.carrier, purpose=sent.purpose, packets=sent.packets, bytes=sent.size
+                )
+                for sent in origin.sent()
+            ],
         )
 
     def _account(self, host: int, row: Row, peer: PeerView | None) -> pb.StreamAccount:

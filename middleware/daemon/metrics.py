@@ -160,8 +160,14 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
         "records that this host has still to get",
         labels=["stream", "epoch", "origin"],
     )
+    ways = [*labels[:2], "carrier", "purpose"]
+    packets = GaugeMetricFamily("treecast_stream_sent_packets", "packets sent, each copy counts", labels=ways)
+    sizes = GaugeMetricFamily("treecast_stream_sent_bytes", "bytes of segments in these packets", labels=ways)
     for stream in streams:
         where = [stream.name or str(stream.stream), str(stream.epoch)]
+        for sent in stream.sent:
+            packets.add_metric([*where, sent.carrier, sent.purpose], sent.packets)
+            sizes.add_metric([*where, sent.carrier, sent.purpose], sent.bytes)
         for account in stream.accounts:
             closed.add_metric([*where, account.host], int(account.closed))
             for fate in ("addressed", "live", "repaired", "replayed", "filtered", "outstanding"):
@@ -171,7 +177,7 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
                     records.add_metric([*where, account.host, fate, reason], count)
         if not stream.outgoing:
             behind.add_metric([*where, stream.origin], stream.end - stream.next)
-    yield from (records, closed, behind)
+    yield from (records, closed, packets, sizes, behind)
 
 
 def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:

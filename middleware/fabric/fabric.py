@@ -63,6 +63,7 @@ from .settings import FabricSettings
 _log = logging.getLogger(__name__)
 
 _BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has its turn
+_PUT_OFF: Final = 8  # turns, at most
 _IPV4_HEADER: Final = 20
 _IPV6_HEADER: Final = 40
 _UDP_HEADER: Final = 8
@@ -115,6 +116,7 @@ class Fabric:
         self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
         self._soon = False
         self._closed = False
+        self._put_off = 0  # turns in which receivers did not answer, because more had arrived
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
 
@@ -315,6 +317,11 @@ class Fabric:
         if self._multicast.refusal:
             raise OSError(self._multicast.refusal)
 
+    @property
+    def multicasts(self) -> bool:
+        """Whether groups can be used; `state()` says why not."""
+        return not self._multicast.refusal
+
     def join_group(self, state_id: int) -> None:
         """Becomes a member of the state's group. OSError where the kernel or the interface refuses."""
         self._multicast.join(state_id)
@@ -354,7 +361,11 @@ class Fabric:
 
     def _readable(self, udp: UdpSocket, skip: int) -> None:
         """Takes what has arrived. `skip` bytes lie before each segment."""
-        now = self.now()
+        self._take_in(udp, skip, self.now())
+        self._work()
+
+    def _take_in(self, udp: UdpSocket, skip: int, now: float) -> bool:
+        """Whether all that had arrived there was taken."""
         try:
             for _ in range(_BURSTS_PER_TURN):
                 length, size = udp.receive(self._buffer)
@@ -363,7 +374,16 @@ class Fabric:
             pass
         except OSError as error:
             _log.warning("fabric: receiving failed: %s", error)
-        self._work()
+        else:
+            return False
+        return True
+
+    def _take_in_all(self, now: float) -> bool:
+        """As `_take_in`, of all sockets."""
+        taken = self._take_in(self._udp, 0, now)
+        if self._group_udp is not None:
+            taken = self._take_in(self._group_udp, stare.HEADER_SIZE, now) and taken
+        return taken
 
     def _group_readable(self) -> None:
         assert self._group_udp is not None
@@ -392,13 +412,17 @@ class Fabric:
             return
         now = self.now()
         streams = self._streams
+        # after a stall, what is about to be asked for may be in a socket already
+        answer = not streams.receivers.due(now) or self._take_in_all(now) or self._put_off >= _PUT_OFF
+        self._put_off = 0 if answer else self._put_off + 1
         if streams.probes:
             self._answer_probes()
         taken = streams.receivers.take(now)
         if taken:
             self._deliver(taken)
         streams.receivers.over.clear()
-        self._ship(streams.answers(now))
+        if answer:
+            self._ship(streams.answers(now))
         # while much waits for the kernel, streams wait too: what was sent now would be dropped
         if self._udp.queued <= self._settings.queue_bytes // 2:
             self._ship(streams.serve(now))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .fabric import Fabric
 
 
+_CARRIERS = {False: "unicast", True: "ip-multicast"}  # what live data goes by, and whether to a group
+
+
 class PeerView(Struct, frozen=True):
     """A receiver of a stream, as its origin sees it. `next`: all before it is settled there."""
 
@@ -31,6 +34,15 @@ class PeerView(Struct, frozen=True):
     next: int
     heard: float  # by the fabric's clock
     carrier: str  # what live data goes to it by: unicast, ip-multicast
+
+
+class SentView(Struct, frozen=True):
+    """What a stream has sent by one carrier for one purpose; each copy counts."""
+
+    carrier: str
+    purpose: str
+    packets: int
+    size: int  # bytes of segments
 
 
 class Origin:
@@ -107,7 +119,7 @@ class Origin:
     def remove_receiver(self, host: int) -> None:
         """What it has not settled has expired for it."""
         self._sender.remove_receiver(host)
-        self.served.use(self.state_id, self.confirmed - {host})
+        self.served.use(self.state_id, self.confirmed - {host}, self._fabric.now())
         self._fabric.wake(self)
 
     def rows(self) -> dict[int, Row]:
@@ -122,7 +134,15 @@ class Origin:
         ]
 
     def _carrier_of(self, host: int) -> str:
-        return "ip-multicast" if self.state_id is not None and host in self.confirmed else "unicast"
+        return _CARRIERS[self.state_id is not None and host in self.confirmed]
+
+    def sent(self) -> list[SentView]:
+        """What all of it has cost, repairs and heartbeats too."""
+        shipped = sorted(self.counters.shipped.items())
+        return [
+            SentView(_CARRIERS[grouped], purpose, one.packets, one.size)
+            for (grouped, purpose), one in shipped
+        ]
 
     def use_group(self, state_id: int, hosts: Iterable[int]) -> None:
         """What goes to all that are live goes once to the state's group, for the hosts that it reaches.
@@ -132,11 +152,11 @@ class Origin:
         none, OSError where groups cannot be used here.
         """
         self._fabric.check_group(state_id)
-        self.served.use(state_id, frozenset(hosts))
+        self.served.use(state_id, frozenset(hosts), self._fabric.now())
 
     def drop_group(self) -> None:
         """Back to unicast."""
-        self.served.use(None, frozenset())
+        self.served.use(None, frozenset(), self._fabric.now())
 
     def close(self) -> None:
         """No message follows. Receivers are told until they have settled all; then `finished` is true."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from treecast.middleware.api.v1 import peer_streams_pb2 as pb
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.core.timing import Random
 from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -30,6 +32,7 @@ from .interest import StreamMethod
 from .partitions.leading import Leading, LedStream
 
 _log = logging.getLogger(__name__)
+_NONCES = 8
 
 Allot = Callable[[Sequence[str]], Awaitable[int]]
 Release = Callable[[int], Awaitable[None]]
@@ -58,6 +61,7 @@ class _Member:
         self.refused = ""  # why it is no member
         self.confirmed = False
         self.missed = 0  # probes without an answer
+        self.lost = -1e9  # the loop's time when it was confirmed no more
         self.live = 0  # records, as they were counted when it was looked at last
         self.repaired = 0
 
@@ -69,7 +73,7 @@ class _Group:
         self.name = name
         self.state_id: int | None = None
         self.members: dict[int, _Member] = {}
-        self.nonce = 0
+        self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes, whose answers may come late
         self.probed = 0.0  # the loop's time
         self.tries = 0
         self.task: asyncio.Task[None] | None = None
@@ -111,7 +115,8 @@ class Carriers:
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._fabric.on_probe = self._probed
-        if self._settings.hosts:
+        self._fabric.on_unreached = self._unreached
+        if self._settings.hosts and self._fabric.multicasts:
             self._timer = self._loop.call_later(self._settings.tick, self._tick)
 
     async def close(self) -> None:
@@ -275,24 +280,25 @@ class Carriers:
         pending = any(not member.confirmed for member in members)
         quick = pending and group.tries < self._settings.probe_tries
         wait = self._settings.probe_first if quick else self._settings.probe_every
-        if self._loop.time() - group.probed < wait and group.nonce:
+        if self._loop.time() - group.probed < wait and group.nonces:
             return
-        for member in members:
+        for member in members if not quick else ():
             member.missed += 1
             if member.confirmed and member.missed > self._settings.answers_missed:
-                self._lost(member)
+                self._lost(group, member)
         group.probed = self._loop.time()
         group.tries += 1
-        group.nonce = int(self._random.random() * 2**63) | 1
+        nonce = int(self._random.random() * 2**63) | 1
+        group.nonces.append(nonce)
         try:
-            self._fabric.send_probe(group.state_id, group.nonce)
+            self._fabric.send_probe(group.state_id, nonce)
             self._counters.group_probes += 1
         except (OSError, ValueError) as error:
             _log.info("the group of %s cannot be probed: %s", group.name, error)
 
     def _seen(self, host: int, notice: pb.ProbeSeen, body: memoryview) -> tuple[pb.ProbeSeen, Buffer]:
         for group in self._groups.values():
-            if group.state_id == notice.state_id and group.nonce == notice.nonce:
+            if group.state_id == notice.state_id and notice.nonce in group.nonces:
                 member = group.members.get(host)
                 if member is not None:
                     member.missed = 0
@@ -302,9 +308,25 @@ class Carriers:
                     self._use(group, self._leading.of_topic(group.name))
         return notice, b""
 
-    def _lost(self, member: _Member) -> None:
+    def _lost(self, group: _Group, member: _Member) -> None:
+        """Back on unicast until it answers again: soon, but not again and again."""
+        now = self._loop.time()
         member.confirmed = False
+        if now - member.lost > 2 * self._settings.probe_every:
+            group.tries = 0
+        member.lost = now
         self._counters.group_hosts_lost += 1
+
+    def _unreached(self, origin: Origin, host: int) -> None:
+        """The fabric has found that what goes to the group does not arrive there."""
+        for stream in self._leading:
+            group = self._groups.get(stream.name.topic)
+            if stream.origin is origin and group is not None and host in group.members:
+                member = group.members[host]
+                if member.confirmed:
+                    self._lost(group, member)
+                self._use(group, self._leading.of_topic(group.name))
+                return
 
     def _judge(self, group: _Group, streams: list[LedStream]) -> None:
         """Who gets much of its records by asking for them is not reached well."""
@@ -322,7 +344,7 @@ class Carriers:
                     _log.info(
                         "host %d asked for %d of %d records of %s", host, asked, got + asked, group.name
                     )
-                    self._lost(member)
+                    self._lost(group, member)
 
     def _use(self, group: _Group, streams: list[LedStream]) -> None:
         """One copy to the group is less than two to hosts; for one host it is not."""

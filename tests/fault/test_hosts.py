@@ -29,7 +29,7 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
         pytest.param("outage", Options(behind=100_000), id="outage"),
         pytest.param("kills", Options(count=4, seed=3), id="kills"),
         pytest.param("leader", Options(), id="leader"),
-        pytest.param("wire", Options(seconds=2, rate=1500), id="wire"),
+        pytest.param("wire", Options(seconds=1.5, rate=1500), id="wire"),
     ],
 )
 def test_hosts(name: str, options: Options, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class ListStreamsResponse(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts")
+    __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts", "sent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +225,7 @@ class StreamStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     STATE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     origin_id: int
     origin: str
@@ -236,7 +237,20 @@ class StreamStatus(_message.Message):
     state: str
     state_id: int
     accounts: _containers.RepeatedCompositeFieldContainer[StreamAccount]
-    def __init__(self, name: _Optional[str] = ..., origin_id: _Optional[int] = ..., origin: _Optional[str] = ..., stream: _Optional[int] = ..., epoch: _Optional[int] = ..., outgoing: _Optional[bool] = ..., end: _Optional[int] = ..., next: _Optional[int] = ..., state: _Optional[str] = ..., state_id: _Optional[int] = ..., accounts: _Optional[_Iterable[_Union[StreamAccount, _Mapping]]] = ...) -> None: ...
+    sent: _containers.RepeatedCompositeFieldContainer[StreamSent]
+    def __init__(self, name: _Optional[str] = ..., origin_id: _Optional[int] = ..., origin: _Optional[str] = ..., stream: _Optional[int] = ..., epoch: _Optional[int] = ..., outgoing: _Optional[bool] = ..., end: _Optional[int] = ..., next: _Optional[int] = ..., state: _Optional[str] = ..., state_id: _Optional[int] = ..., accounts: _Optional[_Iterable[_Union[StreamAccount, _Mapping]]] = ..., sent: _Optional[_Iterable[_Union[StreamSent, _Mapping]]] = ...) -> None: ...
+
+class StreamSent(_message.Message):
+    __slots__ = ("carrier", "purpose", "packets", "bytes")
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
+    PURPOSE_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    carrier: str
+    purpose: str
+    packets: int
+    bytes: int
+    def __init__(self, carrier: _Optional[str] = ..., purpose: _Optional[str] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class StreamAccount(_message.Message):
     __slots__ = ("host_id", "host", "state", "carrier", "addressed", "live", "repaired", "replayed", "filtered", "expired", "refused", "outstanding", "closed", "balanced")

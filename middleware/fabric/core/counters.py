@@ -31,12 +31,23 @@ class Refused(enum.Enum):
     TOO_MANY = "more requests than are kept"
 
 
+class Shipped:
+    """Segments of one purpose that went one way: each copy counts, as one packet."""
+
+    __slots__ = ("packets", "size")
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.size = 0  # bytes, with the segment's header and tag, without those of UDP and IP
+
+
 class StreamCounters:
-    """Of one end of one stream. `sent` is segments by kind."""
+    """Of one end of one stream. `sent` is segments by kind, `shipped` what they became on their ways."""
 
     def __init__(self) -> None:
         self.sent: dict[str, int] = {}
         self.sent_bytes = 0  # payload
+        self.shipped: dict[tuple[bool, str], Shipped] = {}  # by (to a group, purpose); origins only
         self.received = 0  # segments
         self.refused: dict[str, int] = {}
         self.multicast_repairs = 0  # segments
@@ -49,3 +60,12 @@ class StreamCounters:
         name = out.kind.name
         self.sent[name] = self.sent.get(name, 0) + out.count
         self.sent_bytes += out.size
+
+    def ship(self, grouped: bool, purpose: str, packets: int, size: int) -> None:
+        """`packets` of `size` bytes in all have gone to a group, or to hosts one by one."""
+        way = (grouped, purpose)
+        shipped = self.shipped.get(way)
+        if shipped is None:
+            shipped = self.shipped[way] = Shipped()
+        shipped.packets += packets
+        shipped.size += size

@@ -16,11 +16,12 @@ from treecast.middleware.wire.segment_assembly import (
 class Outgoing:
     """Segments to send: to one host, or to all receivers that are live (`to` is None)."""
 
-    __slots__ = ("count", "kind", "size", "to")
+    __slots__ = ("count", "kind", "purpose", "size", "to")
 
     def __init__(self, to: int | None, kind: Kind, count: int, size: int) -> None:
         self.to = to
         self.kind = kind
+        self.purpose: str = kind.name.lower()  # what it is counted as
         self.count = count  # segments
         self.size = size  # bytes of payload
 

@@ -148,7 +148,7 @@ class Receiver:
                 if message.after and not self._settled(message.after):
                     self.waiting = True
                     break
-                how = self._how(repaired)
+                how = self._how(repaired, now)
                 if self._outcomes.settle(message.records, how, self._judge(message)):
                     taken.append(Delivery(message, how))
                 self._hold(message, now)
@@ -157,10 +157,11 @@ class Receiver:
         self._after_progress(now)
         return taken
 
-    def _how(self, repaired: bool) -> How:
+    def _how(self, repaired: bool, now: float) -> How:
         if not repaired:
             return How.LIVE
-        return How.REPLAYED if self.state is ReceiverState.CATCHING_UP else How.REPAIRED
+        replayed = self.state is ReceiverState.CATCHING_UP or now < self._replay_until
+        return How.REPLAYED if replayed else How.REPAIRED
 
     def _hold(self, message: Message, now: float) -> None:
         if not self._settings.hold_bytes:
@@ -297,6 +298,10 @@ class Receiver:
             if self.state is ReceiverState.DONE and heartbeat.echo >= int(self._done_at * 1e6):
                 self._report_at = NEVER
                 self._echoed = True
+            # an echo may come another way than the data, and overtake it
+            self._know(heartbeat.end, now + self.round_trip.timeout)
+            return
+        self._buffer.passed(now + self._first_delay())
         self._know(heartbeat.end, now + self._first_delay())
 
     def _check_lag(self) -> None:
@@ -318,6 +323,10 @@ class Receiver:
                 self._buffer.skip(one, now + self._first_delay())
 
     def _announce(self, announce: Announce, now: float) -> None:
+        if not self.members and announce.end > self.next:
+            self._replay_until = (
+                now + self._replay_pause()
+            )  # the origin replays by itself to who begins behind
         self.members = announce.members
         self.name = announce.name
         if self.state is ReceiverState.JOINING:

@@ -261,6 +261,10 @@ class Receivers:
             self._schedule.set(number, at)
         return out
 
+    def due(self, now: float) -> bool:
+        """Whether time has come for something that nothing that arrived has asked for."""
+        return self._schedule.next() <= now
+
     def next_deadline(self, now: float) -> float:
         """When `take` and `to_send` have something again, if nothing arrives before."""
         if self._touched or self._unsent:

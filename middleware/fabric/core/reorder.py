@@ -40,6 +40,7 @@ class Reorder:
         self._settings = settings
         self._here: dict[int, tuple[Message, bool] | Skipped | Oversized] = {}
         self._bytes = 0
+        self._arriving = (-1, -1)  # first and end of the newest message, while its parts come in order
 
     @property
     def room(self) -> int:
@@ -59,16 +60,18 @@ class Reorder:
             self.gaps.open(self.known, end, due)
             self.known = end
 
-    def add(self, segment: Segment, due: float, repair_due: float) -> Refused | None:
+    def add(self, segment: Segment, due: float, later: float) -> Refused | None:
         """Takes a segment of data. `due`: when to ask for what it shows to be missing.
 
-        `repair_due`: when to ask again for what a stream of repairs has not brought yet.
+        `later`: when to ask for what it does not show to be missing: what a stream of repairs has not brought
+        yet, and the rest of a message that is still coming in.
         """
         sequence, end = segment.sequence, segment.end
         refused = self._refusal(sequence, end)
         if refused is not None:
             return refused
         if sequence >= self.known:
+            self.passed(due)
             self.know(sequence, due)
             self.know(end, due)
         if not self._has_room(sequence, segment.kind is Kind.REPAIR):
@@ -80,8 +83,8 @@ class Reorder:
             self._bytes += _COST_OF_MESSAGE
             return Refused.OVERSIZED
         if segment.kind is Kind.REPAIR:
-            self.gaps.reschedule(sequence, due, repair_due)
-        return self._assemble(segment, due)
+            self.gaps.reschedule(sequence, due, later)
+        return self._assemble(segment, due, later)
 
     def _is_oversized(self, segment: Segment) -> bool:
         """Whether the message must be too large: all parts but the last have this size, or more."""
@@ -102,7 +105,16 @@ class Reorder:
         full = self._bytes >= times * self._settings.buffer_bytes
         return not full and len(self._here) < times * self._settings.buffer_messages
 
-    def _assemble(self, segment: Segment, due: float) -> Refused | None:
+    def passed(self, due: float) -> None:
+        """Something was sent after the newest message: what it lacks is missing."""
+        first, end = self._arriving
+        if first >= 0 and self.assembly.partial(first) is not None:
+            gap = self.gaps.part(first, end)
+            gap.due = min(gap.due, due)
+            self.gaps.sooner(gap.due)
+        self._arriving = (-1, -1)
+
+    def _assemble(self, segment: Segment, due: float, later: float) -> Refused | None:
         if segment.total == 1 and self.assembly.partial(segment.sequence) is None:
             message = Message(
                 segment.sequence, segment.records, segment.payload, segment.after, segment.content
@@ -119,11 +131,25 @@ class Reorder:
         if done is not None:
             self._put(*done)
         else:
-            # a gap of its own: it is not asked for while its parts stream in
-            gap = self.gaps.part(segment.sequence, segment.end)
-            gap.due = due
-            self.gaps.sooner(due)
+            self._wait_for_rest(segment, due, later)
         return None
+
+    def _wait_for_rest(self, segment: Segment, due: float, later: float) -> None:
+        """A gap of its own, that is not asked for while its parts stream in.
+
+        Of the newest message they may be on their way, however long the path takes for a burst; where one is
+        left out, or something else has come after it, they are missing.
+        """
+        gap = self.gaps.part(segment.sequence, segment.end)
+        partial = self.assembly.partial(segment.sequence)
+        assert partial is not None
+        newest = segment.end == self.known and segment.kind is Kind.DATA
+        if newest and len(partial.parts) == segment.number + 1:
+            self._arriving = (segment.sequence, segment.end)
+            gap.due = later
+        else:
+            gap.due = due
+        self.gaps.sooner(gap.due)
 
     def _put(self, message: Message, repaired: bool) -> None:
         self.gaps.fill(message.sequence, message.end)

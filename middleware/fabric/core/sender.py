@@ -35,6 +35,7 @@ from .settings import NEVER, StreamSettings
 from .states import PeerState
 from .timing import TokenBucket
 
+REPLAY = "replay"  # the purpose of repairs to who catches up
 _REPAIRS_PER_NAK = 256  # messages
 
 
@@ -207,7 +208,9 @@ class Sender:
         self._take_report(peer, report, now)
 
     def _take_report(self, peer: Peer, report: Report, now: float) -> None:
-        peer.reported = True
+        if not peer.reported:
+            peer.reported = True
+            peer.announce_at = now  # what was sent before it listened, it has not heard
         peer.stamp = max(peer.stamp, report.stamp)
         peer.room = report.room
         peer.done = report.mode is Mode.DONE
@@ -251,7 +254,8 @@ class Sender:
         self._repair(out, now)
         self._live(out, now)
         for peer in self.peers.in_state(PeerState.CATCHING_UP):
-            self._replay(peer, out, now)
+            if peer.reported:  # it listens
+                self._replay(peer, out, now)
         self._beat(now)
         out.extend(self._control)
         self._control.clear()
@@ -363,6 +367,7 @@ class Sender:
                 skipped.append(found)
             else:
                 size = self._emit(out, found, peer.host, Kind.REPAIR)
+                out[-1].purpose = REPLAY
                 self._repair_bucket.spend(size)
             peer.replayed(found.end, size)
         self._skip(skipped, peer.host)
@@ -399,6 +404,8 @@ class Sender:
         return min(times)
 
     def _replay_at(self, peer: Peer, now: float) -> float:
+        if not peer.reported:
+            return NEVER
         if peer.flight and peer.flight_bytes >= min(self._settings.replay_window, peer.room):
             return peer.progressed + self._settings.replay_stall
         return self._repair_bucket.ready_at(now)

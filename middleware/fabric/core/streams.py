@@ -40,12 +40,13 @@ _STREAM_AT: Final = 4
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
 _JUDGED_BY: Final = 64  # messages sent to a group, before a host's requests are held against it
+_JUDGED_AFTER: Final = 1.0  # seconds at least; and twice in a row, for a host that stood still asks as well
 
 
 class Served:
     """A stream of this host as its origin. `confirmed`: whom the group of `state_id` is known to reach."""
 
-    __slots__ = ("_asked", "_sent", "confirmed", "number", "sender", "state_id")
+    __slots__ = ("_asked", "_looked", "_sent", "_suspected", "confirmed", "number", "sender", "state_id")
 
     def __init__(self, sender: Sender, number: int) -> None:
         self.sender = sender
@@ -54,31 +55,39 @@ class Served:
         self.confirmed: frozenset[int] = frozenset()
         self._sent = 0  # to all, and asked for by host, at the last look
         self._asked: dict[int, int] = {}
+        self._looked = 0.0
+        self._suspected: frozenset[int] = frozenset()
 
-    def use(self, state_id: int | None, confirmed: frozenset[int]) -> None:
+    def use(self, state_id: int | None, confirmed: frozenset[int], now: float) -> None:
         """What goes to all goes to the group for those it reaches; None: to each by unicast."""
         if (state_id, confirmed) != (self.state_id, self.confirmed):
             self.state_id, self.confirmed = state_id, confirmed
-            self._look()
+            self._suspected = frozenset()
+            self._look(now)
 
-    def _look(self) -> dict[int, int]:
+    def _look(self, now: float) -> dict[int, int]:
         """Whole messages that hosts of the group have asked for, in all."""
+        self._looked = now
         self._sent = self.sender.sent_to_all
         self._asked = {peer.host: peer.asked for peer in self.sender.peers if peer.host in self.confirmed}
         return self._asked
 
-    def unreached(self) -> list[int]:
-        """Hosts that asked for more than half of what was lately sent to the group: it reaches them no more.
+    def unreached(self, now: float) -> list[int]:
+        """Hosts that twice asked for more than half of what was sent to the group: it reaches them no more.
 
         They are taken from those confirmed. Who loses parts of messages asks for parts, and is not meant.
         """
         sent = self.sender.sent_to_all - self._sent
-        if self.state_id is None or sent < _JUDGED_BY:
+        if self.state_id is None or sent < _JUDGED_BY or now < self._looked + _JUDGED_AFTER:
             return []
         before = self._asked
-        lost = [host for host, asked in self._look().items() if 2 * (asked - before.get(host, asked)) > sent]
-        self.confirmed -= frozenset(lost)
-        return lost
+        asking = frozenset(
+            [host for host, asked in self._look(now).items() if 2 * (asked - before.get(host, asked)) > sent]
+        )
+        lost = asking & self._suspected
+        self._suspected = asking - lost
+        self.confirmed -= lost
+        return sorted(lost)
 
 
 class Shipment:
@@ -253,7 +262,7 @@ class Streams:
             out = served.sender.to_send(now)
             if out:
                 self._lay_out(served, out, shipments)
-            self.unreached.extend([(served, host) for host in served.unreached()])
+            self.unreached.extend([(served, host) for host in served.unreached(now)])
             self._schedule.set(number, served.sender.next_deadline(now))
         return shipments
 
@@ -261,16 +270,20 @@ class Streams:
         """Each target gets all of its segments, in their order."""
         by_host: dict[int, Shipment] = {}
         shared = self._targets_of_all(served, by_host)
+        count = served.sender.counters.ship
         for one in out:
             encoded = one.encode(self._keys)
+            size = sum([len(datagram) for datagram in encoded])
             if one.to is None:
                 for shipment in shared:
                     shipment.datagrams.extend(encoded)
+                    count(shipment.grouped, one.purpose, len(encoded), size)
                 continue
             own = by_host.get(one.to)
             if own is None:
                 own = by_host[one.to] = Shipment(one.to, False)
             own.datagrams.extend(encoded)
+            count(False, one.purpose, len(encoded), size)
         shipments.extend([one for one in shared if one.grouped])
         shipments.extend(by_host.values())
 

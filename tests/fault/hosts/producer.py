@@ -22,7 +22,6 @@ from ledger import Ledger, make_value, read_value
 _SLICE_S = 0.01
 _SAY_EVERY_S = 0.2
 _RUN = 16  # records that go to one partition in turn
-_LINGER_MS = 2
 
 
 class Sending:
@@ -38,7 +37,8 @@ class Sending:
                 "log_level": 0,  # daemons are killed on purpose
                 "bootstrap.servers": options.address,
                 "enable.idempotence": True,
-                "linger.ms": _LINGER_MS,
+                "linger.ms": options.wait_ms,
+                "batch.size": options.batch,
                 "message.timeout.ms": 0,
                 "retry.backoff.ms": 50,
                 "retry.backoff.max.ms": 500,
@@ -112,6 +112,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--rate", type=float, default=0.0, help="records per second, 0: as fast as it goes")
     parser.add_argument("--count", type=int, default=2**62)
+    parser.add_argument("--wait-ms", type=int, default=2, help="that a batch waits for more records")
+    parser.add_argument("--batch", type=int, default=1_000_000, help="bytes at which it waits no more")
     print(json.dumps({"ledger": run(parser.parse_args()).as_json()}), flush=True)
 
 

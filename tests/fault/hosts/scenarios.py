@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .ends import SETTLE_S, account, compare, end
-from .ledger import merged
+from .ends import account, end
 from .outage import outage
 from .pace import progress
 from .result import Options, Result
 from .site import Consuming, Producing, Site, wait_for, workers
+from .wire import wire
 
 TOPIC = "load"
-HEADERS = 1.35  # of bytes in records: batches of two, segments, IP, Ethernet, heartbeats, everything
 
 
 def loss(options: Options, folder: Path) -> Result:
@@ -128,46 +127,6 @@ def _produce_once(site: Site, host: str) -> str:
     done = site.lab.run(host, site.client_python, "-c", _PRODUCE, crash, address, TOPIC, timeout=60)
     code = json.loads(done.stdout)
     return _RETRIABLE.get(code, f"error {code}")
-
-
-def wire(options: Options, folder: Path) -> Result:
-    """Bytes on the publisher's link with 1, 3 and 7 subscribing hosts, by multicast and by unicast."""
-    result = Result()
-    for carrier in ("ip-multicast", "unicast"):
-        allowed = ["--carrier", "unicast" if carrier == "unicast" else "auto"]
-        with Site(folder / carrier, 8, seed=options.seed, python=options.python, flags=allowed) as site:
-            for subscribers in (1, 3, 7):
-                ratio = _link_ratio(site, subscribers, options, result)
-                copies = subscribers if carrier == "unicast" else 1
-                what = f"{carrier}, {subscribers} hosts: bytes on the publisher's link / bytes published"
-                result.row(what, f"{ratio:.3f}")
-                result.data[f"{carrier} {subscribers}"] = ratio
-                if not copies <= ratio <= HEADERS * copies:
-                    result.problems.append(
-                        f"{what}: {ratio:.3f} instead of {copies} to {HEADERS * copies:.2f}"
-                    )
-    return result
-
-
-def _link_ratio(site: Site, subscribers: int, options: Options, result: Result) -> float:
-    """What leaves the publisher over what it was given, once the carrier is settled."""
-    publisher, *others = site.names
-    topic = f"{TOPIC}-{subscribers}"
-    records = int(options.rate * options.seconds)
-    site.create_topic(topic, 1, publisher)
-    consumers = [Consuming(site, host, topic, 1) for host in others[:subscribers]]
-    with workers(*consumers):
-        warm = Producing(site, publisher, topic, 1, 1, size=options.size, rate=500, count=2000)
-        ledgers = [warm.result(SETTLE_S)]
-        wait_for(lambda: all(c.read >= 2000 for c in consumers), f"{topic} to reach {subscribers} hosts")
-        time.sleep(1.5)
-        link = site.link(publisher)
-        before = link.look().counters["forward"].received_bytes
-        load = Producing(site, publisher, topic, 1, 2, size=options.size, rate=options.rate, count=records)
-        ledgers.append(load.result(SETTLE_S + options.seconds))
-        compare(merged(ledgers), consumers, result)
-        after = link.look().counters["forward"].received_bytes
-    return (after - before) / (records * options.size)
 
 
 SCENARIOS: dict[str, Callable[[Options, Path], Result]] = {

@@ -170,7 +170,8 @@ class Worker:
 
 
 class Producing(Worker):
-    """`rate` in records/s over all partitions, 0: as fast as it goes."""
+    """`rate` in records/s over all partitions, 0: as fast as it goes. A batch waits for `wait_ms`, or for
+    `batch` bytes."""
 
     def __init__(
         self,
@@ -183,9 +184,11 @@ class Producing(Worker):
         size: int = 1024,
         rate: float = 0.0,
         count: int = 2**62,
+        wait_ms: int = 2,
+        batch: int = 1_000_000,
     ) -> None:
         address = site.daemons[host].kafka
-        limits = ("--size", size, "--rate", rate, "--count", count)
+        limits = ("--size", size, "--rate", rate, "--count", count, "--wait-ms", wait_ms, "--batch", batch)
         super().__init__(site, host, "producer.py", address, topic, partitions, number, *limits)
 
     @property

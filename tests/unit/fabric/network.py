@@ -27,6 +27,7 @@ class Weather:
     reordering: float = 0.0
     delay: float = 0.001
     jitter: float = 0.0002
+    rate: float = 0.0  # bytes per second on the way to each host, which wait for each other; 0: no bound
 
 
 @dataclass(order=True)
@@ -58,6 +59,7 @@ class Network:
         self.most_log = 0
         self._on_the_way: list[_Arrival] = []
         self._count = 0
+        self._free: dict[int, float] = {}  # when the way to each host has let through all that was sent
 
     # --- what tests do
 
@@ -148,11 +150,18 @@ class Network:
         for _ in range(copies):
             if self.random.random() < weather.loss:
                 continue
-            at = self.now + weather.delay + weather.jitter * self.random.random()
+            at = self._through(host, len(data)) + weather.delay + weather.jitter * self.random.random()
             if self.random.random() < weather.reordering:
                 at += 4 * weather.delay * self.random.random()
             self._count += 1
             heapq.heappush(self._on_the_way, _Arrival(at, self._count, host, data))
+
+    def _through(self, host: int, size: int) -> float:
+        """When a packet has left a link that is as fast as its rate."""
+        if not self.weather.rate:
+            return self.now
+        self._free[host] = max(self.now, self._free.get(host, 0.0)) + size / self.weather.rate
+        return self._free[host]
 
     def _arrive(self) -> None:
         touched = set()

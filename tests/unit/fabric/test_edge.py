@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import select
+
 import pytest
 from tests.unit.fabric.edges import KEYS, STREAM, Collected, fabrics, lose, until
 
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.wire.segment import NO_KEYS, Kind, control, encode
+from treecast.middleware.wire.segment_bodies import Heartbeat
 
 START = Progress(0, 0)
 
@@ -146,3 +150,25 @@ async def test_bad_packets_are_counted_by_reason() -> None:
             stranger.sendto(packet, two.address)
         await until(lambda: len(two.counters.refused) >= len(packets))
         assert two.counters.refused == dict.fromkeys(packets, 1)
+
+
+async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_for() -> None:
+    async with fabrics(1, 2) as (one, two):
+        sink = Collected()
+        origin = one.originate(7, 1)
+        origin.add_receiver(2, 0)
+        joined = two.join(1, 7, 1, sink, progress=START)
+        origin.publish(b"first", 1)
+        await until(lambda: len(sink.deliveries) == 1)
+        asyncio.get_running_loop().remove_reader(two._udp.sock.fileno())
+        told = control(Kind.HEARTBEAT, 1, 7, 1, 1, Heartbeat(2, 0).encode())
+        two._streams.receivers.receive(told, two.now())  # there is a second record, which it lacks
+        two._work()
+        assert two._timer is not None
+        two._timer.cancel()
+        origin.publish(b"second", 1)
+        await until(lambda: bool(select.select([two._udp.sock], [], [], 0)[0]))
+        await asyncio.sleep(0.05)  # the time to ask for it has come
+        two._on_timer()
+        assert sink.payloads == [b"first", b"second"]
+        assert "NAK" not in joined.counters.sent
