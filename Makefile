@@ -45,12 +45,18 @@ compiled: $(COMPILED)/.installed
 demo: setup
 	@$(PY) -m examples.demo $(DEMO)
 
+# What is pure or in one process runs on all cores; what starts servers and clients, one after the other.
 test: setup compiled
+ifdef TEST
 	@$(PY) -m pytest $(TEST)
-	@$(COMPILED)/bin/python -m pytest tests/unit --compiled
+else
+	@$(PY) -m pytest -n auto tests/house tests/unit
+	@$(PY) -m pytest --ignore tests/house --ignore tests/unit
+	@$(COMPILED)/bin/python -m pytest -n auto tests/unit --compiled
+endif
 
 unit: setup
-	@$(PY) -m pytest tests/house tests/unit
+	@$(PY) -m pytest -n auto tests/house tests/unit
 
 static: setup
 	@$(PY) -m ruff format --check .

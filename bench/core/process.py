@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 _CPUCLOCK_SCHED = 2  # how Linux numbers clocks: the complement of the process id, then the kind in 3 bits
 
 
@@ -79,9 +77,14 @@ def threads(pids: Iterable[int]) -> int:
     return total
 
 
-def _die_with_parent() -> None:
-    """A harness that is killed leaves no server behind (the signal follows the thread that started it)."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def _dying_with_parent(command: Sequence[str]) -> list[str]:
+    """A harness that is killed leaves no server behind (the signal follows the thread that started it).
+
+    util-linux' setpriv asks for that and becomes the command: code of ours between fork and exec would meet
+    the fork handlers of whatever runs threads here, as gRPC does in tests.
+    """
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else list(command)
 
 
 class ServerProcess:
@@ -100,14 +103,13 @@ class ServerProcess:
         with open(log, "ab") as sink:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
-                self.command,
+                _dying_with_parent(self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
                 cwd=cwd,
                 env=None if environment is None else dict(environment),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  (one call into libc, no lock is taken)
             )
 
     @property

@@ -1,0 +1,1 @@
+"""Tests, by what they take. A package, as one of this name comes with some libraries."""
