@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, topics
+from . import filter, groups, lab, p4, topics
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -68,6 +68,7 @@ app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(lab.app, name="lab")
+app.add_typer(p4.app, name="p4")
 app.add_typer(filter.app, name="filter")
 app.command()(produce)
 app.command()(consume)

@@ -1,4 +1,4 @@
-"""`treecast lab`: hosts, routers and bridges as network namespaces of this machine."""
+"""`treecast lab`: hosts, routers, bridges and P4 switches as network namespaces of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Hosts, routers and bridges as network namespaces of this machine. Needs root.",
+    help="Hosts, routers, bridges and P4 switches as network namespaces of this machine. Needs root.",
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The lab's TOML file; docs/lab.md describes it.")]
@@ -48,6 +48,8 @@ def up(
         [tuple(row.values()) for row in _rows(lab)],
         empty="",
     )
+    for switch in lab.plan.description.switches:
+        print(f"\n{switch}: P4Runtime at {lab.p4runtime(switch)}")
     print(f"\nrun commands with `treecast lab run {file} HOST -- COMMAND`,")
     print(f"end it with `treecast lab down {file}`")
 
@@ -70,6 +72,7 @@ def _rows(lab: Lab) -> list[dict[str, Any]]:
     """One row for each interface with an address, one for each bridge."""
     lab_of = lab.plan.description
     kinds = {**dict.fromkeys(lab_of.hosts, "host"), **dict.fromkeys(lab_of.routers, "router")}
+    kinds |= dict.fromkeys(lab_of.switches, "switch")
     rows = []
     for node in lab_of.nodes:
         found = [(i.name, str(i.ipv4), str(i.ipv6)) for i in lab.plan.of(node)] or [("-", "-", "-")]

@@ -1,4 +1,4 @@
-"""What a lab consists of: hosts, routers, bridges, links; and how a TOML file says it. Pure.
+"""What a lab consists of: hosts, routers, bridges, P4 switches, links; and how a TOML file says it. Pure.
 
     [hosts.alpha]
     run = ["sleep 1000"]            # started when the lab is up; a line split as a shell would, or words
@@ -9,6 +9,10 @@
     snooping = true                 # multicast only to ports with members (and to all until a querier stands)
     querier = true
     hash_max = 4096                 # groups; beyond it the kernel switches snooping off
+
+    [switches.s1]                   # runs a P4 program; its links are its ports, from 1
+    program = "router.p4"           # beside this file; without one a controller sets it
+    cpu_port = 510
 
     [[links]]
     between = ["alpha", "lan"]
@@ -64,11 +68,23 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A switch. `hash_max`: how many groups it can know, a power of two."""
+    """A bridge of the kernel's. `hash_max`: how many groups it can know, a power of two."""
 
     snooping: bool = True
     querier: bool = True
     hash_max: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A software switch in a process of its own. Port `n` is its link `n`, from 1, in the order of the links.
+
+    `program` is a path, seen from the lab's file, or empty. Controllers reach it at a Unix socket
+    (`Lab.p4runtime`).
+    """
+
+    program: str = ""
+    cpu_port: int = 510
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,7 @@ class Link:
         return self.relay or self.impairment != GOOD
 
 
-Node = Host | Router | Bridge
+Node = Host | Router | Bridge | Switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +117,7 @@ class Description:
     links: tuple[Link, ...] = ()
     routers: Mapping[str, Router] = field(default_factory=lambda: MappingProxyType({}))
     bridges: Mapping[str, Bridge] = field(default_factory=lambda: MappingProxyType({}))
+    switches: Mapping[str, Switch] = field(default_factory=lambda: MappingProxyType({}))
     source: str = "lab"
 
     def __post_init__(self) -> None:
@@ -109,14 +126,14 @@ class Description:
     @property
     def nodes(self) -> dict[str, Node]:
         """All nodes, hosts first."""
-        return {**self.hosts, **self.routers, **self.bridges}
+        return {**self.hosts, **self.routers, **self.bridges, **self.switches}
 
 
 # --- what fits together
 
 
 def _check(lab: Description) -> None:
-    kinds = {"hosts": lab.hosts, "routers": lab.routers, "bridges": lab.bridges}
+    kinds = {"hosts": lab.hosts, "routers": lab.routers, "bridges": lab.bridges, "switches": lab.switches}
     seen: dict[str, str] = {}
     for kind, names in kinds.items():
         for name in names:
@@ -189,6 +206,11 @@ class _BridgeTable(msgspec.Struct):
     hash_max: int = 4096
 
 
+class _SwitchTable(msgspec.Struct):
+    program: str = ""
+    cpu_port: int = 510
+
+
 class _LinkTable(msgspec.Struct):
     between: tuple[str, str]
     rate: str | int | float | None = None
@@ -204,6 +226,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "hosts": _HostTable,
     "routers": _RouterTable,
     "bridges": _BridgeTable,
+    "switches": _SwitchTable,
 }
 
 
@@ -223,6 +246,9 @@ def parse(text: str, source: str) -> Description:
         },
         routers=dict.fromkeys(tables["routers"], Router()),
         bridges={name: Bridge(**msgspec.structs.asdict(table)) for name, table in tables["bridges"].items()},
+        switches={
+            name: Switch(**msgspec.structs.asdict(table)) for name, table in tables["switches"].items()
+        },
         links=_links(document.get("links", []), source),
         source=source,
     )

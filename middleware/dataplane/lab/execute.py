@@ -16,6 +16,7 @@ from typing import Any
 from . import namespaces
 from .plan import (
     BRIDGE,
+    AddNeighbour,
     AddRoute,
     AwaitUp,
     MakeBridge,
@@ -39,6 +40,7 @@ _QUEUE_SECONDS = 0.05  # what may wait in a shaped interface
 _BURST_SECONDS = 0.01
 _LEAST_BURST = 20_000
 _UP_SECONDS = 15.0
+_PERMANENT = 0x80  # NUD_PERMANENT
 
 Names = Callable[[str], str]  # from a node's name to its namespace's
 
@@ -157,6 +159,12 @@ def _(step: Plug, route: Any, names: Names) -> None:
 def _(step: SetAddress, route: Any, names: Names) -> None:
     address, _, length = step.address.partition("/")
     route.addr("add", index=_index(route, step.interface), address=address, prefixlen=int(length))
+
+
+@_do.register
+def _(step: AddNeighbour, route: Any, names: Names) -> None:
+    index = _index(route, step.interface)
+    route.neigh("add", dst=step.address, lladdr=step.mac, ifindex=index, state=_PERMANENT)
 
 
 @_do.register

@@ -19,11 +19,13 @@ from . import enter, execute, namespaces, state
 from .description import Description
 from .impairment import Counters
 from .messages import Answer, Direction, RelayError, Request, ask, ask_for_change
-from .plan import End, Interface, Plan, StartCommand, StartRelay, make_plan
+from .plan import End, Interface, Plan, StartCommand, StartRelay, StartSwitch, make_plan
 
 _READY_SECONDS = 30.0
+_SWITCH_READY_SECONDS = 120.0  # it loads gRPC and a program; several do at once
 _QUIET_SECONDS = 0.05
 _OURS = frozenset({"TREECAST_CI", "TREECAST_PURE"})
+_PROCESSES = (StartRelay, StartSwitch, StartCommand)
 
 
 class LabError(Exception):
@@ -109,9 +111,10 @@ class Lab:
         )
         state.write(known)
         self._write_hosts()
-        network = (step for step in self.plan.steps if not isinstance(step, StartRelay | StartCommand))
+        network = (step for step in self.plan.steps if not isinstance(step, _PROCESSES))
         execute.carry_out(network, self.namespace)
         self._start_relays()
+        self._start_switches()
         for step in self.plan.steps:
             if isinstance(step, StartCommand):
                 self._start_logged(step)
@@ -165,6 +168,40 @@ class Lab:
         with self._log("relays").open("ab") as log:
             return self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
 
+    def _start_switches(self) -> None:
+        """All at once, then waits for each."""
+        steps = [step for step in self.plan.steps if isinstance(step, StartSwitch)]
+        started = [(step, self._start_switch(step)) for step in steps]
+        for step, switch in started:
+            assert switch.stdout is not None
+            readable = select.select([switch.stdout], [], [], _SWITCH_READY_SECONDS)[0]
+            if not readable or not switch.stdout.readline().startswith(b"ready "):
+                log = self._log(step.node).read_text()
+                raise LabError(f"the switch {step.node} does not start:\n{log}")
+            switch.stdout.close()
+
+    def _start_switch(self, step: StartSwitch) -> subprocess.Popen[bytes]:
+        program = [str(self._beside(step.program))] if step.program else []
+        ports = [word for port, interface in step.ports for word in ("--port", f"{port}={interface}")]
+        options = ["--name", step.node, "--p4runtime", self.p4runtime(step.node)]
+        options += ["--cpu-port", str(step.cpu_port), "--stats", str(self.switch_stats(step.node))]
+        command = (
+            sys.executable,
+            "-m",
+            "treecast.middleware.cli",
+            "p4",
+            "switch",
+            *program,
+            *ports,
+            *options,
+        )
+        with self._log(step.node).open("ab") as log:
+            return self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
+
+    def _beside(self, program: str) -> Path:
+        """A path in the lab's file is seen from there."""
+        return Path(self.plan.description.source).parent / program
+
     def _start_logged(self, step: StartCommand) -> None:
         with self._log(step.node).open("ab") as log:
             self._popen(step.node, step.command, stdout=log, stderr=log)
@@ -194,6 +231,14 @@ class Lab:
     def ipv6(self, node: str) -> str:
         """The first IPv6 address of a host or router."""
         return str(self.interface(node).ipv6.ip)
+
+    def p4runtime(self, switch: str) -> str:
+        """Where controllers reach a P4 switch, from anywhere on this machine: `unix:PATH`."""
+        return f"unix:{self.folder / switch / 'p4runtime.sock'}"
+
+    def switch_stats(self, switch: str) -> Path:
+        """Where a P4 switch writes its counts, at its end and on SIGUSR1."""
+        return self.folder / switch / "stats.json"
 
     def link(self, one: str, other: str) -> RelayedLink:
         """The control of the relay of a link, named as in its description (`forward` is from `one`)."""

@@ -1,7 +1,9 @@
 """From a description to addresses, routes and the steps that build the lab. Pure and deterministic.
 
 Each network (two nodes joined by a link, or all that hangs on joined bridges) gets a number, in the
-order of the links. Interface `n` of network `k`, counted from 1, has
+order of the links; what hangs on a P4 switch is one network too, whatever its program makes of it, and
+its hosts know each other's MAC without asking: a program need not carry ARP. Interface `n` of network `k`,
+counted from 1, has
 
     IPv4   10.(64 + k // 256).(k % 256).n / 24
     IPv6   fd54:7265:6563:k::n / 64            (k and n in hexadecimal)
@@ -140,6 +142,26 @@ class AddRoute:
 
 
 @dataclass(frozen=True, slots=True)
+class AddNeighbour:
+    """A MAC that is known for good."""
+
+    node: str
+    interface: str
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartSwitch:
+    """A software switch; `ports` are numbers and interfaces."""
+
+    node: str
+    program: str
+    cpu_port: int
+    ports: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StartRelay:
     """A relay in `node`, between `RELAY_ENDS`: the first is toward the first end of the link."""
 
@@ -165,8 +187,10 @@ Step = (
     | SetAddress
     | SetUp
     | AddRoute
+    | AddNeighbour
     | AwaitUp
     | StartRelay
+    | StartSwitch
     | StartCommand
 )
 
@@ -207,7 +231,7 @@ def make_plan(lab: Description) -> Plan:
         *(
             step
             for number, link in enumerate(lab.links)
-            for step in _join(number, link, ends[number], interfaces)
+            for step in _join(number, link, ends[number], interfaces, _by_switch(lab, link))
         ),
         *(step for name in lab.nodes for step in _configure(lab, name, ends, interfaces)),
         *_await_up(lab, ends),
@@ -216,6 +240,7 @@ def make_plan(lab: Description) -> Plan:
             for number, link in enumerate(lab.links)
             if link.relayed
         ),
+        *(_start_switch(lab, name, ends) for name in lab.switches),
         *(StartCommand(name, command) for name, host in lab.hosts.items() for command in host.run),
     ]
     return Plan(lab, interfaces, ends, tuple(steps))
@@ -233,7 +258,7 @@ def _ends(lab: Description) -> tuple[tuple[End, End], ...]:
     used = dict.fromkeys(lab.nodes, 0)
 
     def end(node: str) -> End:
-        name = f"port{used[node]}" if node in lab.bridges else f"eth{used[node]}"
+        name = f"port{used[node]}" if node in lab.bridges or node in lab.switches else f"eth{used[node]}"
         used[node] += 1
         return End(node, name)
 
@@ -241,11 +266,11 @@ def _ends(lab: Description) -> tuple[tuple[End, End], ...]:
 
 
 def _networks(lab: Description) -> list[int]:
-    """For each link, the number of its network: links that meet in a bridge share theirs."""
+    """For each link, the number of its network: links that meet in a bridge or P4 switch share theirs."""
     of_bridge: dict[str, int] = {}
     found = list(range(len(lab.links)))
     for number, link in enumerate(lab.links):
-        for node in (node for node in link.between if node in lab.bridges):
+        for node in (node for node in link.between if node in lab.bridges or node in lab.switches):
             mine, theirs = found[number], of_bridge.setdefault(node, found[number])
             if mine != theirs:  # the lower number stands for both
                 low, high = sorted((mine, theirs))
@@ -260,7 +285,7 @@ def _interfaces(lab: Description, ends: tuple[tuple[End, End], ...]) -> tuple[In
     used: dict[int, int] = {}
     for link, (network, pair) in enumerate(zip(_networks(lab), ends, strict=True)):
         for end in pair:
-            if end.node in lab.bridges:
+            if end.node in lab.bridges or end.node in lab.switches:
                 continue
             used[network] = used.get(network, 0) + 1
             found.append(Interface(end.node, end.interface, link, network, used[network]))
@@ -278,17 +303,26 @@ def _make_nodes(lab: Description) -> list[Step]:
     return [
         *(MakeNode(name, forward=name in lab.routers) for name in (*lab.hosts, *lab.routers)),
         *(MakeNode(name) for name in lab.bridges),
+        *(MakeNode(name, quiet=True) for name in lab.switches),
         *(MakeNode(relay_node(number), quiet=True) for number, link in enumerate(lab.links) if link.relayed),
         *(MakeBridge(name, b.snooping, b.querier, b.hash_max) for name, b in lab.bridges.items()),
     ]
 
 
-def _join(number: int, link: Link, ends: tuple[End, End], interfaces: tuple[Interface, ...]) -> list[Step]:
+def _by_switch(lab: Description, link: Link) -> bool:
+    """Whether a P4 switch is at an end, which sees the frames that a wire would carry."""
+    return any(node in lab.switches for node in link.between)
+
+
+def _join(
+    number: int, link: Link, ends: tuple[End, End], interfaces: tuple[Interface, ...], switch: bool
+) -> list[Step]:
     macs = {(i.node, i.name): i.mac for i in interfaces}
     one, other = ends
     one_mac, other_mac = (macs.get((end.node, end.interface), "") for end in ends)
     if not link.relayed:
-        return [MakePair(one.node, one.interface, one_mac, other.node, other.interface, other_mac, link.mtu)]
+        pair = MakePair(one.node, one.interface, one_mac, other.node, other.interface, other_mac, link.mtu)
+        return [pair, *(TurnOffloadsOff(end.node, end.interface) for end in ends if switch)]
     relay = relay_node(number)
     return [
         *(
@@ -314,11 +348,38 @@ def _configure(
             steps.append(SetUp(node, end.interface))
     if node in lab.bridges:
         return [*steps, SetUp(node, BRIDGE)]
+    if node in lab.switches:
+        return steps
     mine = [interface for interface in interfaces if interface.node == node]
     steps += [SetAddress(node, i.name, str(address)) for i in mine for address in (i.ipv4, i.ipv6)]
     if mine and isinstance(lab.nodes[node], Host):
         steps.append(AddRoute(node, mine[0].name, IPV4_MULTICAST, ""))
-    return [*steps, *_routes(lab, node, interfaces)]
+    return [*steps, *_routes(lab, node, interfaces), *_neighbours(lab, mine, interfaces)]
+
+
+def _neighbours(
+    lab: Description,
+    mine: list[Interface],
+    interfaces: tuple[Interface, ...],
+) -> list[Step]:
+    """The others of every network with a P4 switch."""
+    by_switch = {
+        network for network, link in zip(_networks(lab), lab.links, strict=True) if _by_switch(lab, link)
+    }
+    return [
+        AddNeighbour(own.node, own.name, str(address), other.mac)
+        for own in mine
+        if own.network in by_switch
+        for other in interfaces
+        if other.network == own.network and other != own
+        for address in (other.ipv4.ip, other.ipv6.ip)
+    ]
+
+
+def _start_switch(lab: Description, node: str, ends: tuple[tuple[End, End], ...]) -> Step:
+    interfaces = (end.interface for pair in ends for end in pair if end.node == node)
+    switch = lab.switches[node]
+    return StartSwitch(node, switch.program, switch.cpu_port, tuple(enumerate(interfaces, 1)))
 
 
 def _await_up(lab: Description, ends: tuple[tuple[End, End], ...]) -> list[Step]:

@@ -63,20 +63,19 @@ class P4RuntimeServer:
 
     # --- life
 
-    async def start(self, host: str, port: int) -> str:
-        """Listens, unencrypted; answers the address with the port that was picked. OSError where it
-        cannot."""
+    async def start(self, address: str) -> str:
+        """Listens at HOST:PORT or unix:PATH, unencrypted; answers the address with the port that was picked.
+        OSError where it cannot."""
         server = grpc.aio.server(options=_OPTIONS)
         p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self), server)
-        shown = f"[{host}]" if ":" in host else host
         try:
-            bound = server.add_insecure_port(f"{shown}:{port}")
+            bound = server.add_insecure_port(address)
         except RuntimeError as error:
-            raise OSError(f"{shown}:{port} cannot be listened at: {error}") from error
+            raise OSError(f"{address} cannot be listened at: {error}") from error
         await server.start()
         self._server = server
         self._polling = asyncio.create_task(self._poll())
-        return f"{shown}:{bound}"
+        return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
 
     async def close(self) -> None:
         if self._polling is not None:

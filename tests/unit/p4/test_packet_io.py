@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from treecast.middleware.dataplane.p4.p4info import parse_text
 from treecast.middleware.dataplane.p4.p4runtime.bytestrings import decode, encode
-from treecast.middleware.dataplane.p4.p4runtime.errors import Code, P4RuntimeError
+from treecast.middleware.dataplane.p4.p4runtime.errors import CODES, Code, P4RuntimeError
 from treecast.middleware.dataplane.p4.p4runtime.packets import packet_in, packet_out
 from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
+from treecast.middleware.dataplane.p4.runtime import Problem
 
 _HEADER = """
 controller_packet_metadata {{
@@ -87,3 +88,7 @@ def test_byte_strings_are_canonical_and_read_in_any_length() -> None:
     with pytest.raises(P4RuntimeError) as caught:
         decode(b"\x10", 4, "x")
     assert caught.value.code is Code.OUT_OF_RANGE
+
+
+def test_every_problem_of_the_switch_has_a_code() -> None:
+    assert CODES.keys() == set(Problem)

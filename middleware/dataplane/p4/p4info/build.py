@@ -8,7 +8,7 @@ from finsy.proto import p4i
 
 from .. import ir
 from ..source import Diagnostic, P4Error, Span
-from .digests import digest_calls
+from .calls import called_actions, digest_calls
 from .ids import IdError, Kind, Symbols, number_fields
 from .preambles import annotate, document, fill, id_of
 from .types import TypeTable, flattened, padded
@@ -57,6 +57,7 @@ class _Builder:
         self.types = TypeTable(program, self.info.type_info)
         self.symbols = Symbols()
         self.digests = digest_calls(program)
+        self._called: set[str] = set()
         self.headers = [h for h in program.headers if ir.find(h.annotations, "controller_header")]
 
     def build(self) -> p4i.P4Info:
@@ -109,9 +110,12 @@ class _Builder:
         return P4Error([Diagnostic(span, message)], self.program.lines)
 
     def _actions(self) -> list[ir.Action]:
-        """The actions that tables name, each name once: those of other calls have no control plane."""
-        named = {reference.action for table in self.program.tables for reference in table.actions}
-        actions = [action for number, action in enumerate(self.program.actions) if number in named]
+        """The actions that something runs, each name once; those of tables first, as only they have data."""
+        in_tables = {reference.action for table in self.program.tables for reference in table.actions}
+        called = called_actions(self.program) - in_tables
+        actions = [self.program.actions[number] for number in (*sorted(in_tables), *sorted(called))]
+        self._called = {self.program.actions[number].name for number in called}
+        self._called -= {self.program.actions[number].name for number in in_tables}
         return list({action.name: action for action in reversed(actions)}.values())[::-1]
 
     def _fill(
@@ -200,8 +204,9 @@ class _Builder:
     def _action(self, action: ir.Action) -> None:
         message = self.info.actions.add()
         self._fill(message.preamble, Kind.ACTION, action.name, action.annotations)
-        numbers = self._numbers([one.annotations for one in action.data], action.span)
-        for number, parameter in zip(numbers, action.data, strict=True):
+        data = () if action.name in self._called else action.data
+        numbers = self._numbers([one.annotations for one in data], action.span)
+        for number, parameter in zip(numbers, data, strict=True):
             param = message.params.add(id=number, name=_written_name(parameter.name, parameter.annotations))
             annotate(param, parameter.annotations)
             _document(param, parameter.annotations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from treecast.middleware.dataplane.p4.runtime import ControlError
+from treecast.middleware.dataplane.p4.runtime import ControlError, Problem
 
 
 class Code(enum.IntEnum):
@@ -32,9 +32,22 @@ class P4RuntimeError(Exception):
         self.code = code
 
 
+CODES = {
+    Problem.UNKNOWN: Code.NOT_FOUND,
+    Problem.NOT_FOUND: Code.NOT_FOUND,
+    Problem.EXISTS: Code.ALREADY_EXISTS,
+    Problem.INVALID: Code.INVALID_ARGUMENT,
+    Problem.OUT_OF_RANGE: Code.OUT_OF_RANGE,
+    Problem.FULL: Code.RESOURCE_EXHAUSTED,
+    Problem.READ_ONLY: Code.PERMISSION_DENIED,
+    Problem.IN_USE: Code.FAILED_PRECONDITION,
+    Problem.UNSUPPORTED: Code.UNIMPLEMENTED,
+}
+
+
 def of(error: ControlError) -> P4RuntimeError:
-    """A refusal of the switch in P4Runtime's terms. Total: a `Problem`'s value is the code's name."""
-    return P4RuntimeError(Code[error.problem.value], str(error))
+    """A refusal of the switch in P4Runtime's terms."""
+    return P4RuntimeError(CODES[error.problem], str(error))
 
 
 def invalid(message: str) -> P4RuntimeError:

@@ -23,6 +23,8 @@ _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+PORTS: Final = range(510)
+"""What a switch for vectors has: every port but the CPU's and the drop port, so that nothing goes unseen."""
 _MICROSECOND: Final = 1_000_000
 
 

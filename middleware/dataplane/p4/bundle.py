@@ -1,0 +1,79 @@
+"""A program as one piece of bytes: what a controller sends a switch as its device config. Pure.
+
+Either the P4 source itself, UTF-8, where it includes nothing but core.p4 and v1model.p4, or JSON with every
+file:
+
+    {"format": "treecast-p4/1", "name": "router.p4", "files": {"router.p4": "...", "headers.p4": "..."},
+     "defines": {"PORTS": "4"}}
+
+`name` is the file that is compiled; a quoted or angled include is looked for beside the file that includes
+it, then by its name alone. `treecast p4 check --device-config FILE` writes it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Final
+
+import msgspec
+
+from . import ir
+from .frontend import load_program
+
+FORMAT: Final = "treecast-p4/1"
+
+
+class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program's files by name, and what is defined from outside."""
+
+    name: str
+    files: dict[str, str]
+    defines: dict[str, str] = {}
+    format: str = FORMAT
+
+    def include(self, name: str, includer: str) -> tuple[str, str] | None:
+        """The file of that name, seen from another."""
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
+        for path in (beside, name):
+            if path in self.files:
+                return path, self.files[path]
+        return None
+
+    def load(self) -> ir.Program:
+        """P4Error where the program is refused."""
+        return load_program(self.files[self.name], self.name, self.include, self.defines)
+
+    def encode(self) -> bytes:
+        """As JSON, the same bytes for the same program."""
+        return msgspec.json.encode(self, order="deterministic")
+
+
+def read(config: bytes) -> Bundle:
+    """ValueError where the bytes are neither. Anything that is JSON of an object has to be ours."""
+    if config.lstrip()[:1] == b"{":
+        try:
+            bundle = msgspec.json.decode(config, type=Bundle)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ValueError(f"this JSON is no {FORMAT} (bmv2's JSON cannot be run here): {error}") from error
+        if bundle.format != FORMAT:
+            raise ValueError(f"the format is {bundle.format!r}, not {FORMAT}")
+        if bundle.name not in bundle.files:
+            raise ValueError(f"the file {bundle.name!r} is not among those given")
+        return bundle
+    try:
+        return Bundle("program.p4", {"program.p4": config.decode()})
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is neither P4 source in UTF-8 nor {FORMAT}: {error}") from error
+
+
+def load(config: bytes) -> ir.Program:
+    """The program of a device config. ValueError or P4Error where it is none."""
+    if not config.strip():
+        raise ValueError("it is empty")
+    return read(config).load()
+
+
+def bundle_of(program: ir.Program, name: str, defines: dict[str, str]) -> Bundle:
+    """What `program` was loaded from, without the files that every switch has."""
+    files = {file: "\n".join(lines) for file, lines in program.lines.items() if not file.startswith("<")}
+    return Bundle(name, files, defines)
