@@ -72,7 +72,8 @@ def _direct(network: Network, gone: set[int]) -> Ways:
 def _through(network: Network, start: int, gone: set[int]) -> dict[int, tuple[int, ...]]:
     """The shortest ways from a node over legacy switches alone to nodes that are none."""
     ways: dict[int, tuple[int, ...]] = {start: ()}
-    level, found = [start], dict[int, tuple[int, ...]]()
+    found: dict[int, tuple[int, ...]] = {}
+    level = [start]
     while level:
         below = []
         for node in level:

@@ -32,7 +32,7 @@ class Measured(Struct, frozen=True):
 def measure(network: Network, rules: RuleBase, sample: list[Request]) -> float:
     """Labels per notification; 0 for an empty sample."""
     encoder = Encoder(network, rules)
-    return sum(encoder.labels(asked).label_count for asked in sample) / max(1, len(sample))
+    return sum(encoder.encode(asked).label_count for asked in sample) / max(1, len(sample))
 
 
 def choose(

@@ -8,7 +8,7 @@ how many are tried.
 
 A cap bounds detours: no delivery tree has more than `stretch` times the links of the hop-minimal one.
 
-Hot: compiled by mypyc. Answers are kept by receiver set in a dictionary of bounded size.
+Hot: compiled by mypyc. `cache` keeps answers by receiver set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .rules import RuleBase
 from .stacks import Encoding, Request, encoding
 
 STRETCH: Final = 1.3
-CACHED: Final = 4096
 
 
 class Choice:
@@ -67,8 +66,6 @@ class Encoder:
         self.masks: list[int] = [rules.trees[number] for number in self.numbers]
         self.edge_lists: list[list[int]] = [members(mask) for mask in self.masks]
         self.both_ways: list[int] = [self._links(edges) for edges in self.edge_lists]
-        self.cache: dict[Request, Encoding] = {}
-        self.hits = 0
 
     def _links(self, edges: list[int]) -> int:
         mask = 0
@@ -189,16 +186,6 @@ class Encoder:
             else:
                 soil.add(self.edge_lists[place])
         return choice
-
-    def labels(self, asked: Request) -> Encoding:
-        """The same, kept by receiver set."""
-        found = self.cache.get(asked)
-        if found is None:
-            found = self.encode(asked)
-            if len(self.cache) >= CACHED:
-                self.cache.clear()
-            self.cache[asked] = found
-        return found
 
 
 def _insert(found: list[Choice], choice: Choice, keep: int) -> None:

@@ -19,7 +19,7 @@ from ...wire.label_stack import LAST_ID, MOST_LABELS, LabelKind, hop, id_of, kin
 from ..bits import members
 from ..errors import RoutingError
 from ..network import Network
-from ..rooted import preorder
+from .layout import layout
 from .rules import RuleBase
 
 
@@ -98,16 +98,8 @@ def encoding(
     union = 0
     for number in numbers:
         union |= rules.trees[number]
-    oriented = preorder(network, edges, asked.start)
-    nodes, stops = [asked.start], []
-    hops = tuple(link for link in oriented if not union >> (link >> 1) & 1)
-    nodes += [network.heads[link] for link in oriented]
-    away = union & ~edges & ~asked.access
-    for node in nodes:
-        for link in network.out[node]:
-            if away >> (link >> 1) & 1 and not (printed and link ^ 1 in stops):
-                stops.append(link)
-    return Encoding(tuple(numbers), hops, tuple(stops), edges)
+    hops, stops = layout(network, union, asked.start, asked.access, edges, printed)
+    return Encoding(tuple(numbers), tuple(hops), tuple(stops), edges)
 
 
 def check_encoding(found: Encoding) -> None:

@@ -15,6 +15,7 @@ from treecast.middleware.routing.forwarding import faults, simulate
 from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.steiner import steiner_tree
 from treecast.middleware.routing.virtual import exact, reference
+from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder, hop_minimal
 from treecast.middleware.routing.virtual.growth import Soil, grow, weigh
 from treecast.middleware.routing.virtual.rules import RuleBase
@@ -234,6 +235,16 @@ def test_the_cache_answers_alike() -> None:
     rules = random_rules(RING, Random(4), 4)
     encoder = Encoder(RING, rules)
     asked = request(RING, 0, [2, 3])
-    assert encoder.labels(asked) is encoder.labels(request(RING, 0, [2, 3]))
-    assert encoder.labels(asked) == encoder.encode(asked)
     assert hop_minimal(RING, asked).bit_count() == 3
+    stacks = Stacks(encoder, 0, most=2)
+    assert stacks[asked.receivers] is stacks[0b1100]
+    assert stacks[0b1100] == encode_labels(encoder.encode(asked).labels)
+    assert [len(stacks[bits]) > 0 for bits in (0b10, 0b100, 0b1000)] == [True] * 3
+    assert len(stacks) <= 2
+    for wrong in (0, -1, 1, 0b11, 1 << 6):
+        with pytest.raises(RoutingError):
+            stacks[wrong]
+    hosts = build(["s", "t", "x", "y"], [(0, 1), (0, 2), (1, 3)], hosts=[2, 3])
+    assert decode_labels(Stacks(Encoder(hosts, RuleBase(hosts, 0)), 2)[0b1000]) == ([0, 4], 6)
+    with pytest.raises(RoutingError):
+        Stacks(Encoder(hosts, RuleBase(hosts, 0)), 2)[0b1010]

@@ -1,0 +1,42 @@
+"""Stacks as bytes, kept by receiver set: a hit is one look-up in a dictionary."""
+
+from __future__ import annotations
+
+from ...wire.label_stack import encode_labels
+from ..errors import RoutingError
+from .encoder import Encoder
+from .stacks import Request, check_encoding, check_ids
+
+CACHED = 4096
+
+
+class Stacks(dict[int, bytes]):
+    """The stacks of one publisher: `stacks[receivers as bits]`.
+
+    What is not there is encoded. It is a dictionary itself so that a hit costs no call. Bounded: full, it is
+    emptied. Made anew when rules change. RoutingError for an empty set, the publisher in it, unknown nodes,
+    receivers that cannot be reached, and stacks that no frame can hold.
+    """
+
+    __slots__ = ("_encoder", "_most", "_source")
+
+    def __init__(self, encoder: Encoder, source: int, most: int = CACHED) -> None:
+        super().__init__()
+        check_ids(encoder.network)
+        self._encoder = encoder
+        self._source = source
+        self._most = most
+
+    def __missing__(self, receivers: int) -> bytes:
+        network = self._encoder.network
+        start = network.switch_of(self._source)
+        clients = network.host_mask or (1 << network.node_count) - 1
+        if receivers <= 0 or receivers & ~clients or receivers >> self._source & 1:
+            raise RoutingError("receivers are at least one client, and the publisher is none of them")
+        access = network.edge_masks[self._source] if network.is_host[self._source] else 0
+        found = self._encoder.encode(Request(start, access, receivers))
+        check_encoding(found)
+        if len(self) >= self._most:
+            self.clear()
+        stack = self[receivers] = encode_labels(found.labels)
+        return stack
