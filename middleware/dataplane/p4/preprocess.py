@@ -15,7 +15,7 @@ from .lexer import END, INTEGER, STRING, Token, tokens
 from .source import NOWHERE, Diagnostic, Span
 
 MOST_INCLUDES = 64
-MOST_TOKENS = 2_000_000
+MOST_TOKENS = 500_000
 
 # (name as written, file that includes it) -> (name for messages, text), or None if there is no such file.
 Include = Callable[[str, str], tuple[str, str] | None]
@@ -234,7 +234,9 @@ class Preprocessor:
         hidden = name.hidden | {name.text}
         body = self._substitute(macro, arguments)
         self._spend(len(body), name.span)
-        work += [token.moved(name, hidden | token.hidden) for token in reversed(body)]
+        work += [
+            token.moved(name, hidden | token.hidden if token.hidden else hidden) for token in reversed(body)
+        ]
 
     def _substitute(self, macro: Macro, arguments: dict[str, list[Token]]) -> list[Token]:
         """The body with its parameters replaced; `#` and `##` as in C."""

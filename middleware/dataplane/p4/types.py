@@ -142,8 +142,13 @@ class Applicable:
     """The type of a control or parser, as a package's or constructor's parameter has it."""
 
     def __init__(
-        self, declaration: ast.Control | ast.Parser, arguments: tuple[Type, ...], scope: Scope
+        self,
+        declaration: ast.Control | ast.Parser,
+        arguments: tuple[Type, ...],
+        scope: Scope,
+        order: int = 0,
     ) -> None:
+        self.order = order
         self.declaration = declaration
         self.arguments = arguments
         self.scope = scope

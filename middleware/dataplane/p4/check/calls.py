@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .. import ast, ir, types
 from ..source import Span
 from .base import Frame
-from .externs import has_function, has_object, header_like
+from .externs import PACKETS, has_function, has_object, header_like
 from .inference import Inference, Signature
 from .scope import (
     ActionEntity,
@@ -22,6 +24,7 @@ from .scope import (
     VariableEntity,
 )
 
+NO_OBJECTS: Mapping[str, ExternEntity] = {}
 _SIZES = frozenset({"minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes"})
 
 
@@ -88,24 +91,29 @@ class Calls(Inference):
             frame.result = types.VOID if prototype.result is None else self.type_of(prototype.result)
             result = self.represent(frame.result, declaration.span)
             parameters = self.bind(self.parameters(prototype.parameters))
+            problems = len(self.problems)
             body = self.statements(declaration.body)
-            if not isinstance(result, ir.Void) and not always_returns(body):
+            sound = len(self.problems) == problems
+            if sound and not isinstance(result, ir.Void) and not always_returns(body):
                 self.complain(declaration.span, f"function '{declaration.name}' may end without a value")
         self._active.pop()
         self.functions.append(ir.Function(declaration.name, parameters, result, body, declaration.span))
         self._lowered[key] = len(self.functions) - 1
         return self._lowered[key]
 
-    def bind(self, parameters: tuple[ParameterType, ...]) -> tuple[ir.Parameter, ...]:
-        """Makes parameters the variables of the present scope. packet_in and packet_out have none."""
+    def bind(
+        self, parameters: tuple[ParameterType, ...], objects: Mapping[str, ExternEntity] = NO_OBJECTS
+    ) -> tuple[ir.Parameter, ...]:
+        """Makes parameters the variables of the present scope. Extern objects are none: they are known."""
         found = []
         for one in parameters:
             span = one.declaration.span
             if isinstance(one.type, types.ExternType):
-                if one.type.name not in ("packet_in", "packet_out"):
-                    why = "extern objects can be passed to constructors only"
+                if one.type.name not in PACKETS and one.name not in objects:
+                    why = "extern objects can be passed to controls and parsers only"
                     self.fail(span, f"parameter '{one.name}' is a {one.type.name}: {why}")
-                self.declare(one.name, ExternEntity(None, one.type, span), span)
+                entity = objects.get(one.name) or ExternEntity(None, one.type, span)
+                self.declare(one.name, entity, span)
                 continue
             index = self.new_variable(one.name, one.type, span)
             writable = one.direction in ("out", "inout")
@@ -131,9 +139,9 @@ class Calls(Inference):
         expected: types.Type | None,
     ) -> Typed:
         name = declaration.name
+        arguments, result, bound = self.arguments(signature, node, expected)
         if not has_function(declaration):
             self.fail(node.span, f"this target has no extern function '{name}'")
-        arguments, result, bound = self.arguments(signature, node, expected)
         if name == "verify":
             if self.frame.kind != "parser":
                 self.fail(node.span, "'verify' can be called in parsers only")
@@ -308,11 +316,26 @@ class Calls(Inference):
         signature = Signature(entity.declaration.name, (), entity.parameters, types.VOID, self.top)
         arguments, _, _ = self.arguments(signature, node, None)
         passed = without_packets(arguments, entity.parameters)
+        if entity.waiting is not None:
+            entity = entity.waiting(self._objects(node, entity))
         if entity.kind == "control":
             self.emit(ir.ApplyControl(entity.index, passed, node.span))
         else:
             self.emit(ir.ApplyParser(entity.index, passed, node.span))
         return self.nothing(node.span)
+
+    def _objects(self, node: ast.Call, entity: InstanceEntity) -> dict[str, ExternEntity]:
+        """The extern objects among the arguments, by parameter."""
+        found = {}
+        declared = [one.declaration for one in entity.parameters]
+        paired = self.pair(entity.declaration.name, declared, node.arguments, node.span)
+        for parameter, argument in zip(entity.parameters, paired, strict=True):
+            if argument is not None and isinstance(argument.value, ast.Name):
+                name = argument.value
+                given = self.lookup(name.name, name.absolute, name.span)
+                if isinstance(given, ExternEntity) and given.type.name not in PACKETS:
+                    found[parameter.name] = given
+        return found
 
     # --- tables
 

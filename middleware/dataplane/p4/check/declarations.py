@@ -202,10 +202,10 @@ class Declarations(Instances):
                 self.signature(method, self.scope)
 
     def _applicable(self, node: ast.Control | ast.Parser) -> None:
-        scope = self.scope
+        scope, order = self.scope, self.order
 
         def make(arguments: tuple[types.Type, ...], generic: object) -> types.Type:
-            return types.Applicable(node, arguments, scope)
+            return types.Applicable(node, arguments, scope, order)
 
         complete = node.body is not None if isinstance(node, ast.Control) else node.states is not None
         if node.types:
@@ -213,13 +213,15 @@ class Declarations(Instances):
                 self.fail(node.span, f"'{node.name}' has a body, so that it can't have type parameters")
             self.declare_generic(node, make)
         else:
-            type_ = types.Applicable(node, (), scope)
+            type_ = types.Applicable(node, (), scope, order)
             self.declare_type(node.name, type_, node.span)
             if complete:
                 self.applicables.append(type_)
         with self.inner():
             self.type_variables(node.types, node.span)
             self.parameters(node.parameters)
+            self.parameters(node.constructor)
+            self.check_constructor(node.constructor)
 
     def _package(self, node: ast.Package) -> None:
         scope = self.scope
@@ -231,6 +233,16 @@ class Declarations(Instances):
             self.declare_generic(node, make)
         else:
             self.declare_type(node.name, types.PackageType(node, (), scope), node.span)
+        with self.inner():
+            self.type_variables(node.types, node.span)
+            self.parameters(node.parameters)
+            self.check_constructor(node.parameters)
+
+    def check_constructor(self, parameters: tuple[ast.Parameter, ...]) -> None:
+        """What constructors are given is known at load, so that it has no direction."""
+        for one in parameters:
+            if one.direction:
+                self.complain(one.span, f"constructor parameter '{one.name}' can't have a direction")
 
     def _function(self, node: ast.Function | ast.ExternFunction) -> None:
         self.signature(node.prototype, self.scope)

@@ -248,7 +248,7 @@ class Expressions(Operators):
             return self.literal(stack.size, types.INT, node.span)
         if name not in ("next", "last", "lastIndex"):
             self.fail(node.name_span, f"a header stack has no member '{name}'")
-        if name != "lastIndex" and self.frame.kind != "parser":
+        if self.frame.kind != "parser":
             self.fail(node.name_span, f"'{name}' of a header stack can be used in parsers only")
         if name == "lastIndex":
             return Typed(types.BIT32, ir.LastIndex(base.node, types.BIT32, node.span))

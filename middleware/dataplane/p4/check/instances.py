@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import ast, ir, types
 from ..ir.annotations import Annotation, Scalar
 from ..source import Span
 from .base import Frame, Refused, is_hidden, qualified
-from .externs import SIZES, has_object
+from .calls import NO_OBJECTS
+from .externs import PACKETS, SIZES, has_object
 from .inference import accepts, substitute, unify
 from .parsers import Parsers
 from .scope import (
@@ -25,6 +26,31 @@ from .scope import (
 )
 
 _MOST_INSTANCES = 4096
+
+Constructed = Typed | ExternEntity | InstanceEntity
+
+
+class Waiting:
+    """An instance that is lowered when it is applied, since it is given extern objects then."""
+
+    def __init__(
+        self,
+        checker: Instances,
+        type_: types.Applicable,
+        constructor: dict[ParameterType, Constructed],
+        name: str,
+        span: Span,
+    ) -> None:
+        self._checker = checker
+        self._given = (type_, constructor, name, span)
+        self._made: dict[tuple[int | None, ...], InstanceEntity] = {}
+
+    def __call__(self, objects: Mapping[str, ExternEntity]) -> InstanceEntity:
+        """The instance with these objects, lowered once."""
+        key = tuple(one.index for one in objects.values())
+        if key not in self._made:
+            self._made[key] = self._checker.lower(*self._given, objects)
+        return self._made[key]
 
 
 class Instances(Parsers):
@@ -61,21 +87,34 @@ class Instances(Parsers):
         parameters: tuple[ParameterType, ...],
         arguments: tuple[ast.Argument, ...],
         span: Span,
-    ) -> list[Typed | ExternEntity]:
-        """Constructor arguments: constants, and extern objects."""
+    ) -> list[Constructed]:
+        """Constructor arguments: constants, extern objects, and instances of controls and parsers."""
         paired = self.pair(name, [one.declaration for one in parameters], arguments, span)
-        found: list[Typed | ExternEntity] = []
+        found: list[Constructed] = []
         for parameter, argument in zip(parameters, paired, strict=True):
             node = argument.value if argument is not None else parameter.default
             if node is None:
                 self.fail(span, f"argument '{parameter.name}' of '{name}' is missing")
             if isinstance(parameter.type, types.ExternType):
                 found.append(self._object_argument(node, parameter.type))
-            elif isinstance(parameter.type, types.Applicable | types.PackageType):
-                self.fail(node.span, "controls and parsers as constructor arguments are not supported")
+            elif isinstance(parameter.type, types.Applicable):
+                found.append(self._instance_argument(node, parameter))
             else:
                 found.append(self.constant_value(node, parameter.type))
         return found
+
+    def _instance_argument(self, node: ast.Expression, parameter: ParameterType) -> InstanceEntity:
+        entity: Entity | None = None
+        if isinstance(node, ast.Name):
+            entity = self.lookup(node.name, node.absolute, node.span)
+        elif isinstance(node, ast.Call) and isinstance(node.target, ast.TypeExpression):
+            type_ = self.type_of(node.target.type)
+            if isinstance(type_, types.Applicable):
+                entity = self.instance(type_, node.arguments, parameter.name, (), node.span)
+        if not isinstance(entity, InstanceEntity):
+            self.fail(node.span, f"an instance of {types.describe(parameter.type)} is wanted here")
+        self.check_applicable(parameter, entity, {})
+        return entity
 
     def _object_argument(self, node: ast.Expression, wanted: types.ExternType) -> ExternEntity:
         if isinstance(node, ast.Name):
@@ -175,29 +214,36 @@ class Instances(Parsers):
     def lower(
         self,
         type_: types.Applicable,
-        constructor: dict[ParameterType, Typed | ExternEntity],
+        constructor: dict[ParameterType, Constructed],
         name: str,
         span: Span,
+        objects: Mapping[str, ExternEntity] = NO_OBJECTS,
     ) -> InstanceEntity:
-        """The instance with these constructor arguments and this control-plane name."""
+        """The instance with these constructor arguments and this control-plane name.
+
+        If it takes extern objects when it is applied, it is lowered then, with them as `objects`.
+        """
         declaration = type_.declaration
         kind = "control" if isinstance(declaration, ast.Control) else "parser"
         self._reached.append(declaration)
         self._active.append(declaration)
-        order, self.order = self.order, _order_of(type_)
-        scope = Scope(type_.scope, _order_of(type_))
+        order, self.order = self.order, type_.order
+        scope = Scope(type_.scope, type_.order)
         with self.body(Frame(kind, name, name), scope):
-            self.frame.output = []
+            index, waiting = -1, None
             for parameter, value in constructor.items():
-                entity: Entity = value if isinstance(value, ExternEntity) else ConstantEntity(value, span, 0)
+                entity: Entity = ConstantEntity(value, span, 0) if isinstance(value, Typed) else value
                 self.declare(parameter.name, entity, parameter.declaration.span)
             parameters = self.parameters(declaration.parameters)
-            bound = self.bind(parameters)
-            with self.inner():
-                index = self._body(declaration, name, bound)
+            if all(one.name in objects for one in parameters if is_object(one)):
+                bound = self.bind(parameters, objects)
+                with self.inner():
+                    index = self._body(declaration, name, bound)
+            else:
+                waiting = Waiting(self, type_, constructor, name, span)
         self.order = order
         self._active.pop()
-        return InstanceEntity(kind, index, declaration, parameters, span, self.order)
+        return InstanceEntity(kind, index, declaration, parameters, span, self.order, waiting)
 
     def _body(
         self, declaration: ast.Control | ast.Parser, name: str, parameters: tuple[ir.Parameter, ...]
@@ -234,8 +280,8 @@ class Instances(Parsers):
 
     def _local_action(self, node: ast.Action) -> None:
         entity = ActionEntity(node, self.scope, self.frame.prefix, node.span, self.order)
-        self.declare(node.name, entity, node.span)
         self.action(entity)
+        self.declare(node.name, entity, node.span)
 
     def _local_function(self, node: ast.Function) -> None:
         self.fail(node.span, "functions are declared at the top level")
@@ -271,15 +317,15 @@ class Instances(Parsers):
                 self.fail(have.declaration.span, f"{of}; {wanted.name} wants {bound}")
 
 
+def is_object(parameter: ParameterType) -> bool:
+    """Whether a parameter is an extern object other than packet_in and packet_out."""
+    return isinstance(parameter.type, types.ExternType) and parameter.type.name not in PACKETS
+
+
 def is_complete(declaration: ast.Control | ast.Parser) -> bool:
     if isinstance(declaration, ast.Control):
         return declaration.body is not None
     return declaration.states is not None
-
-
-def _order_of(type_: types.Applicable) -> int:
-    entity = type_.scope.top().names.get(type_.name)
-    return entity.order if isinstance(entity, TypeEntity) else 0
 
 
 _LOCALS: dict[type, Callable[[Any, Any], None]] = {

@@ -58,7 +58,7 @@ class Matches(Statements):
 
     def key_elements(self, node: ast.Expression, count: int, span: Span) -> tuple[ast.Expression, ...]:
         """One key set per key."""
-        if isinstance(node, ast.KeySet) or (isinstance(node, ast.ListValue) and count > 1):
+        if isinstance(node, ast.KeySet | ast.ListValue):
             elements = node.elements
         elif isinstance(node, ast.DontCare):
             elements = (node,) * count

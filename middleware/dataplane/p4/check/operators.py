@@ -17,7 +17,7 @@ _LOGICAL = (Operator.LOGICAL_AND, Operator.LOGICAL_OR)
 _EQUALITY = (Operator.EQ, Operator.NE)
 _ORDER = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 _SHIFTS = (Operator.SHL, Operator.SHR)
-_BITWISE = (Operator.AND, Operator.OR, Operator.XOR)
+_SATURATING = (Operator.ADD_SAT, Operator.SUB_SAT)
 _DIVISION = (Operator.DIV, Operator.MOD)
 
 
@@ -77,14 +77,21 @@ class Operators(Conversions):
             return self._equality(operator, left, right, span)
         if operator is Operator.CONCAT:
             return self._concatenation(left, right, span)
+        if operator in _DIVISION:
+            self._check_positive(left, right)
         left, right, common = self._operands(operator, left, right, span)
         if operator in _ORDER:
             return self._fold(operator, left, right, types.BOOL, span)
         if operator in _DIVISION and isinstance(common, ir.Bits) and common.signed:
             self.fail(span, f"'{operator.value}' does not work on {types.describe(common)}")
-        if operator in (*_BITWISE, Operator.ADD_SAT, Operator.SUB_SAT) and isinstance(common, types.Infinite):
+        if operator in _SATURATING and isinstance(common, types.Infinite):
             self.fail(span, f"'{operator.value}' needs a number with a width")
         return self._fold(operator, left, right, common, span)
+
+    def _check_positive(self, *operands: Typed) -> None:
+        for one in operands:
+            if isinstance(one.node, ir.Literal) and isinstance(one.node.value, int) and one.node.value < 0:
+                self.fail(one.span, "division is not defined for negative numbers")
 
     def _logical(self, operator: Operator, node: ast.Binary) -> Typed:
         left = self.expression(node.left, types.BOOL)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from .. import ast, ir, types
 from ..ir.annotations import find
 from .base import Refused, is_hidden
@@ -105,15 +103,20 @@ class Parsers(Tables):
 
     def _set_fields(self, type_: types.Type, node: ast.ValueSet) -> list[ir.ValueSetField]:
         if isinstance(type_, types.Record) and type_.kind == "struct":
-            return [
-                msgspec.structs.replace(
-                    self._set_field(one.name, one.type, one.annotations, node), annotations=one.annotations
-                )
-                for one in type_.fields
-            ]
+            return self._struct_fields(type_, "", node)
         if isinstance(type_, types.Tuple):
             return [self._set_field("", one, (), node) for one in type_.elements]
         return [self._set_field("", type_, node.annotations, node)]
+
+    def _struct_fields(self, type_: types.Record, path: str, node: ast.ValueSet) -> list[ir.ValueSetField]:
+        """The fields of a struct, and those of structs inside it as `outer.inner`."""
+        found: list[ir.ValueSetField] = []
+        for one in type_.fields:
+            if isinstance(one.type, types.Record) and one.type.kind == "struct":
+                found += self._struct_fields(one.type, f"{path}{one.name}.", node)
+            else:
+                found.append(self._set_field(path + one.name, one.type, one.annotations, node))
+        return found
 
     def _set_field(
         self, name: str, type_: types.Type, annotations: tuple[ir.Annotation, ...], node: ast.ValueSet
@@ -126,4 +129,4 @@ class Parsers(Tables):
         if mark is not None and mark.arguments:
             kind = self.match_kind(ast.Name(str(mark.arguments[0]), False, node.span))
         represented = self.represent(type_, node.span)
-        return ir.ValueSetField(name, represented, kind, (), types.named(type_))
+        return ir.ValueSetField(name, represented, kind, annotations, types.named(type_))

@@ -9,6 +9,7 @@ from ..ir.annotations import Annotation, Scalar
 from ..source import NOWHERE, Diagnostic, Span
 from .base import Refused
 from .declarations import Declarations
+from .instances import Constructed, is_object
 from .scope import (
     ActionEntity,
     ConstantEntity,
@@ -17,10 +18,10 @@ from .scope import (
     InstanceEntity,
     ParameterType,
     Scope,
-    Typed,
     TypeEntity,
 )
 
+OLDEST, NEWEST = 20180101, 20200408  # V1MODEL_VERSION
 Checked = tuple[ir.Program | None, list[Diagnostic], list[Diagnostic]]
 
 
@@ -52,7 +53,34 @@ class Checker(Declarations):
         self._truncate(used)
         if pipeline is None:
             return None
+        self._check_names()
+        self._check_version()
         return self._program(name, pipeline, marks, lines)
+
+    def _check_names(self) -> None:
+        """What control planes see under one name must be one thing."""
+        self._check_unique("action", [(one.name, one.hidden, one.span) for one in self.actions])
+        self._check_unique("table", [(one.name, one.hidden, one.span) for one in self.tables])
+        self._check_unique("value set", [(one.name, one.hidden, one.span) for one in self.value_sets])
+        for kind in sorted({one.kind for one in self.externs}):
+            own = [(one.name, one.hidden, one.span) for one in self.externs if one.kind == kind]
+            self._check_unique(kind, own)
+
+    def _check_unique(self, noun: str, things: list[tuple[str, bool, Span]]) -> None:
+        first: dict[str, Span] = {}
+        for name, hidden, span in things:
+            already = first.setdefault(name, span)
+            if already is not span and not hidden and not (noun == "action" and already == span):
+                said = f"{noun} '{name}' has the same name for control planes as the one at {already}"
+                self.complain(span, said)
+
+    def _check_version(self) -> None:
+        entity = self.top.names.get("__v1model_version")
+        if isinstance(entity, ConstantEntity) and isinstance(entity.value.node, ir.Literal):
+            version = entity.value.node.value
+            if not OLDEST <= int(version) <= NEWEST:
+                said = f"this target has v1model {OLDEST} to {NEWEST}, not {version}"
+                self.complain(NOWHERE, f"V1MODEL_VERSION: {said}")
 
     # --- main
 
@@ -143,17 +171,37 @@ class Checker(Declarations):
         with self.inner(type_.scope):
             parameters = self.parameters(type_.declaration.constructor)
         values = {one: self._placeholder(one, type_.declaration.span) for one in parameters}
-        self.lower(type_, values, type_.name, type_.declaration.span)
+        with self.inner(type_.scope):
+            applied = self.parameters(type_.declaration.parameters)
+        objects = {one.name: self._any_object(one) for one in applied if is_object(one)}
+        self.lower(type_, values, type_.name, type_.declaration.span, objects)
 
-    def _placeholder(self, parameter: ParameterType, span: Span) -> Typed | ExternEntity:
+    def _any_object(self, parameter: ParameterType) -> ExternEntity:
+        assert isinstance(parameter.type, types.ExternType)
+        return ExternEntity(0, parameter.type, parameter.declaration.span)
+
+    def _placeholder(self, parameter: ParameterType, span: Span) -> Constructed:
         """Something of the type of a constructor's parameter, for a body that nobody instantiates."""
         if isinstance(parameter.type, types.ExternType):
             return ExternEntity(0, parameter.type, span)
+        if isinstance(parameter.type, types.Applicable):
+            return self._stand_in(parameter.type, span)
         if isinstance(parameter.type, ir.String):
             return self.literal("", parameter.type, span)
         if isinstance(types.underlying(parameter.type), ir.Bits | types.Infinite):
             return self.literal(1, parameter.type, span)
         return self.default(parameter.type, span)
+
+    def _stand_in(self, type_: types.Applicable, span: Span) -> InstanceEntity:
+        """An instance of a control or parser type, for its parameters alone."""
+        declaration = type_.declaration
+        scope = Scope(type_.scope)
+        for name, bound in zip(declaration.types, type_.arguments, strict=True):
+            scope.names[name] = TypeEntity(bound, None, 0, span, 0)
+        with self.inner(scope):
+            parameters = self.parameters(declaration.parameters)
+        kind = "control" if isinstance(declaration, ast.Control) else "parser"
+        return InstanceEntity(kind, 0, declaration, parameters, span)
 
     def _lengths(self) -> list[tuple[list[object], int]]:
         lists: tuple[list[object], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -86,7 +86,7 @@ class TableEntity(msgspec.Struct, frozen=True):
 
 
 class InstanceEntity(msgspec.Struct, frozen=True):
-    """An instance of a control or parser; -1 where only types matter."""
+    """An instance of a control or parser; with `waiting` it is lowered when it is applied."""
 
     kind: str
     index: int
@@ -94,6 +94,7 @@ class InstanceEntity(msgspec.Struct, frozen=True):
     parameters: tuple[ParameterType, ...]
     span: Span
     order: int = 0
+    waiting: Callable[[Mapping[str, ExternEntity]], InstanceEntity] | None = None
 
 
 class ExternEntity(msgspec.Struct, frozen=True):

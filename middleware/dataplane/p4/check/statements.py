@@ -167,7 +167,7 @@ class Statements(Calls):
                     self.complain(one.span, "the switch has two defaults")
                 has_default = seen_default = True
             else:
-                if seen_default and not has_default:
+                if seen_default:
                     self.complain(one.span, "no case can follow 'default'")
                 labels.append(one)
             if one.body is not None:

@@ -166,6 +166,8 @@ class Tables(Matches):
         data = [one for one in entity.parameters if not one.direction]
         directed = len(entity.parameters) - len(data)
         given = arguments[directed:] if len(arguments) > len(data) else arguments
+        if len(given) < len(arguments):
+            self._same_bound(arguments[:directed], entity, actions.references[place])
         paired = self.pair(name.name, [one.declaration for one in data], given, span)
         values: list[int | bool] = []
         for parameter, argument in zip(data, paired, strict=True):
@@ -177,6 +179,17 @@ class Tables(Matches):
                 self.fail(node.span, "action data must be known when the program is loaded")
             values.append(literal.value)
         return ir.ActionData(place, tuple(values))
+
+    def _same_bound(
+        self, arguments: tuple[ast.Argument, ...], entity: ActionEntity, reference: ir.TableAction
+    ) -> None:
+        """Arguments with a direction that are written again have to be those of the list of actions."""
+        for argument, parameter, bound in zip(
+            arguments, entity.parameters, reference.arguments, strict=False
+        ):
+            typed = self.convert(self.expression(argument.value, parameter.type), parameter.type)
+            if not alike(typed.node, bound):
+                self.fail(argument.span, "this argument is another one in the table's list of actions")
 
     def _default(self, node: ast.Property | None, actions: Actions, span: Span) -> tuple[ir.ActionData, bool]:
         """The default action; NoAction, added to the actions if need be, where none is named."""
@@ -219,6 +232,10 @@ class Tables(Matches):
         if not keys:
             self.fail(node.entries.span, "a table without keys has no entries")
         found = []
+        ranked = any(key.match_kind not in (ir.MatchKind.EXACT, ir.MatchKind.LPM) for key in keys)
+        for one in node.entries.entries:
+            if one.priority is not None and not ranked:
+                self.complain(one.priority.span, "entries for exact and lpm keys alone have no priorities")
         largest = self._flag(properties.get("largest_priority_wins"), True)
         priorities = self._priorities(node.entries, largest, properties)
         for one, priority in zip(node.entries.entries, priorities, strict=True):
@@ -329,8 +346,10 @@ class Tables(Matches):
     def _check_selector(self, table: ir.Table, span: Span) -> None:
         selected = any(key.match_kind is ir.MatchKind.SELECTOR for key in table.keys)
         kind = "" if table.implementation is None else self.externs[table.implementation].kind
-        if selected and kind != "action_selector":
+        if selected and kind == "action_profile":
             self.fail(span, "selector keys need an action_selector as the table's implementation")
+        if selected and not kind:
+            self.warn(span, "selector keys without an action_selector match nothing and choose nothing")
         if kind and table.entries:
             self.fail(span, f"a table with an {kind} can't have entries in the program")
 
@@ -370,3 +389,11 @@ def written(node: ast.Expression) -> str | None:
         case ast.Cast(operand=operand):
             return written(operand)
     return None
+
+
+def alike(one: object, other: object) -> bool:
+    """Whether two expressions are the same but for their places."""
+    if isinstance(one, ir.Expression) and type(one) is type(other):
+        names = (name for name in one.__struct_fields__ if name != "span")
+        return all(alike(getattr(one, name), getattr(other, name)) for name in names)
+    return one == other

@@ -31,6 +31,8 @@ class Tables(Statements):
                 entries = self._entries(constant)
             elif word.kind == "key":
                 self._once(keys, word.span, "key")
+                if entries is not None:
+                    raise Mistake(word.span, "the keys of a table come before its entries")
                 keys = self._keys()
             elif word.kind == "actions":
                 self._once(actions, word.span, "actions")
