@@ -104,7 +104,8 @@ class TreecastPeer(Peer):
         return [
             *(str(Path(self._python).parent / "treecast"), "up"),
             *("--data", str(self.data), "--runtime-dir", str(folder / "run")),
-            *("--kafka", f"127.0.0.1:{self._port}", "--admin", "127.0.0.1:0", "--control", "127.0.0.1:0"),
+            *("--kafka", f"127.0.0.1:{self._port}", "--stare", "off"),
+            *("--admin", "127.0.0.1:0", "--control", "127.0.0.1:0"),
             *self._flags,
         ]
 

@@ -22,7 +22,7 @@ from .values import (
     put,
 )
 
-_WHAT = {HomeKind.GROUP: "group id", HomeKind.TRANSACTION: "transactional id"}
+_WHAT = {HomeKind.GROUP: "group id", HomeKind.TRANSACTION: "transactional id", HomeKind.REPLICAS: "replicas"}
 
 
 def ask(state: ClusterState, command: AskHome) -> Decision[HomeEntry]:

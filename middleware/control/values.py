@@ -4,7 +4,7 @@
 | -------- | ----------------------------------------- | --------------- |
 | HOST     | the host's name                           | `HostEntry`     |
 | TOPIC    | the topic's name, Kafka's spelling        | `TopicEntry`    |
-| HOME     | `g:` group id, `t:` transactional id      | `HomeEntry`     |
+| HOME     | `g:` group id, `t:` transactional id, `r:` | `HomeEntry`     |
 | STATE    | the state id, decimal                     | `StateEntry`    |
 | INTEREST | the host id, decimal                      | `InterestEntry` |
 | COUNTER  | the counter's name                        | `CounterEntry`  |
@@ -48,6 +48,10 @@ class Presence(enum.IntEnum):
 class HomeKind(enum.IntEnum):
     GROUP = 1
     TRANSACTION = 2
+    REPLICAS = 3  # STARE's replica controller
+
+
+HOME_PREFIXES = {HomeKind.GROUP: "g:", HomeKind.TRANSACTION: "t:", HomeKind.REPLICAS: "r:"}
 
 
 class Counter(enum.Enum):
@@ -136,7 +140,7 @@ class ItemWrite(Struct, frozen=True):
 
 
 def home_key(kind: HomeKind, id: str) -> str:
-    return ("g:" if kind is HomeKind.GROUP else "t:") + id
+    return HOME_PREFIXES[kind] + id
 
 
 def put(entry: Entry) -> Change:

@@ -27,7 +27,10 @@ from .settings import FACES, STORE, Settings
 from .status import OpenFace, Subject
 
 if TYPE_CHECKING:
+    from treecast.shims.stare.server import StareFace
+
     from .joining import Joining
+    from .stare_alone import Stare
 
 _log = logging.getLogger(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again
@@ -45,6 +48,8 @@ class Daemon:
         self._broker: Broker | None = None
         self._joining: Joining | None = None
         self._kafka: KafkaFace | None = None
+        self._stare: Stare | None = None
+        self._stare_face: StareFace | None = None
         self._admin = AdminServer()
         self._control: ControlServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -66,7 +71,7 @@ class Daemon:
 
     async def _start(self) -> None:
         settings = self.settings
-        for face in ("kafka", "control"):  # before recovery, which may take a while
+        for face in ("kafka", "stare", "control"):  # before recovery, which may take a while
             if (address := self._wanted(face)) is not None:
                 check_free(face, address)
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
@@ -78,6 +83,7 @@ class Daemon:
 
             self.subject.joined = Joined(self._joining)
         await self._start_kafka(broker)
+        await self._start_stare()
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
@@ -141,6 +147,25 @@ class Daemon:
             raise cannot_listen("kafka", address, error) from error
         self._opened("kafka", Address(*self._kafka.address), unix_path)
 
+    async def _start_stare(self) -> None:
+        address = self._wanted("stare")
+        if address is None:
+            return
+        from treecast.shims.stare.server import StareFace
+        from treecast.shims.stare.settings import FaceSettings
+
+        self._stare = self._joining.stare() if self._joining is not None else _stare_alone(self.counters)
+        self._stare.start()
+        unix_path = self._claim("stare")
+        settings = FaceSettings(host=address.host, port=address.port, unix_path=unix_path)
+        counters = self.counters
+        self._stare_face = StareFace(self._stare.edge, settings, counters.face("stare"), counters.stare)
+        try:
+            await self._stare_face.start()
+        except OSError as error:
+            raise cannot_listen("stare", address, error) from error
+        self._opened("stare", Address(*self._stare_face.address), unix_path)
+
     async def _start_control(self) -> None:
         address = self._wanted("control")
         if address is None or self.subject is None:
@@ -194,6 +219,10 @@ class Daemon:
         self._notifier.send("STOPPING=1")
         if self._kafka is not None:
             await self._kafka.close(grace)
+        if self._stare_face is not None:
+            await self._stare_face.close()
+        if self._stare is not None:
+            await self._stare.close()
         if self._joining is not None:
             self._joining.end_watches()
         if self._control is not None:
@@ -218,6 +247,12 @@ def alone(settings: BrokerSettings, name: str, counters: Counters) -> Broker:
     from .alone import take_alone
 
     return Broker(settings, host, counters, directory=take_alone(settings.data, settings.fsync))
+
+
+def _stare_alone(counters: Counters) -> Stare:
+    from .stare_alone import AloneStare
+
+    return AloneStare(counters)
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:

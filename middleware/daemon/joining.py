@@ -16,6 +16,7 @@ import random
 import secrets
 from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import treecast
 from treecast.middleware.api.coordinator_client import (
@@ -45,6 +46,9 @@ from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
 from .settings import STORE, Carrier, Settings
 from .tokens import FILE, given_token, keep_token, kept_token
+
+if TYPE_CHECKING:
+    from .stare import JoinedStare
 
 _KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
 
@@ -92,10 +96,19 @@ class Joining:
     def cluster(self, parts: LocalParts) -> JoinedCluster:
         """A `broker.JoinCluster`."""
         assert self._port is not None
-        fabric = FabricSettings(multicast=self._settings.carrier is not Carrier.UNICAST)
-        ways = Ways(self._port, self.token, ChannelSettings(), fabric)
+        ways = Ways(self._port, self.token, ChannelSettings(), self._fabric_settings())
         self.relay = join(parts, self.link, ways)
         return self.relay
+
+    def _fabric_settings(self) -> FabricSettings:
+        return FabricSettings(multicast=self._settings.carrier is not Carrier.UNICAST)
+
+    def stare(self) -> JoinedStare:
+        """Once the relay has started."""
+        from .stare import JoinedStare
+
+        run = self.directory.run
+        return JoinedStare(self.relay, self.link, self._counters, run, self._fabric_settings())
 
     # --- the directory and what it says
 

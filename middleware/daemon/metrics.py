@@ -49,6 +49,8 @@ class Observation:
         yield from _process(observed.process, observed.started_at)
         yield from _numbers("treecast_storage", observed.counters.storage, "storage")
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
+        yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")
+        yield from _numbers("treecast_replicas", observed.counters.replicas, "the replica controller")
         yield from _faces(observed.counters.faces)
         if observed.coordinator is not None:
             yield from _numbers("treecast_relay", observed.counters.relay, "relay")

@@ -114,7 +114,7 @@ class DaemonProcess:
         """The command line, each face on port 0 unless the flags name it."""
         faces = (
             f
-            for name in ("kafka", "admin", "control")
+            for name in ("kafka", "stare", "admin", "control")
             for f in (f"--{name}", "127.0.0.1:0")
             if not self._flagged(name)
         )
@@ -194,7 +194,7 @@ class DaemonProcess:
 
     def pin_ports(self) -> None:
         """From the next start on, listens on the ports it has now, so that clients find it again."""
-        for face in ("kafka", "admin", "control", "fabric"):
+        for face in ("kafka", "stare", "admin", "control", "fabric"):
             if face in self.ready and not self._flagged(face):
                 self.flags += [f"--{face}", self.ready[face]]
 

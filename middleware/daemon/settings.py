@@ -90,7 +90,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kafka: Annotated[str, _address("the Kafka face")] = DEFAULT_ADDRESSES["kafka"]
     amqp: Annotated[str, _address("the AMQP face; not served by this version")] = OFF
     mqtt: Annotated[str, _address("the MQTT face; not served by this version")] = OFF
-    stare: Annotated[str, _address("the STARE face; not served by this version")] = OFF
+    stare: Annotated[str, _address("the STARE face")] = DEFAULT_ADDRESSES["stare"]
     admin: Annotated[str, _address("HTTP: metrics, status and health")] = DEFAULT_ADDRESSES["admin"]
     control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]
     fabric: Annotated[str, _address("UDP and TCP between hosts; off: a host alone")] = OFF
@@ -185,7 +185,6 @@ FACES = ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric")
 NOT_SERVED = {
     "amqp": "this version has no AMQP face",
     "mqtt": "this version has no MQTT face",
-    "stare": "this version has no STARE face",
 }
 
 

@@ -8,8 +8,9 @@ import logging
 _log = logging.getLogger(__name__)
 
 
-# What happens without anybody's fault: streams were left, or are of another fabric host of this machine.
-_USUAL = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH"})
+# What happens without anybody's fault: streams were left, or are of another fabric host of this machine;
+# states of STARE's own come by the same port, and have a socket of their own.
+_USUAL = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH", "BARE_STATE"})
 
 
 class Complaints:

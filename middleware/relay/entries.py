@@ -37,6 +37,10 @@ class Presence(enum.IntEnum):
 class HomeKind(enum.IntEnum):
     GROUP = 1
     TRANSACTION = 2
+    REPLICAS = 3
+
+
+_PREFIXES = {HomeKind.GROUP: "g:", HomeKind.TRANSACTION: "t:", HomeKind.REPLICAS: "r:"}
 
 
 class HostEntry(Struct, frozen=True):
@@ -105,7 +109,7 @@ class Change(Struct, frozen=True):
 
 
 def home_key(kind: HomeKind, id: str) -> str:
-    return ("g:" if kind is HomeKind.GROUP else "t:") + id
+    return _PREFIXES[kind] + id
 
 
 def read_change(message: pb.EntryChange) -> Change:

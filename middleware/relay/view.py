@@ -131,6 +131,9 @@ class ClusterView:
     def transaction_home(self, transactional_id: str) -> HomeEntry | None:
         return self.homes.get(home_key(HomeKind.TRANSACTION, transactional_id))
 
+    def replicas_home(self, id: str) -> HomeEntry | None:
+        return self.homes.get(home_key(HomeKind.REPLICAS, id))
+
     def state_of(self, levels: tuple[str, ...]) -> StateEntry | None:
         return self._states_by_topic.get(levels)
 

@@ -29,6 +29,7 @@ class HomeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HOME_KIND_UNSPECIFIED: _ClassVar[HomeKind]
     HOME_KIND_GROUP: _ClassVar[HomeKind]
     HOME_KIND_TRANSACTION: _ClassVar[HomeKind]
+    HOME_KIND_REPLICAS: _ClassVar[HomeKind]
 ENTRY_KIND_UNSPECIFIED: EntryKind
 ENTRY_KIND_HOST: EntryKind
 ENTRY_KIND_TOPIC: EntryKind
@@ -43,6 +44,7 @@ HOST_PRESENCE_DETACHED: HostPresence
 HOME_KIND_UNSPECIFIED: HomeKind
 HOME_KIND_GROUP: HomeKind
 HOME_KIND_TRANSACTION: HomeKind
+HOME_KIND_REPLICAS: HomeKind
 
 class HostEntry(_message.Message):
     __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence")

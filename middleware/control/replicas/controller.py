@@ -129,8 +129,8 @@ class ReplicaController:
 
     # --- packets
 
-    def datagram(self, data: bytes | memoryview, now: float) -> None:
-        """A packet of a state; what is none of STARE's own is let go."""
+    def datagram(self, data: bytes | memoryview, now: float, *, carried: bool = True) -> None:
+        """A packet of a state; what is none of STARE's own is let go. `carried`: by the network."""
         try:
             header = decode_header(data)
         except StareError:
@@ -138,7 +138,7 @@ class ReplicaController:
             return
         if header.kind is not StareKind.PUBLISH or not header.vnf:
             return
-        self.counters.copies += 1
+        self.counters.copies += carried
         if header.state not in self._states:
             self._refuse(Trouble.NOT_WANTED)
             return
@@ -258,8 +258,8 @@ class ReplicaController:
 
     # --- signals
 
-    def signal(self, host: int, data: bytes | memoryview, now: float) -> None:
-        """One signal of a host's."""
+    def signal(self, host: int, data: bytes | memoryview, now: float, run: int = 0) -> None:
+        """One signal of a host's, in one of its runs."""
         try:
             signal = decode_signal(data)
         except SignalError:
@@ -287,7 +287,7 @@ class ReplicaController:
                     self._gone(span, now)
             case SignalKind.OPEN:
                 for token in signal.numbers:
-                    self.output.opened.append((host, self.ids.open(host, token)))
+                    self.output.opened.append((host, self.ids.open(host, token, run)))
                     self.counters.vnfs_opened += 1
             case SignalKind.CLOSED:
                 for closed in signal.closed:
@@ -454,9 +454,9 @@ class ReplicaController:
             if key[1] == vnf:
                 self._closing.set(key, now + self._settings.closed)
 
-    def host_gone(self, host: int, now: float) -> None:
-        """It is no more in the cluster, or another process than before: its VNFs are closed."""
-        for vnf in self.ids.of_host(host):
+    def host_gone(self, host: int, now: float, run: int | None = None) -> None:
+        """It is no more in the cluster, or is in another `run` now: VNFs of earlier ones are closed."""
+        for vnf in self.ids.of_host(host, run):
             ends = [pair.replica.known for key, pair in self._pairs.items() if key[1] == vnf]
             # what it published last may not have come: its numbers are left out
             self._closed(vnf, max(ends, default=0) + self._settings.window, now)

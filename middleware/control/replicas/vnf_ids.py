@@ -16,12 +16,13 @@ from treecast.middleware.wire.stare import LAST_VNF
 from treecast.middleware.wire.stare_signals import Opened
 
 FIRST_VNF: Final = 1  # 0 says that a segment of ours follows
-_ITEM: Final = struct.Struct(">QI?")
+_ITEM: Final = struct.Struct(">QIQI?")  # first, host, run, token, held
 _KEY: Final = struct.Struct(">cH")
 
 
 class _Vnf(Struct):
-    host: int  # 0: nobody's
+    host: int
+    run: int  # of the host
     token: int
     first: int  # where its numbers begin
     held: bool
@@ -33,26 +34,25 @@ class VnfIds:
     def __init__(self, items: Mapping[bytes, bytes] = {}) -> None:
         """`items`: as they were stored."""
         self._vnfs: dict[int, _Vnf] = {}
-        self._asked: dict[tuple[int, int], int] = {}  # (host, token): id
+        self._asked: dict[tuple[int, int, int], int] = {}  # (host, run, token): id
         self._next = FIRST_VNF
         self.changes: dict[bytes, bytes | None] = {}
         for key, value in items.items():
             self._load(key, value)
 
     def _load(self, key: bytes, value: bytes) -> None:
-        if len(key) != _KEY.size or len(value) != _ITEM.size + 4:
+        if len(key) != _KEY.size or len(value) != _ITEM.size:
             return
         vnf = _KEY.unpack(key)[1]
-        first, host, held = _ITEM.unpack_from(value)
-        token = int.from_bytes(value[_ITEM.size :])
-        self._vnfs[vnf] = _Vnf(host, token, first, held)
+        first, host, run, token, held = _ITEM.unpack(value)
+        self._vnfs[vnf] = _Vnf(host, run, token, first, held)
         if held:
-            self._asked[host, token] = vnf
+            self._asked[host, run, token] = vnf
             self._next = max(self._next, vnf + 1)
 
     def _changed(self, vnf: int) -> None:
         entry = self._vnfs[vnf]
-        item = _ITEM.pack(entry.first, entry.host, entry.held) + entry.token.to_bytes(4)
+        item = _ITEM.pack(entry.first, entry.host, entry.run, entry.token, entry.held)
         self.changes[_KEY.pack(b"v", vnf)] = item
 
     def __len__(self) -> int:
@@ -64,12 +64,13 @@ class VnfIds:
         entry = self._vnfs.get(vnf)
         return entry.host if entry is not None and entry.held else None
 
-    def of_host(self, host: int) -> list[int]:
-        return [vnf for (owner, _), vnf in self._asked.items() if owner == host]
+    def of_host(self, host: int, but: int | None = None) -> list[int]:
+        """Those of a host, without those of its run `but`."""
+        return [vnf for (owner, run, _), vnf in self._asked.items() if owner == host and run != but]
 
-    def open(self, host: int, token: int) -> Opened:
-        """An id; the same for the same question. Id 0 where none is left."""
-        known = self._asked.get((host, token))
+    def open(self, host: int, token: int, run: int = 0) -> Opened:
+        """An id for a VNF of a host's run; the same for the same question. Id 0 where none is left."""
+        known = self._asked.get((host, run, token))
         if known is not None:
             return Opened(token, known, self._vnfs[known].first)
         vnf = self._free()
@@ -77,8 +78,8 @@ class VnfIds:
             return Opened(token, 0, 0)
         before = self._vnfs.get(vnf)
         first = before.first if before is not None else 0
-        self._vnfs[vnf] = _Vnf(host, token, first, True)
-        self._asked[host, token] = vnf
+        self._vnfs[vnf] = _Vnf(host, run, token, first, True)
+        self._asked[host, run, token] = vnf
         self._next = vnf + 1
         self._changed(vnf)
         return Opened(token, vnf, first)
@@ -100,7 +101,7 @@ class VnfIds:
         entry = self._vnfs.get(vnf)
         if entry is None or not entry.held:
             return False
-        self._asked.pop((entry.host, entry.token), None)
+        self._asked.pop((entry.host, entry.run, entry.token), None)
         entry.held = False
         entry.first = max(entry.first, end)
         self._changed(vnf)

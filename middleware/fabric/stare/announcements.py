@@ -56,6 +56,10 @@ class Announcements:
         self._timers.clear(key)
         return self._attempts.pop(key, None) is not None
 
+    def settled(self, about: About, what: int | Pair) -> bool:
+        """Whether it was told and answered, or never to be told."""
+        return self._attempts.get((about, what), _RESTING) == _RESTING
+
     def rest(self, about: About, what: int | Pair, now: float) -> None:
         """It is answered, and told again after a refresh: what the controller knows may have come to harm."""
         key = about, what

@@ -134,6 +134,10 @@ class Node:
         """How it stands with the switch."""
         return self._subscriptions.state(state)
 
+    def announced(self, state: int) -> bool:
+        """Whether the replica controller knows that this host subscribes."""
+        return self._announcements.settled(About.WANT, state)
+
     def values(self, state: int) -> list[Update]:
         """The last update of each VNF that publishes the state, as far as it is known here."""
         return [*self._received.lasts(state), *self._own_lasts(state)]
@@ -300,31 +304,36 @@ class Node:
 
     # --- the network
 
-    def datagram(self, data: bytes | memoryview, now: float) -> None:
-        """A packet of any group of STARE's; those with a Treecast segment are the fabric's."""
+    def datagram(self, data: bytes | memoryview, now: float) -> bool:
+        """A packet of any group of STARE's; those with a Treecast segment are the fabric's.
+
+        Whether it is a packet of a state that another host has published.
+        """
         self.counters.received_packets += 1
         try:
             header = decode_header(data)
         except StareError:
             self._refuse(Unknown.NO_HEADER)
-            return
+            return False
         if header.kind is StareKind.PUBLISH:
-            if header.vnf:
-                self._publish_came(header, bytes(data[HEADER_SIZE:]), now)
-        elif header.kind is not StareKind.SUB_ACK:
+            return header.vnf > 0 and self._publish_came(header, bytes(data[HEADER_SIZE:]), now)
+        if header.kind is not StareKind.SUB_ACK:
             self._refuse(Unknown.STRAY_KIND)
         elif self._subscriptions.acknowledged(header, now):
             self.counters.acknowledged += 1
         else:
             self._refuse(Unknown.STRAY_ACK)
+        return False
 
-    def _publish_came(self, header: StareHeader, part: bytes, now: float) -> None:
+    def _publish_came(self, header: StareHeader, part: bytes, now: float) -> bool:
         if self._published.get((header.state, header.vnf)) is not None or header.vnf in self._vnfs:
             self._refuse(Unknown.OWN)
-        elif header.state not in self._subscribers:
-            self._refuse(Unknown.NOT_SUBSCRIBED)
-        else:
+            return False
+        if header.state in self._subscribers:
             self._came(self._received.receive(header, part, now))
+        elif header.state not in self._others:
+            self._refuse(Unknown.NOT_SUBSCRIBED)
+        return True
 
     def _came(self, found: list[Update] | Refusal) -> None:
         if isinstance(found, Refusal):

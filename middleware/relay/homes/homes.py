@@ -157,6 +157,8 @@ class Homes:
     def _heard(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
         entry = after or before
         assert entry is not None
+        if entry.kind is EntryKind.REPLICAS:
+            return  # not a home of the broker's
         name = HomeName(HomeKind(entry.kind.value), entry.id)
         at = None if after is None else HomeAt(after.host_id, after.epoch)
         if at is None:

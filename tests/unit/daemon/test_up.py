@@ -90,7 +90,7 @@ def test_relative_paths_are_those_of_who_starts_it(tmp_path: Path, monkeypatch: 
 
 
 def test_the_ready_line_is_all_of_standard_output_and_leaves_out_what_is_off(tmp_path: Path) -> None:
-    daemon = DaemonProcess(tmp_path / "data", ["--admin", "off", "--control", "off"])
+    daemon = DaemonProcess(tmp_path / "data", ["--stare", "off", "--admin", "off", "--control", "off"])
     command = [*daemon.command(), "--runtime-dir", str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

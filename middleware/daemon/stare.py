@@ -1,0 +1,235 @@
+"""STARE on a host of a cluster: its middleware, and the replica controller where it is at home here.
+
+The controller has one home, as groups have: the host that asked the coordinator first, or the next that asks
+when that one has been away for long. All others find it by the view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from treecast.middleware.api.v1 import coordinator_pb2 as coordinator_pb
+from treecast.middleware.api.v1 import peer_stare_pb2 as pb
+from treecast.middleware.control.replica_service import ReplicaService
+from treecast.middleware.control.replicas.settings import ReplicaSettings
+from treecast.middleware.control.replicas.vnf_ids import VnfIds
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.stare.edge import StareEdge
+from treecast.middleware.fabric.stare.settings import StareSettings
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.cluster import RelayCluster
+from treecast.middleware.relay.entries import HomeEntry, HomeKind, HostEntry, Presence
+from treecast.middleware.relay.link import Link
+
+_log = logging.getLogger(__name__)
+
+HOME: Final = "stare"  # the id of the replica controller's home
+PREFIX: Final = "$stare"  # states of STARE's are no topics of the other faces, and need ids of their own
+_ASK_AGAIN: Final = 5.0  # seconds
+
+
+class StareMethod(enum.IntEnum):
+    """Of the channel: notices, whose bodies are signals."""
+
+    TO_CONTROLLER = 100
+    FROM_CONTROLLER = 101
+
+
+class JoinedStare:
+    """A host of a cluster. Made after the relay has started; its calls go over the relay's channels."""
+
+    def __init__(
+        self, cluster: RelayCluster, link: Link, counters: Counters, run: int, fabric: FabricSettings
+    ) -> None:
+        self._link = link
+        self._view = link.view
+        self._counters = counters
+        self._host_id = cluster.host.host_id
+        self._run = run
+        self._fabric = fabric
+        self._neighbours = cluster.neighbours
+        self._home: HomeEntry | None = None
+        self._service: ReplicaService | None = None
+        self._coming: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._closed = False
+        self._states: dict[tuple[str, ...], int] = {}  # that this host holds
+        self.edge = StareEdge(StareSettings(), random.Random(), counters.stare, self._state_of)
+        methods = self._neighbours.methods
+        methods.register(StareMethod.TO_CONTROLLER, pb.StareSignal, self._to_controller)
+        methods.register(StareMethod.FROM_CONTROLLER, pb.StareSignal, self._from_controller)
+
+    # --- life
+
+    def start(self) -> None:
+        fabric = self._neighbours.fabric
+        try:
+            if not self._fabric.multicast:
+                raise OSError("multicast is switched off")
+            self.edge.open_network(fabric.address, self._fabric, self._counters.fabric)
+        except OSError as error:
+            _log.warning("stare: states do not leave this host, nor come to it: %s", error)
+        self.edge.start()
+        self.edge.send = self._send
+        self._view.homes.subscribe(self._home_moved)
+        self._view.hosts.subscribe(self._host_moved)
+        channels = self._neighbours.channels
+        before = channels.on_up
+
+        def up(host: int, incarnation: int) -> None:
+            if before is not None:
+                before(host, incarnation)
+            self._host_up(host)
+
+        channels.on_up = up
+        self._use(self._view.replicas_home(HOME))
+        self._asking = asyncio.create_task(self._ask(), name="home of the replica controller")
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks = [task for task in (self._asking, self._coming) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._drop_service()
+        self.edge.close()
+
+    # --- state ids
+
+    async def _state_of(self, levels: Sequence[str]) -> int:
+        name = PREFIX, *levels
+        known = self._states.get(name)
+        if known is None:
+            answer = await self._link.client.allot_state(self._link.session, name)
+            known = self._states[name] = answer.state_id
+        return known
+
+    # --- where the controller is
+
+    async def _ask(self) -> None:
+        """Whoever asks first is its home; later ones when that one has been away for long."""
+        while True:
+            home = self._home
+            host = self._view.host(home.host_id) if home is not None else None
+            if host is None or host.presence is not Presence.ATTACHED:
+                try:
+                    found = await self._link.client.replicas_home(self._link.session, HOME)
+                    self._use(HomeEntry(HomeKind.REPLICAS, HOME, found.host_id, found.epoch))
+                except TreecastError as error:
+                    _log.info("stare: the replica controller's home is not known: %s", error)
+            await asyncio.sleep(_ASK_AGAIN)
+
+    def _home_moved(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
+        entry = after or before
+        if entry is not None and entry.kind is HomeKind.REPLICAS and entry.id == HOME:
+            self._use(after)
+
+    def _use(self, home: HomeEntry | None) -> None:
+        if self._closed or home is None or (self._home is not None and home.epoch <= self._home.epoch):
+            return
+        self._home = home
+        self._drop_service()
+        if home.host_id == self._host_id:
+            self._coming = asyncio.create_task(self._become_home(home.epoch), name="replica controller")
+        else:
+            self.edge.controller_changed()
+
+    async def _become_home(self, epoch: int) -> None:
+        """With the VNF ids that are given, as the coordinator's store has them."""
+        entry = coordinator_pb.HomeEntry(
+            kind=coordinator_pb.HOME_KIND_REPLICAS, id=HOME, host_id=self._host_id, epoch=epoch
+        )
+        while True:
+            try:
+                items = await self._link.client.get_home_state(self._link.session, entry)
+                break
+            except TreecastError as error:
+                if error.fault is Fault.NOT_COORDINATOR:
+                    return
+                _log.info("stare: the VNF ids cannot be read: %s", error)
+                await asyncio.sleep(_ASK_AGAIN)
+        self._service = service = ReplicaService(
+            ReplicaSettings(),
+            random.Random(),
+            self._counters.replicas,
+            VnfIds(items),
+            send=lambda host, data: self._answer(host, epoch, data),
+            want=self.edge.want,
+            unwant=self.edge.unwant,
+            store=lambda changes: self._store(epoch, changes),
+        )
+        service.start()
+        self.edge.copy = service.copy
+        self.edge.controller_changed()
+        _log.info("this host has the replica controller, epoch %d", epoch)
+
+    def _drop_service(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
+        if self._service is not None:
+            self.edge.copy = None
+            self._service.close()
+            self._service = None
+
+    async def _store(self, epoch: int, changes: Mapping[bytes, bytes | None]) -> None:
+        items = [coordinator_pb.HomeItem(key=key, value=value) for key, value in changes.items()]
+        write = coordinator_pb.HomeWrite(
+            kind=coordinator_pb.HOME_KIND_REPLICAS, id=HOME, epoch=epoch, items=items
+        )
+        refused = await self._link.client.put_home_state(self._link.session, [write])
+        for error in refused.values():
+            raise error
+
+    # --- hosts
+
+    def _host_up(self, host: int) -> None:
+        """What was on its way to the controller when the channel broke is lost."""
+        if self._home is not None and host == self._home.host_id:
+            self.edge.controller_changed()
+
+    def _host_moved(self, before: HostEntry | None, after: HostEntry | None) -> None:
+        if self._service is None or before is None or before.host_id == self._host_id:
+            return
+        if after is None or after.presence is Presence.DETACHED:
+            self._service.host_gone(before.host_id)
+
+    # --- signals
+
+    def _send(self, data: bytes) -> None:
+        """To the controller; what cannot be sent is said again."""
+        if self._home is None:
+            return
+        if self._home.host_id != self._host_id:
+            head = pb.StareSignal(epoch=self._home.epoch, run=self._run)
+            self._neighbours.methods.tell(self._home.host_id, StareMethod.TO_CONTROLLER, head, data)
+        elif self._service is not None:
+            self._service.signal(self._host_id, self._run, data)
+
+    def _answer(self, host: int, epoch: int, data: bytes) -> None:
+        if host == self._host_id:
+            self.edge.signal(data)
+        else:
+            head = pb.StareSignal(epoch=epoch, run=self._run)
+            self._neighbours.methods.tell(host, StareMethod.FROM_CONTROLLER, head, data)
+
+    def _to_controller(
+        self, host: int, request: pb.StareSignal, body: memoryview
+    ) -> tuple[pb.StareTaken, Buffer]:
+        if self._service is not None:
+            self._service.signal(host, request.run, body)
+        return pb.StareTaken(), b""
+
+    def _from_controller(
+        self, host: int, request: pb.StareSignal, body: memoryview
+    ) -> tuple[pb.StareTaken, Buffer]:
+        if self._home is not None and host == self._home.host_id and request.epoch >= self._home.epoch:
+            self.edge.signal(body)
+        return pb.StareTaken(), b""

@@ -1,0 +1,416 @@
+"""STARE at a host, with its sockets and its clock: what the face and the replica controller use.
+
+    edge = StareEdge(settings, random, counters, state_of)
+    edge.open_network(address, fabric settings, fabric counters)   # not on a host alone
+    edge.send = to_controller                                      # its answers: edge.signal(data)
+    edge.start(); ...; edge.close()
+
+Packets go to the groups of UDP port 65432 on the interface of the fabric's address alone, and come from them.
+Everything runs in the event loop's thread; work is done once per turn of the loop, however much has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from treecast.middleware.fabric.carriers.interfaces import Interface, interface_of
+from treecast.middleware.fabric.carriers.ip_multicast import bind_receiver, prepare_sender, refusal_of
+from treecast.middleware.fabric.carriers.memberships import Memberships
+from treecast.middleware.fabric.carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.counters import FabricCounters, StareCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire import stare
+from treecast.middleware.wire.stare import StareKind
+from treecast.middleware.wire.stare_signals import Opened, Update
+
+from .node import Node, Output, Packet
+from .settings import NEVER, StareSettings
+from .subscriptions import SubState
+from .timers import Random
+
+_log = logging.getLogger(__name__)
+
+_BURSTS_PER_TURN: Final = 32
+OPEN_SECONDS: Final = 20.0  # how long a VNF waits for its id
+CONFIRM_SECONDS: Final = 1.0  # how long a subscription waits for switch and controller
+
+
+class Vnf(Protocol):
+    """A VNF of this host: who gets updates."""
+
+    def deliver(self, updates: list[Update]) -> None: ...
+
+
+Copy = Callable[[bytes, bool], None]  # a packet, and whether the network has brought it
+StateOf = Callable[[Sequence[str]], Awaitable[int]]
+
+
+class StareNetwork:
+    """The two sockets, and the groups that the host is a member of. OSError where they cannot be had."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        settings: FabricSettings,
+        counters: FabricCounters,
+        loop: asyncio.AbstractEventLoop,
+        readable: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self.ipv6 = ":" in address[0]
+        family = socket.AF_INET6 if self.ipv6 else socket.AF_INET
+        self.interface: Interface = interface_of(address[0])
+        if refusal := refusal_of(self.interface):
+            raise OSError(refusal)
+        self._sender = self._open(family, settings, counters, address[0])
+        self._receiver = self._open(family, settings, counters, "")
+        loop.add_reader(self._receiver.sock.fileno(), readable)
+        self._memberships = Memberships(self.interface, family)
+        self._addresses: dict[tuple[StareKind, int], SocketAddress] = {}
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self.segment_bytes = min(settings.mtu or self.interface.mtu, 65_507) - stare.overhead(ipv6=self.ipv6)
+
+    def _open(self, family: int, settings: FabricSettings, counters: FabricCounters, host: str) -> UdpSocket:
+        """With a host's address what sends, without what receives."""
+        sock = open_udp(family, receive_buffer=settings.receive_buffer, send_buffer=settings.send_buffer)
+        try:
+            if host:
+                prepare_sender(sock, self.interface, ttl=settings.ttl, loopback=settings.loopback)
+                sock.bind((host, 0))
+            else:
+                bind_receiver(sock, self.interface)
+        except OSError:
+            sock.close()
+            raise
+        return UdpSocket(
+            sock,
+            counters,
+            offload=settings.offload,
+            queue_bytes=settings.queue_bytes,
+            want_write=self._want_write,
+        )
+
+    def _want_write(self, wanted: bool) -> None:
+        """Only the sender ever waits."""
+        if wanted:
+            self._loop.add_writer(self._sender.sock.fileno(), self._sender.flush)
+        else:
+            self._loop.remove_writer(self._sender.sock.fileno())
+
+    def join(self, state: int) -> None:
+        """Publishes and acknowledgements of the state come here. OSError where the kernel refuses."""
+        for kind in (StareKind.PUBLISH, StareKind.SUB_ACK):
+            self._memberships.join(stare.group(state, ipv6=self.ipv6, kind=kind))
+
+    def leave(self, state: int) -> None:
+        for kind in (StareKind.PUBLISH, StareKind.SUB_ACK):
+            self._memberships.leave(stare.group(state, ipv6=self.ipv6, kind=kind))
+
+    def send(self, kind: StareKind, state: int, datagrams: list[bytes]) -> None:
+        """To the group of (kind, state)."""
+        address = self._addresses.get((kind, state))
+        if address is None:
+            group = socket.inet_ntop(self._sender.sock.family, stare.group(state, ipv6=self.ipv6, kind=kind))
+            address = (group, stare.PORT, 0, self.interface.index) if self.ipv6 else (group, stare.PORT)
+            if len(self._addresses) > 100_000:
+                self._addresses.clear()
+            self._addresses[kind, state] = address
+        self._sender.send(datagrams, address)
+
+    def receive(self) -> list[bytes]:
+        """The datagrams that have come, not all if there are many."""
+        found: list[bytes] = []
+        try:
+            for _ in range(_BURSTS_PER_TURN):
+                length, size = self._receiver.receive(self._buffer)
+                for at in range(0, length, size or length or 1):
+                    found.append(bytes(self._buffer[at : min(at + (size or length), length)]))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            _log.warning("stare: receiving failed: %s", error)
+        return found
+
+    @property
+    def groups(self) -> int:
+        return len(self._memberships)
+
+    @property
+    def holders(self) -> int:
+        """Sockets that hold memberships beyond the kernel's limit for one."""
+        return self._memberships.holders
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._receiver.sock.fileno())
+        self._loop.remove_writer(self._sender.sock.fileno())
+        for one in (self._sender, self._receiver):
+            one.close()
+        self._memberships.close()
+
+
+class StareEdge:
+    """Implements the face's `Middleware`."""
+
+    def __init__(
+        self,
+        settings: StareSettings,
+        random: Random,
+        counters: StareCounters,
+        state_of: StateOf,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`state_of` gives a state's id by the levels of its name; TreecastError."""
+        self.counters = counters
+        self.send: Callable[[bytes], None] = lambda data: None  # a signal to the replica controller
+        self.copy: Copy | None = None  # packets of states, for a controller on this host
+        self._settings = settings
+        self._random = random
+        self._clock = clock
+        self._state_of = state_of
+        self._network: StareNetwork | None = None
+        self._vnfs: dict[int, Vnf] = {}
+        self._tokens = itertools.count(1)
+        self._opening: dict[int, asyncio.Future[int]] = {}
+        self._confirming: dict[int, list[asyncio.Future[None]]] = {}
+        self._soon = False
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+        self.node: Node
+
+    # --- life
+
+    def open_network(
+        self,
+        address: tuple[str, int],
+        settings: FabricSettings,
+        counters: FabricCounters,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Before `start`. The sockets are those of the calling thread's namespace. OSError."""
+        loop = loop or asyncio.get_running_loop()
+        self._network = StareNetwork(address, settings, counters, loop, self._readable)
+
+    def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop or asyncio.get_running_loop()
+        self.now = self._clock or self._loop.time
+        settings = self._settings
+        if self._network is not None:
+            settings = replace(settings, segment_bytes=self._network.segment_bytes)
+        self.node = Node(settings, self._random, self.counters, networked=self._network is not None)
+
+    def close(self) -> None:
+        """At once; the controller elsewhere finds out by the channel."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for opening in self._opening.values():
+            opening.cancel()
+        for confirming in itertools.chain(*self._confirming.values()):
+            confirming.cancel()
+        if self._network is not None:
+            self._network.close()
+
+    @property
+    def network(self) -> StareNetwork | None:
+        """None on a host alone."""
+        return self._network
+
+    @property
+    def largest(self) -> int:
+        return self.node.largest
+
+    # --- VNFs
+
+    async def open(self, vnf: Vnf) -> int:
+        """Its id. COORDINATOR_UNAVAILABLE where none comes in time, POLICY_VIOLATION where none is left."""
+        token = next(self._tokens)
+        waiting: asyncio.Future[int] = self._loop.create_future()
+        self._opening[token] = waiting
+        self.node.open(token, self.now())
+        self._work_soon()
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                id = await waiting
+        except TimeoutError:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, "the replica controller gives no VNF id: is it reachable?"
+            ) from None
+        finally:
+            self._opening.pop(token, None)
+            self.node.abandon(token, self.now())
+        self._vnfs[id] = vnf
+        return id
+
+    def close_vnf(self, vnf: int) -> None:
+        if self._vnfs.pop(vnf, None) is not None:
+            self.node.close(vnf, self.now())
+            self._work_soon()
+
+    async def state_of(self, levels: Sequence[str]) -> int:
+        """INVALID_TOPIC where the name is none."""
+        if not levels or not any(levels):
+            raise TreecastError(Fault.INVALID_TOPIC, "a state's name has levels, joined by /")
+        return await self._state_of(levels)
+
+    async def subscribe(self, vnf: int, state: int) -> bool:
+        """Answers when switch and controller know of it, or after a second; the first says whether."""
+        self.node.subscribe(vnf, state, self.now())
+        self._work_soon()
+        if not self._confirmed(state):
+            waiting: asyncio.Future[None] = self._loop.create_future()
+            self._confirming.setdefault(state, []).append(waiting)
+            try:
+                async with asyncio.timeout(CONFIRM_SECONDS):
+                    await waiting
+            except TimeoutError:
+                pass
+        return self.node.subscription(state) is SubState.REGISTERED
+
+    def _confirmed(self, state: int) -> bool:
+        at_switch = self.node.subscription(state) in (SubState.REGISTERED, SubState.UNANSWERED, None)
+        return at_switch and self.node.announced(state)
+
+    def unsubscribe(self, vnf: int, state: int) -> None:
+        self.node.unsubscribe(vnf, state, self.now())
+        self._work_soon()
+
+    def publish(self, vnf: int, state: int, value: bytes) -> int:
+        number = self.node.publish(vnf, state, value, self.now())
+        self._work_soon()
+        return number
+
+    # --- the replica controller, wherever it is
+
+    def signal(self, data: bytes | memoryview) -> None:
+        """From the controller."""
+        if not self._closed:
+            self.node.signal(data, self.now())
+            self._work_soon()
+
+    def controller_changed(self) -> None:
+        """It hears of all again."""
+        if not self._closed:
+            self.node.controller_changed(self.now())
+            self._work_soon()
+
+    def want(self, state: int) -> None:
+        """For a controller or carrier on this host: the state's packets shall come here."""
+        if not self._closed:
+            self.node.want(state, self.now())
+            self._work_soon()
+
+    def unwant(self, state: int) -> None:
+        if not self._closed:
+            self.node.unwant(state, self.now())
+            self._work_soon()
+
+    # --- work
+
+    def _readable(self) -> None:
+        assert self._network is not None
+        now = self.now()
+        for data in self._network.receive():
+            if self.node.datagram(data, now) and self.copy is not None:
+                self.copy(data, True)
+        self._work()
+
+    def _work_soon(self) -> None:
+        if not self._soon:
+            self._soon = True
+            self._loop.call_soon(self._work)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._work()
+
+    def _work(self) -> None:
+        self._soon = False
+        if self._closed:
+            return
+        self.node.work(self.now())
+        output = self.node.take()
+        self._change(output)
+        self._ship(output.packets)
+        for signal in output.signals:
+            self.send(signal)
+        for opened in output.opened:
+            self._opened(opened)
+        self._deliver(output.deliveries)
+        self._confirm()
+        self._set_timer()
+
+    def _change(self, output: Output) -> None:
+        """A member before the register is sent, until the remove is acknowledged."""
+        if self._network is None:
+            return
+        for change in output.changes:
+            try:
+                if change.state is None:
+                    self._network.leave(change.state_id)
+                elif change.state is SubState.REGISTERING:
+                    self._network.join(change.state_id)
+            except OSError as error:
+                refused = self.counters.refused
+                refused["NO_MEMBERSHIP"] = count = refused.get("NO_MEMBERSHIP", 0) + 1
+                if not count & (count - 1):
+                    _log.warning("stare: no membership of state %d: %s", change.state_id, error)
+
+    def _ship(self, packets: list[Packet]) -> None:
+        """Packets of one update, and of others after it of the same state, are one burst."""
+        at = 0
+        while at < len(packets):
+            first, start = packets[at], at
+            while at < len(packets) and (packets[at].kind, packets[at].state) == (first.kind, first.state):
+                at += 1
+            datagrams = [packet.data for packet in packets[start:at]]
+            if self._network is not None:
+                self._network.send(first.kind, first.state, datagrams)
+            if self.copy is not None and first.kind is StareKind.PUBLISH:
+                for data in datagrams:
+                    self.copy(data, False)
+
+    def _opened(self, opened: Opened) -> None:
+        waiting = self._opening.get(opened.token)
+        if waiting is None or waiting.done():
+            if opened.vnf:
+                self.node.close(opened.vnf, self.now())
+        elif opened.vnf:
+            waiting.set_result(opened.vnf)
+        else:
+            waiting.set_exception(TreecastError(Fault.POLICY_VIOLATION, "no VNF id is left"))
+
+    def _deliver(self, deliveries: list[tuple[int, Update]]) -> None:
+        by_vnf: dict[int, list[Update]] = {}
+        for vnf, update in deliveries:
+            by_vnf.setdefault(vnf, []).append(update)
+        for vnf, updates in by_vnf.items():
+            found = self._vnfs.get(vnf)
+            if found is not None:
+                found.deliver(updates)
+
+    def _confirm(self) -> None:
+        for state in [state for state in self._confirming if self._confirmed(state)]:
+            for waiting in self._confirming.pop(state):
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    def _set_timer(self) -> None:
+        at = self.node.next_deadline()
+        if at == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = at
+        if at < NEVER:
+            self._timer = self._loop.call_at(self._loop.time() + max(at - self.now(), 0.0), self._on_timer)

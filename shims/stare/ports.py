@@ -1,0 +1,39 @@
+"""What the face needs of the middleware behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from treecast.middleware.wire.stare_signals import Update
+
+
+class Vnf(Protocol):
+    """Who gets updates."""
+
+    def deliver(self, updates: list[Update]) -> None:
+        """Of states that it subscribes to, in order. Must not fail and not wait."""
+
+
+class Middleware(Protocol):
+    """STARE at this host. Refusals are TreecastErrors."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest state."""
+
+    def open(self, vnf: Vnf) -> Awaitable[int]:
+        """The VNF's id."""
+
+    def close_vnf(self, vnf: int) -> None: ...
+
+    def state_of(self, levels: Sequence[str]) -> Awaitable[int]:
+        """The id of a state by its name."""
+
+    def subscribe(self, vnf: int, state: int) -> Awaitable[bool]:
+        """Whether a switch has acknowledged it; all that is published from then on comes in any case."""
+
+    def unsubscribe(self, vnf: int, state: int) -> None: ...
+
+    def publish(self, vnf: int, state: int, value: bytes) -> int:
+        """The update's number."""
