@@ -56,7 +56,7 @@ def doctor(
         _uvloop(),
         _compiled(),
         _data(Path(settings.data)),
-        *_ports({face: getattr(settings, face) for face in ("kafka", "admin", "control", "fabric")}),
+        *_ports({face: getattr(settings, face) for face in ("kafka", "stare", "admin", "control", "fabric")}),
         _runtime_dir(settings.runtime_dir),
         _open_files(),
         *_coordinator_of(settings.join),

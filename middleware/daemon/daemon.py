@@ -24,11 +24,10 @@ from .listeners import StartError, bound_address, cannot_listen, check_free, lis
 from .notify import Notifier
 from .runtime_dir import RuntimeDir
 from .settings import FACES, STORE, Settings
+from .stare_face import StareFaceServer
 from .status import OpenFace, Subject
 
 if TYPE_CHECKING:
-    from treecast.shims.stare.server import StareFace
-
     from .joining import Joining
     from .stare_alone import Stare
 
@@ -48,8 +47,7 @@ class Daemon:
         self._broker: Broker | None = None
         self._joining: Joining | None = None
         self._kafka: KafkaFace | None = None
-        self._stare: Stare | None = None
-        self._stare_face: StareFace | None = None
+        self._stare: StareFaceServer | None = None
         self._admin = AdminServer()
         self._control: ControlServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -151,20 +149,13 @@ class Daemon:
         address = self._wanted("stare")
         if address is None:
             return
-        from treecast.shims.stare.server import StareFace
-        from treecast.shims.stare.settings import FaceSettings
-
-        self._stare = self._joining.stare() if self._joining is not None else _stare_alone(self.counters)
-        self._stare.start()
+        self._stare = StareFaceServer(self.counters)
         unix_path = self._claim("stare")
-        settings = FaceSettings(host=address.host, port=address.port, unix_path=unix_path)
-        counters = self.counters
-        self._stare_face = StareFace(self._stare.edge, settings, counters.face("stare"), counters.stare)
-        try:
-            await self._stare_face.start()
-        except OSError as error:
-            raise cannot_listen("stare", address, error) from error
-        self._opened("stare", Address(*self._stare_face.address), unix_path)
+        self._opened("stare", self._stare.listen(address, unix_path), unix_path)
+        if self._joining is not None:
+            await self._stare.load(self._joining.stare)
+        else:
+            self._stare.load_later(lambda: _stare_alone(self.counters))
 
     async def _start_control(self) -> None:
         address = self._wanted("control")
@@ -219,8 +210,6 @@ class Daemon:
         self._notifier.send("STOPPING=1")
         if self._kafka is not None:
             await self._kafka.close(grace)
-        if self._stare_face is not None:
-            await self._stare_face.close()
         if self._stare is not None:
             await self._stare.close()
         if self._joining is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import stat
-from collections.abc import Coroutine
-from pathlib import Path
+import socket
+from collections.abc import Coroutine, Sequence
 from typing import cast
 
 from treecast.middleware.model.counters import FaceCounters, StareCounters
@@ -57,37 +56,20 @@ class StareFace:
         self.stare = stare
         self._servers: list[asyncio.AbstractServer] = []
         self.connections: set[Connection] = set()
-        self._address = (settings.host, settings.port)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """The (host, port) that it listens on."""
-        return self._address
-
-    async def start(self) -> None:
-        """Listens. OSError where an address cannot be had."""
-        loop, settings = asyncio.get_running_loop(), self.settings
-        server = await loop.create_server(
-            lambda: Connection(self), settings.host, settings.port, backlog=settings.backlog
-        )
-        self._servers.append(server)
-        host, port = server.sockets[0].getsockname()[:2]
-        self._address = (host, port)
-        if settings.unix_path is not None:
-            _remove_socket(settings.unix_path)
-            self._servers.append(
-                await loop.create_unix_server(
-                    lambda: Connection(self), str(settings.unix_path), backlog=settings.backlog
-                )
-            )
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Serves what connects to sockets that listen, and closes them in the end."""
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            unix = listener.family == socket.AF_UNIX
+            make = loop.create_unix_server if unix else loop.create_server
+            self._servers.append(await make(lambda: Connection(self), sock=listener))
 
     async def close(self) -> None:
         """Tells the VNFs, and closes. Safe to call twice."""
         for server in self._servers:
             server.close()
-        if len(self._servers) > 1 and self.settings.unix_path is not None:
-            _remove_socket(self.settings.unix_path)
         self._servers.clear()
         for connection in list(self.connections):
             connection.end(Code.CLOSING, "the daemon ends")
@@ -242,15 +224,14 @@ class Connection(asyncio.Protocol):
             return
         for update in updates:
             if self._paused:
-                self._wait(update)
-                if self._session.state is State.OVER:
+                if not self._wait(update):
                     return
             else:
                 self._session.update(update.state, update.vnf, update.number, update.value)
         self._flush()
 
-    def _wait(self, update: Update) -> None:
-        """The VNF does not read: a newer update takes the place of an older one."""
+    def _wait(self, update: Update) -> bool:
+        """The VNF does not read: a newer update replaces an older one. False where it is over."""
         key = update.state, update.vnf
         before = self._unread.pop(key, None)
         if before is not None:
@@ -258,10 +239,12 @@ class Connection(asyncio.Protocol):
             self._unread_bytes -= len(before.value) + _COST
         self._unread[key] = update
         self._unread_bytes += len(update.value) + _COST
-        if self._unread_bytes > self._face.settings.unread_bytes:
-            self._unread.clear()
-            self._unread_bytes = 0
-            self._fail("slow", Code.SLOW, "too much waits to be read")
+        if self._unread_bytes <= self._face.settings.unread_bytes:
+            return True
+        self._unread.clear()
+        self._unread_bytes = 0
+        self._fail("slow", Code.SLOW, "too much waits to be read")
+        return False
 
     # --- the socket
 
@@ -293,14 +276,6 @@ class Connection(asyncio.Protocol):
             self._transport.abort()  # what it has not read it will not read
         else:
             self._transport.close()
-
-
-def _remove_socket(path: Path) -> None:
-    try:
-        if stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()
-    except FileNotFoundError:
-        pass
 
 
 __all__ = ["StareFace"]

@@ -72,9 +72,9 @@ def refused(daemon: DaemonProcess) -> str:
 
 def test_the_ready_line(start_daemon) -> None:
     daemon = start_daemon("--name", "h1")
-    assert list(daemon.ready) == ["name", "kafka", "admin", "control"]
+    assert list(daemon.ready) == ["name", "kafka", "stare", "admin", "control"]
     assert daemon.ready["name"] == "h1"
-    for face in ("kafka", "admin", "control"):
+    for face in ("kafka", "stare", "admin", "control"):
         with socket.create_connection(daemon.address(face), WAIT):
             pass
 
@@ -110,7 +110,7 @@ def test_what_it_logs_is_json_where_nobody_watches(daemon: DaemonProcess) -> Non
     assert {"event", "level", "logger", "timestamp"} <= set(entries[0])
 
 
-@pytest.mark.parametrize("face", ["kafka", "admin", "control"])
+@pytest.mark.parametrize("face", ["kafka", "stare", "admin", "control"])
 def test_a_port_in_use(face: str, start_daemon) -> None:
     with listen("admin", Address("127.0.0.1", 0)) as listener:
         taken = bound_address(listener)
@@ -161,7 +161,7 @@ def test_a_signal_ends_it_and_nothing_is_left_behind(number: signal.Signals, sta
     daemon = start_daemon()
     produce(daemon, "t", 3)
     assert sorted(path.name for path in daemon.runtime_dir.iterdir()) == sorted(
-        f"{face}.{kind}" for face in ("kafka", "admin", "control") for kind in ("sock", "address")
+        f"{face}.{kind}" for face in ("kafka", "stare", "admin", "control") for kind in ("sock", "address")
     )
     daemon.process.send_signal(number)
     assert daemon.process.wait(WAIT) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -112,6 +113,12 @@ class Memory:
         return len(self.published)
 
 
+def address(face: StareFace) -> tuple[str, int]:
+    [server] = face._servers
+    name: tuple[str, int] = server.sockets[0].getsockname()  # type: ignore[attr-defined]
+    return name
+
+
 Start = Callable[..., Awaitable[tuple[StareFace, Memory]]]
 
 
@@ -121,9 +128,9 @@ async def start() -> AsyncIterator[Start]:
 
     async def started(**settings: object) -> tuple[StareFace, Memory]:
         memory = Memory()
-        given = FaceSettings(port=0, **settings)  # type: ignore[arg-type]
+        given = FaceSettings(**settings)  # type: ignore[arg-type]
         face = StareFace(memory, given, FaceCounters(), StareCounters())
-        await face.start()
+        await face.start([socket.create_server(("127.0.0.1", 0))])
         faces.append(face)
         return face, memory
 
@@ -140,7 +147,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_calls_and_updates(start: Start) -> None:
     face, memory = await start()
-    async with await stare.connect("x", face.address) as vnf:
+    async with await stare.connect("x", address(face)) as vnf:
         assert (vnf.id, vnf.largest) == (1, memory.largest)
         assert await vnf.state("a/b/c") == 303
         assert await vnf.subscribe(303)
@@ -157,7 +164,7 @@ async def test_calls_and_updates(start: Start) -> None:
 
 async def test_refusals_and_bugs_are_answered(start: Start) -> None:
     face, memory = await start()
-    async with await stare.connect("x", face.address) as vnf:
+    async with await stare.connect("x", address(face)) as vnf:
         for call in (vnf.subscribe(5), vnf.publish(5, b"")):
             with pytest.raises(stare.StareError) as refused:
                 await call
@@ -168,7 +175,7 @@ async def test_refusals_and_bugs_are_answered(start: Start) -> None:
         assert await vnf.state("works") == 301
     memory.refuse = TreecastError(Fault.COORDINATOR_UNAVAILABLE, "away")
     with pytest.raises(stare.ConnectionLost) as lost:
-        await stare.connect("y", face.address)
+        await stare.connect("y", address(face))
     assert lost.value.code is Code.AWAY
 
 
@@ -178,8 +185,8 @@ async def test_refusals_and_bugs_are_answered(start: Start) -> None:
 )
 async def test_garbage_ends_the_connection_and_no_other(start: Start, data: bytes) -> None:
     face, _ = await start()
-    async with await stare.connect("x", face.address) as vnf:
-        reader, writer = await asyncio.open_connection(*face.address)
+    async with await stare.connect("x", address(face)) as vnf:
+        reader, writer = await asyncio.open_connection(*address(face))
         writer.write(data)
         answer = await asyncio.wait_for(reader.read(), PATIENCE)
         assert answer[4] == Type.ERROR
@@ -190,7 +197,7 @@ async def test_garbage_ends_the_connection_and_no_other(start: Start, data: byte
 
 async def test_a_vnf_that_does_not_read_gets_the_last_of_each_state(start: Start) -> None:
     face, memory = await start(send_buffer=20_000)
-    reader, writer = await asyncio.open_connection(*face.address, limit=1000)
+    reader, writer = await asyncio.open_connection(*address(face), limit=1000)
     writer.write(encode(Frame(Type.HELLO, version=VERSION)))
     await until(lambda: memory.vnfs)
     for number in range(2000):
@@ -208,7 +215,7 @@ async def test_a_vnf_that_does_not_read_gets_the_last_of_each_state(start: Start
 
 async def test_a_vnf_that_reads_nothing_for_too_long_is_closed(start: Start) -> None:
     face, memory = await start(send_buffer=20_000, unread_bytes=100_000)
-    _, writer = await asyncio.open_connection(*face.address, limit=1000)
+    _, writer = await asyncio.open_connection(*address(face), limit=1000)
     writer.write(encode(Frame(Type.HELLO, version=VERSION)))
     await until(lambda: memory.vnfs)
     vnf = memory.vnfs[1]
@@ -221,21 +228,21 @@ async def test_a_vnf_that_reads_nothing_for_too_long_is_closed(start: Start) -> 
 
 async def test_too_many_and_silent_connections_are_closed(start: Start) -> None:
     face, _ = await start(most_connections=1, hello_seconds=0.2)
-    async with await stare.connect("x", face.address) as vnf:
+    async with await stare.connect("x", address(face)) as vnf:
         with pytest.raises(stare.ConnectionLost) as lost:
-            await stare.connect("y", face.address)
+            await stare.connect("y", address(face))
         assert lost.value.code is Code.LIMIT
         await until(lambda: len(face.connections) == 1)
         assert await vnf.state("a") == 301
     await until(lambda: not face.connections)
-    reader, writer = await asyncio.open_connection(*face.address)
+    reader, writer = await asyncio.open_connection(*address(face))
     assert (await asyncio.wait_for(reader.read(), PATIENCE))[4] == Type.ERROR
     writer.close()
 
 
 async def test_a_face_that_closes_says_so(start: Start) -> None:
     face, _ = await start()
-    vnf = await stare.connect("x", face.address)
+    vnf = await stare.connect("x", address(face))
     await face.close()
     with pytest.raises(stare.ConnectionLost) as lost:
         async for _ in vnf:
@@ -248,7 +255,7 @@ async def test_the_blocking_client(start: Start) -> None:
     face, memory = await start()
 
     def use() -> None:
-        with stare.Vnf("x", face.address, timeout=PATIENCE) as vnf:
+        with stare.Vnf("x", address(face), timeout=PATIENCE) as vnf:
             assert vnf.state("a/b") == 302
             assert vnf.subscribe(302)
             assert vnf.publish(302, b"v") == 1

@@ -1,0 +1,98 @@
+"""The STARE face's sockets listen from the start; on a host alone the first connection loads what is behind.
+
+A host alone whose applications use no STARE does without its modules, a sixth of a start. A host of a cluster
+loads them at once: it may be the replica controller's home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.model.counters import Counters
+
+from .listeners import bound_address, listen, listen_unix
+
+if TYPE_CHECKING:
+    from treecast.shims.stare.server import StareFace
+
+    from .stare_alone import Stare
+
+_log = logging.getLogger(__name__)
+
+
+class StareFaceServer:
+    """From `listen` and `load` or `load_later` to `close`."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._sockets: list[socket.socket] = []
+        self._waiting = False
+        self._make: Callable[[], Stare]
+        self._loading: asyncio.Task[None] | None = None
+        self._stare: Stare | None = None
+        self._face: StareFace | None = None
+
+    def listen(self, address: Address, unix_path: Path | None) -> Address:
+        """Where it listens then. StartError."""
+        self._sockets.append(listen("stare", address))
+        if unix_path is not None:
+            self._sockets.append(listen_unix(unix_path))
+        return bound_address(self._sockets[0])
+
+    async def load(self, make: Callable[[], Stare]) -> None:
+        """Serves from now on, with the middleware that `make` makes."""
+        from treecast.shims.stare.server import StareFace
+        from treecast.shims.stare.settings import FaceSettings
+
+        self._stare = make()
+        self._stare.start()
+        counters = self._counters
+        self._face = StareFace(self._stare.edge, FaceSettings(), counters.face("stare"), counters.stare)
+        await self._face.start(self._sockets)
+
+    def load_later(self, make: Callable[[], Stare]) -> None:
+        """As `load`, at the first connection."""
+        self._make = make
+        self._waiting = True
+        loop = asyncio.get_running_loop()
+        for listener in self._sockets:
+            loop.add_reader(listener, self._wake)
+
+    def _wake(self) -> None:
+        self._stop_waiting()
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            await self.load(self._make)
+        except Exception:
+            _log.exception("the STARE face cannot be loaded")
+            self._close_sockets()
+
+    def _stop_waiting(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            loop = asyncio.get_running_loop()
+            for listener in self._sockets:
+                loop.remove_reader(listener)
+
+    def _close_sockets(self) -> None:
+        for listener in self._sockets:
+            listener.close()
+
+    async def close(self) -> None:
+        """Safe to call twice."""
+        self._stop_waiting()
+        if self._loading is not None:
+            await asyncio.gather(self._loading, return_exceptions=True)
+        if self._face is not None:
+            await self._face.close()
+        if self._stare is not None:
+            await self._stare.close()
+        self._close_sockets()
