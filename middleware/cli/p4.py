@@ -54,9 +54,7 @@ def check(
 
         _write(p4info, to_text(info).encode())
     if device_config is not None:
-        from treecast.middleware.dataplane.p4files import bundle_file
-
-        _write(device_config, bundle_file(program, loaded, _defined(define)).encode())
+        _write(device_config, _config(program, loaded, include, define))
     rows = list(_rows(info))
     if json:
         objects = [dict(zip(("kind", "name", "id", "what"), row, strict=True)) for row in rows]
@@ -82,6 +80,13 @@ def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -
         raise typer.Exit(FAILED) from error
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{program} cannot be read: {error}") from error
+
+
+def _config(program: Path, loaded: ir.Program, folders: list[Path] | None, define: list[str] | None) -> bytes:
+    """The program with all that it includes, as a switch takes it."""
+    from treecast.middleware.dataplane.p4files import bundle_file
+
+    return bundle_file(program, loaded, folders=folders or (), defines=_defined(define)).encode()
 
 
 def _defined(define: list[str] | None) -> dict[str, str]:
@@ -303,12 +308,11 @@ def switch(
     define: Defines = None,
 ) -> None:
     """Runs a switch on network interfaces until SIGTERM. Needs root (AF_PACKET)."""
-    from treecast.middleware.dataplane.p4files import bundle_file
     from treecast.middleware.dataplane.softswitch.process import SwitchSettings
 
     config = b""
     if program is not None:
-        config = bundle_file(program, _load(program, include, define), _defined(define)).encode()
+        config = _config(program, _load(program, include, define), include, define)
     settings = SwitchSettings(
         name,
         _ports(port or []),

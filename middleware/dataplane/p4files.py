@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from treecast.middleware.dataplane.p4 import ir
-from treecast.middleware.dataplane.p4.bundle import Bundle, bundle_of
+from treecast.middleware.dataplane.p4.bundle import Bundle
 from treecast.middleware.dataplane.p4.frontend import load_program
 
 
@@ -26,6 +26,30 @@ def load_file(
     return load_program(text, str(path), include, dict(defines or {}))
 
 
-def bundle_file(path: Path, program: ir.Program, defines: Mapping[str, str] | None = None) -> Bundle:
-    """A loaded file with all that it includes, for a switch."""
-    return bundle_of(program, str(path), dict(defines or {}))
+def bundle_file(
+    path: Path,
+    program: ir.Program,
+    *,
+    folders: Sequence[Path] = (),
+    defines: Mapping[str, str] | None = None,
+) -> Bundle:
+    """A loaded file with all that it includes, for a switch. Names are those seen from the program's folder;
+    folders elsewhere become `include0` and so on."""
+    top = path.parent.resolve()
+    places = {top: ""}
+    for number, folder in enumerate(one.resolve() for one in folders):
+        inside = folder.is_relative_to(top)
+        places.setdefault(folder, folder.relative_to(top).as_posix() if inside else f"include{number}")
+    files = {
+        _name(Path(file).resolve(), places): "\n".join(lines)
+        for file, lines in program.lines.items()
+        if not file.startswith("<")  # core.p4 and v1model.p4, which every switch has
+    }
+    return Bundle(path.name, files, tuple(places.values())[1:], dict(defines or {}))
+
+
+def _name(file: Path, places: Mapping[Path, str]) -> str:
+    for folder, name in places.items():
+        if file.is_relative_to(folder):
+            return (PurePosixPath(name) / file.relative_to(folder).as_posix()).as_posix()
+    return file.name

@@ -28,13 +28,14 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     files: dict[str, str]
+    folders: tuple[str, ...] = ()
     defines: dict[str, str] = {}
     format: str = FORMAT
 
     def include(self, name: str, includer: str) -> tuple[str, str] | None:
         """The file of that name, seen from another."""
-        beside = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
-        for path in (beside, name):
+        for folder in (posixpath.dirname(includer), *self.folders, ""):
+            path = posixpath.normpath(posixpath.join(folder, name))
             if path in self.files:
                 return path, self.files[path]
         return None
@@ -71,9 +72,3 @@ def load(config: bytes) -> ir.Program:
     if not config.strip():
         raise ValueError("it is empty")
     return read(config).load()
-
-
-def bundle_of(program: ir.Program, name: str, defines: dict[str, str]) -> Bundle:
-    """What `program` was loaded from, without the files that every switch has."""
-    files = {file: "\n".join(lines) for file, lines in program.lines.items() if not file.startswith("<")}
-    return Bundle(name, files, defines)
