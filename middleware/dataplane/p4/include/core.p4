@@ -35,7 +35,7 @@ extern packet_out {
 extern void verify(in bool check, in error toSignal);
 
 // Does nothing. The default action of tables that name none.
-action NoAction() {}
+@noWarn("unused") action NoAction() {}  // p4c shows the annotation in P4Info
 
 match_kind {
     exact,
