@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 class IntegerLiteral(msgspec.Struct, frozen=True):
-    """`10`, `8w0xFF`, `4s1`; width None: of any size."""
+    """`10`, `8w0xFF`, `4s1`; width None: of any size. `base`: 2, 8, 10 or 16, as it was written."""
 
     value: int
     width: int | None
     signed: bool
     span: Span
+    base: int = 10
 
 
 class StringLiteral(msgspec.Struct, frozen=True):

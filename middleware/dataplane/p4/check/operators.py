@@ -71,6 +71,13 @@ class Operators(Conversions):
         right = self.expression(node.right, left.type if operator in _EQUALITY else hint)
         return self.combined(operator, left, right, node.span)
 
+    def operated(self, symbol: str, left: Typed, right: Typed, span: Span) -> Typed:
+        """The operation of an assignment such as `+=`."""
+        operator = _SYMBOLS[symbol]
+        if operator in _SHIFTS:
+            return self.shifted(operator, left, right, span)
+        return self.combined(operator, left, right, span)
+
     def combined(self, operator: Operator, left: Typed, right: Typed, span: Span) -> Typed:
         """Any operator but the logical ones and shifts, over checked operands."""
         if operator in _EQUALITY:

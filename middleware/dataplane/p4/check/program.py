@@ -137,7 +137,7 @@ class Checker(Declarations):
         type_ = self.type_of(node.target.type)
         if not isinstance(type_, types.Applicable):
             self.fail(node.span, f"{types.describe(type_)} is no control or parser")
-        return self.instance(type_, node.arguments, type_.name, type_.declaration.annotations, node.span)
+        return self.instance(type_, node.arguments, type_.name, (), node.span)
 
     # --- what main does not reach
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from .. import ast, ir, types
+from ..ir.walk import walk
 from .base import Refused
 from .calls import Calls
 from .scope import ConstantEntity, TableEntity, Typed, VariableEntity
@@ -87,16 +90,35 @@ class Statements(Calls):
     def _assign(self, node: ast.Assign) -> None:
         target = self.lvalue(node.target)
         if node.operator:
-            binary = ast.Binary(node.operator, node.target, node.value, node.span, node.span)
-            value = self.convert(self.expression(binary, target.type), target.type, node.value.span)
+            target = Typed(target.type, self._evaluated_once(target.node), True, True)
+            operand = self.expression(node.value, target.type)
+            found = self.operated(node.operator, target, operand, node.span)
+            value = self.convert(found, target.type, node.value.span)
         else:
             value = self.value(node.value, target.type)
         self.emit(ir.Assign(target.node, value.node, node.span))
+
+    def _evaluated_once(self, node: ir.Expression) -> ir.Expression:
+        """An l-value that is read and written: its indices go into variables if they call something."""
+        if isinstance(node, ir.Element):
+            base, index = self._evaluated_once(node.base), node.index
+            if any(isinstance(one, ir.Call | ir.ExternCall | ir.TableApply) for one in walk(index)):
+                assert isinstance(index.type, ir.Bits)
+                variable = self.new_variable("index", index.type, index.span)
+                self.emit(ir.Declare(variable, index, index.span))
+                index = ir.Variable(variable, index.type, index.span)
+            return ir.Element(base, index, node.type, node.span)
+        if isinstance(node, ir.Member | ir.Slice | ir.TupleElement | ir.Next | ir.Last):
+            return msgspec.structs.replace(node, base=self._evaluated_once(node.base))
+        return node
 
     def _call_statement(self, node: ast.CallStatement) -> None:
         typed = self.call(node.call, None)
         if isinstance(typed.node, ir.Call | ir.ExternCall | ir.TableApply):
             self.emit(ir.Evaluate(typed.node, node.span))
+        elif isinstance(typed.node, ir.Lookahead):
+            variable = self.new_variable("_", typed.type, node.span)
+            self.emit(ir.Declare(variable, typed.node, node.span))
 
     # --- control flow
 

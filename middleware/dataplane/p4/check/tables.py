@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import ast, ir, types
 from ..ir.annotations import find
 from ..source import Span
@@ -102,12 +104,55 @@ class Tables(Matches):
             of = types.describe(typed.type)
             self.fail(node.match_kind.span, f"a key of type {of} can't be matched by {kind.value}")
         mark = find(node.annotations, "name")
-        name = str(mark.arguments[0]) if mark is not None and mark.arguments else written(node.expression)
+        name = (
+            str(mark.arguments[0]) if mark is not None and mark.arguments else self._key_name(node.expression)
+        )
         if name is None:
             self.fail(node.span, 'this key needs a name for the control plane: @name("...")')
         named = types.named(typed.type)
         key_types.append(typed.type)
         return ir.Key(name, typed.node, kind, node.annotations, node.span, named)
+
+    def _key_name(self, node: ast.Expression) -> str | None:
+        """The control plane's name of a key, as p4c derives it; None where it wants an annotation."""
+        match node:
+            case ast.Name(name=name, absolute=absolute):
+                return f".{name}" if absolute else name
+            case ast.Member():
+                return self._member_name(node)
+            case ast.Call(target=ast.Member(base=base, name="isValid"), arguments=()):
+                inner = self._key_name(base)
+                return None if inner is None else f"{inner}.$valid$"
+            case ast.IntegerLiteral(value=value, base=base):
+                return {2: bin, 8: oct, 16: hex}.get(base, str)(value)
+            case ast.Index(base=base, index=index):
+                parts = self._key_names(base, index)
+                return None if parts is None else f"{parts[0]}[{parts[1]}]"
+            case ast.Slice(base=base, high=high, low=low):
+                parts = self._key_names(base, high, low)
+                return None if parts is None else f"{parts[0]}[{parts[1]}:{parts[2]}]"
+            case ast.Binary(operator="&", left=left, right=right):
+                parts = self._key_names(left, right)
+                return None if parts is None else f"{parts[0]} & {parts[1]}"
+        return None
+
+    def _key_names(self, *nodes: ast.Expression) -> list[str] | None:
+        found = [self._key_name(one) for one in nodes]
+        named = [one for one in found if one is not None]
+        return named if len(named) == len(found) else None
+
+    def _member_name(self, node: ast.Member) -> str | None:
+        """`base.field`; `@name` on the field counts, and replaces all with a dot in front."""
+        base = self.expression(node.base) if not isinstance(node.base, ast.TypeExpression) else None
+        name = node.name
+        if base is not None and isinstance(base.type, types.Record) and name in base.type.places:
+            mark = find(base.type.fields[base.type.places[name]].annotations, "name")
+            if mark is not None and mark.arguments:
+                name = str(mark.arguments[0])
+        if name.startswith("."):
+            return name[1:]
+        inner = self._key_name(node.base)
+        return None if inner is None else f"{inner}.{name}"
 
     def match_kind(self, node: ast.Name) -> ir.MatchKind:
         """A match kind that this target has."""
@@ -251,6 +296,9 @@ class Tables(Matches):
         written = [
             None if one.priority is None else self.integer(one.priority, "a priority") for one in node.entries
         ]
+        marks = [find(one.annotations, "priority") for one in node.entries]
+        if any(marks) and all(one is None for one in written):
+            return _by_marks(marks)
         if all(one is None for one in written):
             return list(range(len(written), 0, -1))
         found: list[int] = []
@@ -364,31 +412,15 @@ class Tables(Matches):
         raise NotImplementedError
 
 
-def written(node: ast.Expression) -> str | None:
-    """The control plane's name of a key, as p4c derives it; None where it wants an annotation."""
-    match node:
-        case ast.Name(name=name, absolute=absolute):
-            return f".{name}" if absolute else name
-        case ast.Member(base=base, name=name):
-            inner = written(base)
-            return None if inner is None else f"{inner}.{name}"
-        case ast.Index(base=base, index=index):
-            inner, place = written(base), written(index)
-            return None if inner is None or place is None else f"{inner}[{place}]"
-        case ast.Slice(base=base, high=high, low=low):
-            parts = written(base), written(high), written(low)
-            return None if None in parts else f"{parts[0]}[{parts[1]}:{parts[2]}]"
-        case ast.Call(target=ast.Member(base=base, name="isValid"), arguments=()):
-            inner = written(base)
-            return None if inner is None else f"{inner}.isValid()"
-        case ast.IntegerLiteral(value=value):
-            return str(value)
-        case ast.Binary(operator="&", left=left, right=right):
-            one, other = written(left), written(right)
-            return None if one is None or other is None else f"{one} & {other}"
-        case ast.Cast(operand=operand):
-            return written(operand)
-    return None
+def _by_marks(marks: Sequence[ir.Annotation | None]) -> list[int]:
+    """Priorities by `@priority(n)` on entries, which p4c knows too: the smallest wins, an entry's place is
+    the default."""
+    numbers = [
+        mark.arguments[0] if mark is not None and mark.arguments else place
+        for place, mark in enumerate(marks, 1)
+    ]
+    wanted = [one if isinstance(one, int) else place for place, one in enumerate(numbers, 1)]
+    return [max(wanted) + 1 - one for one in wanted]
 
 
 def alike(one: object, other: object) -> bool:

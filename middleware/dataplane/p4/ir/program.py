@@ -164,8 +164,8 @@ Match = MatchAny | MatchValue | MatchMask | MatchRange | MatchSet
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A table's key. `name` is the control plane's: `@name`, else the expression as written
-    ("hdr.ipv4.dstAddr")."""
+    """A table's key. `name` is the control plane's: `@name`, else the expression as written:
+    "hdr.ipv4.dstAddr", "hdr.stack[0].a", and "hdr.ipv4.$valid$" for isValid()."""
 
     name: str
     expression: Expression

@@ -34,6 +34,7 @@ PRECEDENCE: dict[str, int] = {
     "/": 10,
     "%": 10,
 }
+_BASES = {"0x": 16, "0o": 8, "0b": 2}
 _MOST_NESTED = 60
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "\n": ""}
 
@@ -61,7 +62,7 @@ def literal(token: Token) -> ast.IntegerLiteral:
         if found and prefix.isdigit():
             text, width, signed = digits, int(prefix), mark == "s"
             break
-    return ast.IntegerLiteral(integer(text), width, signed, token.span)
+    return ast.IntegerLiteral(integer(text), width, signed, token.span, _BASES.get(text[:2].lower(), 10))
 
 
 class Expressions(Stream):
