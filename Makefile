@@ -5,7 +5,7 @@
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
-#   make foreign   other people's test suites, against our daemon  (SUITES=DIR for those not in a registry)
+#   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 
@@ -80,7 +80,9 @@ proto: setup
 	@$(PY) proto/generate
 
 foreign: setup
-	@$(PY) -m tests.foreign --suites "$(SUITES)" $(FOREIGN)
+	@$(PY) -m tests.foreign $(FOREIGN)
+	@$(PY) -m tests.foreign.p4runtime_shell
+	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 
 HOSTS ?= all
 hosts: setup compiled

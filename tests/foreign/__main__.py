@@ -1,7 +1,7 @@
 """Other people's test suites against our daemon: `python -m tests.foreign`, or `make foreign`.
 
-kafka-python's integration suite comes with its sdist from the package registry. Suites that must be brought
-from elsewhere are looked for under `--suites DIR`; none is known yet.
+kafka-python's integration suite comes with its sdist from the package registry. What else `make foreign`
+runs are modules beside this one: p4runtime-shell against a switch, and P4 programs from a folder.
 
 Exit code 0: nothing failed but what the allow list names, and everything that it names did fail.
 """
@@ -73,14 +73,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.foreign", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--suites", default="", help="folder with suites that come in no registry package")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="this broker, instead of a daemon of our own")
     parser.add_argument("-k", dest="select", default="", help="only tests that match, as pytest's -k")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     console = Console(stderr=options.json)
-    if options.suites:
-        console.print(f"nothing in {options.suites} is known; the suite of kafka-python needs no folder")
     known = known_failures()
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
     with (

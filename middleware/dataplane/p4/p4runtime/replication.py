@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from finsy.proto import p4r
 
-from treecast.middleware.dataplane.p4.runtime import CloneSession, MulticastGroup, Replica
+from treecast.middleware.dataplane.p4.runtime import CloneSession, Control, MulticastGroup, Replica
 
 from .bytestrings import decode, encode
 from .errors import Code, P4RuntimeError, invalid, not_found
+from .schema import Schema
 from .store import DELETE, INSERT, Store, Undo
 
+_Replicated = TypeVar("_Replicated", p4r.MulticastGroupEntry, p4r.CloneSessionEntry)
 _PORT_BITS = 32
 _INSTANCE_BITS = 16
 
 
 class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
-    """Groups and sessions."""
+    """Groups and sessions. What was written with `egress_port`, as clients before P4Runtime 1.4 do, is read
+    so."""
+
+    def __init__(self, schema: Schema, control: Control) -> None:
+        super().__init__(schema, control)
+        self._numbered: set[tuple[str, int]] = set()
 
     def write(
         self, kind: p4r.Update.Type.ValueType, message: p4r.PacketReplicationEngineEntry, now: float
@@ -34,6 +42,7 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
         if not message.multicast_group_id:
             raise invalid("a multicast group's id is above 0")
         control = self.control
+        self._note("group", message.multicast_group_id, message.replicas)
         if kind == INSERT:
             control.insert_multicast_group(group_entry_from(message))
             return partial(control.delete_multicast_group, message.multicast_group_id)
@@ -48,6 +57,7 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
         if not message.session_id:
             raise invalid("a clone session's id is above 0")
         control = self.control
+        self._note("session", message.session_id, message.replicas)
         if kind == INSERT:
             control.insert_clone_session(session_from(message))
             return partial(control.delete_clone_session, message.session_id)
@@ -57,6 +67,16 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
             return partial(control.insert_clone_session, old)
         control.modify_clone_session(session_from(message))
         return partial(control.modify_clone_session, old)
+
+    def _note(self, what: str, number: int, replicas: Iterable[p4r.Replica]) -> None:
+        numbered = any(one.WhichOneof("port_kind") == "egress_port" for one in replicas)
+        (self._numbered.add if numbered else self._numbered.discard)((what, number))
+
+    def _as_written(self, what: str, number: int, message: _Replicated) -> _Replicated:
+        if (what, number) in self._numbered:
+            for one in message.replicas:
+                one.egress_port = int.from_bytes(one.port, "big")
+        return message
 
     def _group(self, number: int) -> MulticastGroup:
         for group in self.control.multicast_groups():
@@ -75,11 +95,19 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
         if which == "multicast_group_entry":
             number = wanted.multicast_group_entry.multicast_group_id
             for group in [self._group(number)] if number else self.control.multicast_groups():
-                yield _entity(p4r.PacketReplicationEngineEntry(multicast_group_entry=group_entry_to(group)))
+                yield _entity(
+                    p4r.PacketReplicationEngineEntry(
+                        multicast_group_entry=self._as_written("group", group.group, group_entry_to(group))
+                    )
+                )
         elif which == "clone_session_entry":
             number = wanted.clone_session_entry.session_id
             for session in [self._session(number)] if number else self.control.clone_sessions():
-                yield _entity(p4r.PacketReplicationEngineEntry(clone_session_entry=session_to(session)))
+                yield _entity(
+                    p4r.PacketReplicationEngineEntry(
+                        clone_session_entry=self._as_written("session", session.session, session_to(session))
+                    )
+                )
         else:
             raise invalid("a packet replication engine entry is a multicast group or a clone session")
 
