@@ -85,16 +85,19 @@ def samples(suites: Path) -> list[Sample]:
 
 
 def _of_p4c(folder: Path) -> Iterator[Sample]:
+    """Those that p4c compiles for bmv2, or keeps vectors or P4Info of."""
     outputs = folder.with_name("p4_16_samples_outputs")
     for program in sorted(folder.rglob("*.p4")):
-        vectors = program.with_suffix(".stf")
-        if not vectors.is_file() and not program.stem.endswith("-bmv2"):
-            continue
+        kept, vectors = outputs / f"{program.name}.p4info.txtpb", program.with_suffix(".stf")
         if not program.is_file() or "v1model.p4" not in program.read_text(errors="replace"):
             continue
-        kept = outputs / f"{program.name}.p4info.txtpb"
-        name = str(program.relative_to(folder))
-        yield Sample(name, program, kept if kept.is_file() else None, vectors if vectors.is_file() else None)
+        if kept.is_file() or vectors.is_file() or program.stem.endswith("-bmv2"):
+            yield Sample(
+                str(program.relative_to(folder)),
+                program,
+                kept if kept.is_file() else None,
+                vectors if vectors.is_file() else None,
+            )
 
 
 def try_sample(sample: Sample, *, interpret: bool) -> Iterator[Result]:

@@ -14,7 +14,7 @@ from google.protobuf.internal.containers import (
 from .. import ir
 
 # They are represented by fields of their own.
-_ELSEWHERE = frozenset(("name", "id", "brief", "description", "hidden"))
+_ELSEWHERE = frozenset(("name", "id", "brief", "description"))
 
 
 class Annotated(Protocol):
