@@ -10,6 +10,7 @@ from ..runtime.arrays import CounterArray, MeterArray, RegisterArray
 from ..runtime.counts import DROP_ASSERT
 from ..runtime.machine import digest_name
 from ..runtime.select import hashed
+from ..runtime.text import format_log
 from .signals import DropSignal
 from .statements import Statements
 from .values import Value, fit, leaves, raw
@@ -158,23 +159,20 @@ class Externs(Statements):
 
     def _log_msg(self, call: ir.ExternCall) -> None:
         values = self._values(call)
-        data = [] if len(values) < 2 else leaves_shown(values[1], call.arguments[1].value.type)
+        data = [] if len(values) < 2 else shown(values[1], call.arguments[1].value.type)
         self.machine.log.append(format_log(values[0], data))
 
 
-def leaves_shown(value: Value, type_: ir.Type) -> list[int]:
+def shown(value: Value, type_: ir.Type) -> list[int]:
     """Numbers as a program sees them, for log_msg."""
-    if isinstance(value, list):
-        return [int(one) if not isinstance(one, tuple) else one[0] for one in value]
-    return leaves(value, type_)
-
-
-def format_log(text: str, numbers: list[int]) -> str:
-    """Each {} is a number, as far as there are numbers."""
-    parts = text.split("{}")
-    shown = [str(number) for number in numbers[: len(parts) - 1]]
-    shown += ["{}"] * (len(parts) - 1 - len(shown))
-    return "".join(a + b for a, b in zip(parts, [*shown, ""], strict=True))
+    match type_:
+        case ir.StructType(fields=fields):
+            return [n for one, f in zip(value, fields, strict=True) for n in shown(one, f.type)]
+        case ir.TupleType(elements=elements):
+            return [n for one, element in zip(value, elements, strict=True) for n in shown(one, element)]
+        case ir.HeaderType(fields=fields):
+            return [n for one, f in zip(value.fields, fields, strict=True) for n in shown(one, f.type)]
+    return [value[0] if isinstance(value, tuple) else int(value)]
 
 
 _X = Externs

@@ -69,28 +69,29 @@ class Interpreter(Parsing):
         self.standard = Standard(self.program)
         self._arrivals: deque[Arrival] = deque()
         self._copies: deque[Copy] = deque()
+        self._work = 0
         ingress = self.program.controls[self.program.pipeline.ingress]
         self._types = [one.type for one in ingress.parameters]
 
     def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
         """All that one packet causes, in the order in which it is caused."""
-        self._arrivals.append(Arrival(data, port, NORMAL, None))
-        work = 0
+        self._work = 1
+        self._ingress(Arrival(data, port, NORMAL, None), now)
         while self._arrivals or self._copies:
-            work += 1
-            if work > MAX_WORK:
-                self._give_up()
-                return
             if self._copies:
                 self._egress(self._copies.popleft(), now, out)
-            else:
-                self._ingress(self._arrivals.popleft(), now)
+                continue
+            arrival = self._arrivals.popleft()
+            if self._work_left():
+                self._ingress(arrival, now)
 
-    def _give_up(self) -> None:
-        for _ in range(len(self._arrivals) + len(self._copies)):
+    def _work_left(self) -> bool:
+        """Whether one packet may cause another pass; if not that is a drop."""
+        self._work += 1
+        if self._work > MAX_WORK:
             self.machine.counts.drop(DROP_WORK)
-        self._arrivals.clear()
-        self._copies.clear()
+            return False
+        return True
 
     # --- ingress
 
@@ -229,7 +230,7 @@ class Interpreter(Parsing):
     def _clone_egress(self, one: Copy, clone: tuple[int, int]) -> None:
         """The packet as it is at the end of egress, not deparsed."""
         replicas = self.machine.replication.clones.get(clone[0])
-        if not replicas:
+        if not replicas or not self._work_left():
             return
         trunk = one.trunk
         again = Arrival(trunk.arrival.data, trunk.arrival.port, EGRESS_CLONE, None)

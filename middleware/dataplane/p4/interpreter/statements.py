@@ -12,7 +12,7 @@ from .context import Rounds
 from .expressions import Expressions
 from .packets import Bits, fixed_width, read, varbit_limit
 from .places import Nowhere, Place
-from .signals import BreakSignal, ContinueSignal, ReturnSignal
+from .signals import BreakSignal, ContinueSignal, ExitSignal, ReturnSignal
 from .values import HeaderValue, StackValue, UnionValue, Value, copy, default, raw
 
 
@@ -162,6 +162,9 @@ class Statements(Expressions):
 
     def _return(self, s: ir.Return) -> None:
         raise ReturnSignal(None if s.value is None else copy(self.evaluate(s.value)))
+
+    def _exit(self, s: ir.Exit) -> None:
+        raise ExitSignal
 
     def _call_action(self, s: ir.CallAction) -> None:
         action = self.program.actions[s.action]
@@ -331,4 +334,5 @@ _RUN: dict[type, Callable[..., None]] = {
     ir.Break: _S._break,
     ir.Continue: _S._continue,
     ir.Return: _S._return,
+    ir.Exit: _S._exit,
 }

@@ -44,8 +44,8 @@ class Counts:
         self.drops: dict[str, int] = {}
         self.parser_errors: dict[int, int] = {}  # by index into Program.errors
 
-    def drop(self, reason: str) -> None:
-        self.drops[reason] = self.drops.get(reason, 0) + 1
+    def drop(self, reason: str, count: int = 1) -> None:
+        self.drops[reason] = self.drops.get(reason, 0) + count
 
     def parser_error(self, error: int) -> None:
         self.parser_errors[error] = self.parser_errors.get(error, 0) + 1

@@ -51,7 +51,7 @@ class Switch:
         self._machine.drop_port = drop_port
         self._errors = program.errors
         self.control = Control(self._machine)
-        self._engine = _engine(self._machine, interpret)
+        self._engine, self.engine = _engine(self._machine, interpret)
 
     def receive(self, port: int, packet: bytes, now: float) -> list[Out]:
         """What leaves the switch because this packet came in at `port`, in order.
@@ -96,8 +96,14 @@ class Switch:
         return lines
 
 
-def _engine(machine: Machine, interpret: bool) -> Engine:
+def _engine(machine: Machine, interpret: bool) -> tuple[Engine, str]:
     """Both engines stand above this room, so they are imported here."""
+    from ..generate import Generated, Unsupported
     from ..interpreter import Interpreter
 
-    return Interpreter(machine)
+    if interpret:
+        return Interpreter(machine), "interpreted"
+    try:
+        return Generated(machine), "generated"
+    except Unsupported as reason:
+        return Interpreter(machine), f"interpreted: {reason}"

@@ -1,0 +1,6 @@
+"""Generated code: a program as Python source, run by exec. No compiler at run time."""
+
+from .engine import Generated
+from .layout import Unsupported
+
+__all__ = ["Generated", "Unsupported"]

@@ -1,0 +1,79 @@
+"""Generated code as an engine, in the place of the interpreter."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ..runtime.counts import DROP_WORK
+from ..runtime.kinds import NORMAL
+from ..runtime.machine import MAX_WORK, Machine
+from ..runtime.values import Out
+from .layout import Unsupported
+from .pipeline import Pipeline
+
+Arrival = tuple[bytes, int, int, tuple[object, ...] | None]  # packet, port, instance_type, what was preserved
+
+
+class ExitBlock(Exception):
+    """P4's exit."""
+
+
+class DropPacket(Exception):
+    """The packet is thrown away at once."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+class Generated:
+    """`source` is what runs. Raises Unsupported for what only the interpreter can do."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._arrivals: deque[Arrival] = deque()
+        self._copies: deque[tuple[object, ...]] = deque()
+        self._work = 0
+        pipeline = Pipeline(machine)
+        self.source = pipeline.generate()
+        env = pipeline.env
+        env.update(
+            {
+                "Exit_": ExitBlock,
+                "Drop_": DropPacket,
+                "arrive_": self._arrivals.append,
+                "later_": self._copies.append,
+                "clone_works_": self._work_left,
+            }
+        )
+        try:
+            code = compile(self.source, f"<generated from {machine.program.name}>", "exec")
+        except (SyntaxError, RecursionError, MemoryError) as problem:
+            raise Unsupported(f"Python can't compile it: {problem}") from problem
+        exec(code, env)
+        front, back = env["front"], env["back"]
+        assert callable(front)
+        assert callable(back)
+        self._front: Callable[..., None] = front
+        self._back: Callable[..., None] = back
+
+    def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
+        """All that one packet causes."""
+        self._work = 1
+        self._front(data, port, NORMAL, None, now, out)
+        while self._copies or self._arrivals:
+            if self._copies:
+                self._back(*self._copies.popleft())
+                continue
+            packet, at, kind, kept = self._arrivals.popleft()
+            if self._work_left():
+                self._front(packet, at, kind, kept, now, out)
+
+    def _work_left(self) -> bool:
+        """Whether one packet may cause another pass; if not that is a drop."""
+        self._work += 1
+        if self._work > MAX_WORK:
+            self._machine.counts.drop(DROP_WORK)
+            return False
+        return True

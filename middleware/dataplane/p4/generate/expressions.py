@@ -1,0 +1,505 @@
+"""Expressions as Python text. What can't be said in one expression is written as lines before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .. import ir
+from ..bits import shift_left
+from ..runtime.shapes import key_width
+from .base import Base, has_effects
+from .layout import Layout, Unsupported
+from .stores import Group, Header, Scalar, SliceOf, Stack, Store, Union
+from .writer import Line
+
+_ATOM = re.compile(r"-?\w+\Z")
+
+
+class Expressions(Base):
+    """`value` gives a store whose texts have no effects; `text` is for scalars."""
+
+    def text(self, e: ir.Expression) -> str:
+        return self.scalar(self.value(e))
+
+    def atom(self, e: ir.Expression) -> str:
+        """Text that may be repeated."""
+        return self.hold(self.text(e))
+
+    def hold(self, text: str) -> str:
+        if _ATOM.match(text):
+            return text
+        name = self.temp()
+        self.writer.assign(name, text)
+        return name
+
+    def value(self, e: ir.Expression) -> Store:
+        return _VALUE[type(e)](self, e)
+
+    def place(self, e: ir.Expression) -> Store:
+        """An l-value."""
+        if isinstance(e, ir.Slice):
+            base = self.place(e.base)
+            if isinstance(base, SliceOf):
+                return SliceOf(base.base, base.low + e.high, base.low + e.low)
+            assert isinstance(base, Scalar)
+            return SliceOf(base, e.high, e.low)
+        return self.value(e)
+
+    # --- leaves
+
+    def _literal(self, e: ir.Literal) -> Store:
+        return Scalar(repr(e.value), e.type)
+
+    def _variable(self, e: ir.Variable) -> Store:
+        return self.store_of(e.index)
+
+    def _default(self, e: ir.Default) -> Store:
+        return self.default(e.type)
+
+    def _packet_length(self, e: ir.PacketLength) -> Store:
+        return Scalar("L", e.type)
+
+    # --- parts
+
+    def _member(self, e: ir.Member) -> Store:
+        path: list[int] = [e.index]
+        at = e.base
+        while isinstance(at, ir.Member) and isinstance(at.type, ir.StructType):
+            if isinstance(at.base.type, ir.HeaderType):
+                path.insert(0, at.index)
+                return self._field(self.value(at.base), tuple(path), e.type)
+            path.insert(0, at.index)
+            at = at.base
+        base = self.value(e.base)
+        if isinstance(base, Header):
+            return self._field(base, (e.index,), e.type)
+        assert isinstance(base, Group | Union)
+        return base.items[e.index]
+
+    def _field(self, header: Store, path: tuple[int, ...], type_: ir.Type) -> Store:
+        """A field of a header; of a struct in it all its leaves."""
+        if isinstance(header, Group):  # the path went through structs only
+            for number in path[:-1]:
+                assert isinstance(header, Group)
+                header = header.items[number]
+            assert isinstance(header, Group)
+            return header.items[path[-1]]
+        assert isinstance(header, Header)
+        if isinstance(type_, ir.StructType):
+            items = [self._field(header, (*path, n), f.type) for n, f in enumerate(type_.fields)]
+            return Group(items, type_)
+        return Scalar(header.fields[header.layout.number(path)], type_, header)
+
+    def _tuple_element(self, e: ir.TupleElement) -> Store:
+        base = self.value(e.base)
+        assert isinstance(base, Group)
+        return base.items[e.index]
+
+    def _stack(self, e: ir.Expression) -> Stack:
+        stack = self.value(e)
+        if not isinstance(stack, Stack):
+            raise Unsupported("a stack that is no variable")
+        return stack
+
+    def _element(self, e: ir.Element) -> Store:
+        stack = self._stack(e.base)
+        size = stack.type.size
+        if isinstance(e.index, ir.Literal):
+            return self.element(f"{stack.text}[{e.index.value}]", stack.type.element)
+        index = self.atom(e.index)
+        within = inside(index, e.index.type, size)
+        name = self.temp()
+        if self.in_parser:
+            self.fail_unless(within, "StackOutOfBounds")
+            self.writer.assign(name, f"{stack.text}[{index}]")
+        else:
+            fresh = self.fresh_element(stack.type.element)
+            self.writer.assign(name, f"{stack.text}[{index}] if {within} else {fresh}")
+        return self.element(name, stack.type.element)
+
+    def _next(self, e: ir.Next) -> Store:
+        stack = self._stack(e.base)
+        self.fail_unless(f"{stack.next} < {stack.type.size}", "StackOutOfBounds")
+        name = self.temp()
+        self.writer.assign(name, f"{stack.text}[{stack.next}]")
+        return self.element(name, stack.type.element)
+
+    def _last(self, e: ir.Last) -> Store:
+        stack = self._stack(e.base)
+        self.fail_unless(stack.next, "StackOutOfBounds")
+        name = self.temp()
+        self.writer.assign(name, f"{stack.text}[{stack.next} - 1]")
+        return self.element(name, stack.type.element)
+
+    def _last_index(self, e: ir.LastIndex) -> Store:
+        return Scalar(f"({self._stack(e.base).next} - 1 & {0xFFFFFFFF})", e.type)
+
+    def _slice(self, e: ir.Slice) -> Store:
+        base = self.text(e.base)
+        width = e.high - e.low + 1
+        shifted = f"({base} >> {e.low})" if e.low else base
+        top = e.high + 1 == ir.width_of(e.base.type) and not signed(e.base.type)
+        return Scalar(shifted if top else f"({shifted} & {(1 << width) - 1})", e.type)
+
+    # --- operators
+
+    def _unary(self, e: ir.Unary) -> Store:
+        operand = self.text(e.operand)
+        if e.operator is ir.UnaryOperator.NOT:
+            return Scalar(f"(not {operand})", e.type)
+        sign = "-" if e.operator is ir.UnaryOperator.NEGATE else "~"
+        return Scalar(wrap(f"({sign}{operand})", e.type), e.type)
+
+    def _binary(self, e: ir.Binary) -> Store:
+        if e.operator in (ir.Operator.LOGICAL_AND, ir.Operator.LOGICAL_OR):
+            return self._logical(e)
+        left = self.value(e.left)
+        if has_effects(e.right):
+            left = self._saved(left)
+        right = self.value(e.right)
+        if e.operator in (ir.Operator.EQ, ir.Operator.NE):
+            same = self._equal(left, right)
+            return Scalar(same if e.operator is ir.Operator.EQ else f"(not {same})", e.type)
+        return Scalar(self._computed(e, self.scalar(left), self.scalar(right)), e.type)
+
+    def _saved(self, store: Store) -> Store:
+        """A copy that later effects don't change."""
+        if isinstance(store, Scalar):
+            if store.text.lstrip("-").isdigit():
+                return store
+            name = self.temp()
+            self.writer.assign(name, store.text)
+            return Scalar(name, store.type)
+        assert not isinstance(store, SliceOf)
+        target = self.new_store(self.temp(), type_of(store))
+        self.put(target, store)
+        return target
+
+    def _computed(self, e: ir.Binary, a: str, b: str) -> str:
+        op, type_ = e.operator, e.left.type
+        if op is ir.Operator.CONCAT:
+            low = unsigned(b, e.right.type)
+            return wrap(f"(({unsigned(a, type_)} << {ir.width_of(e.right.type)}) | {low})", e.type)
+        if op in _COMPARE:
+            return f"({a} {op.value} {b})"
+        if op in (ir.Operator.AND, ir.Operator.OR, ir.Operator.XOR):
+            return f"({a} {op.value} {b})"
+        if op in (ir.Operator.ADD, ir.Operator.SUB, ir.Operator.MUL):
+            return wrap(f"({a} {op.value} {b})", e.type)
+        if op in (ir.Operator.ADD_SAT, ir.Operator.SUB_SAT):
+            name = "saturate_signed" if signed(type_) else "saturate"
+            return f"{name}({a} {op.value[1]} {b}, {ir.width_of(type_)})"
+        if op in (ir.Operator.DIV, ir.Operator.MOD):
+            b = self.hold(b)
+            sign = "//" if op is ir.Operator.DIV else "%"
+            return f"({a} {sign} {b} if {b} else 0)"
+        return self._shift(e, a, b)
+
+    def _shift(self, e: ir.Binary, a: str, b: str) -> str:
+        width = ir.width_of(e.type)
+        if e.operator is ir.Operator.SHR:
+            return f"({a} >> {b})" if b.isdigit() and int(b) < 1 << 16 else f"({a} >> min({b}, {1 << 16}))"
+        if b.isdigit() and not signed(e.type):
+            return f"({a} << {b} & {(1 << width) - 1})" if int(b) < width else "0"
+        self.bound("shift_left", shift_left)
+        return (
+            wrap(f"shift_left({a}, {b}, {width})", e.type)
+            if signed(e.type)
+            else f"shift_left({a}, {b}, {width})"
+        )
+
+    def _logical(self, e: ir.Binary) -> Store:
+        word = "and" if e.operator is ir.Operator.LOGICAL_AND else "or"
+        left = self.text(e.left)
+        right, lines = self._aside(e.right)
+        if not lines:
+            return Scalar(f"({left} {word} {right})", e.type)
+        name = self.temp()
+        self.writer.assign(name, left)
+        with self.writer.block(f"if {name}:" if word == "and" else f"if not {name}:"):
+            self.writer.lines += lines
+            self.writer.assign(name, right)
+        return Scalar(name, e.type)
+
+    def _aside(self, e: ir.Expression) -> tuple[str, list[Line]]:
+        """A scalar and the lines that it needs, one level deeper and not yet written."""
+        before = self.writer.mark()
+        self.writer.depth += 1
+        text = self.text(e)
+        self.writer.depth -= 1
+        lines = self.writer.lines[before:]
+        del self.writer.lines[before:]
+        return text, lines
+
+    def _conditional(self, e: ir.Conditional) -> Store:
+        condition = self.text(e.condition)
+        if isinstance(self.default(e.type), Scalar):
+            yes, yes_lines = self._aside(e.yes)
+            no, no_lines = self._aside(e.no)
+            if not yes_lines and not no_lines:
+                return Scalar(f"({yes} if {condition} else {no})", e.type)
+            return self._branches(condition, (yes, yes_lines), (no, no_lines), e.type)
+        target = self.new_store(self.temp(), e.type)
+        with self.writer.block(f"if {condition}:"):
+            self.put(target, self.value(e.yes))
+        with self.writer.block("else:"):
+            self.put(target, self.value(e.no))
+        return target
+
+    def _branches(
+        self, condition: str, yes: tuple[str, list[Line]], no: tuple[str, list[Line]], type_: ir.Type
+    ) -> Store:
+        name = self.temp()
+        for head, (text, lines) in ((f"if {condition}:", yes), ("else:", no)):
+            with self.writer.block(head):
+                self.writer.lines += lines
+                self.writer.assign(name, text)
+        return Scalar(name, type_)
+
+    def _equal(self, a: Store, b: Store) -> str:
+        match a, b:
+            case (Scalar(), Scalar()):
+                return f"({a.text} == {b.text})"
+            case (Header(), Header()):
+                same = f"{self.packed(a)} == {self.packed(b)}"
+                return f"(({same}) if {a.valid} and {b.valid} else {a.valid} == {b.valid})"
+            case (Group(items=left), Group(items=right)):
+                return self._all_equal(list(left), list(right))
+            case (Union(items=one), Union(items=other)):
+                return self._all_equal(list(one), list(other))
+            case (Stack(), Stack()):
+                return self._all_equal(self._elements_of(a), self._elements_of(b))
+        raise TypeError("values of different types are compared")
+
+    def _elements_of(self, stack: Stack) -> list[Store]:
+        return [self.element(f"{stack.text}[{n}]", stack.type.element) for n in range(stack.type.size)]
+
+    def _all_equal(self, left: list[Store], right: list[Store]) -> str:
+        same = [self._equal(one, other) for one, other in zip(left, right, strict=True)]
+        return f"({' and '.join(same) or 'True'})"
+
+    # --- casts and values with parts
+
+    def _cast(self, e: ir.Cast) -> Store:
+        operand = self.value(e.operand)
+        if isinstance(operand, Scalar):
+            return Scalar(cast(operand.text, e.operand.type, e.type), e.type)
+        assert isinstance(operand, Group)
+        return self._from_parts(list(operand.items), e.type)
+
+    def _from_parts(self, items: list[Store], type_: ir.Type) -> Store:
+        if isinstance(type_, ir.HeaderType):
+            return self._header_of(items, self.layouts.of(type_))
+        return Group(items, type_)
+
+    def _header_of(self, items: list[Store], layout: Layout) -> Header:
+        texts = [text for item in items for text in _leaves(item)]
+        if len(texts) != len(layout.leaves):
+            raise Unsupported("a header from parts that don't fit")
+        fields = {number: texts[number] for number in layout.live}
+        return Header(layout, "True", self.zeros(layout), "True", fields)
+
+    def _parts(self, elements: tuple[ir.Expression, ...]) -> list[Store]:
+        later = [any(has_effects(one) for one in elements[n + 1 :]) for n in range(len(elements))]
+        return [
+            self._saved(self.value(one)) if effects else self.value(one)
+            for one, effects in zip(elements, later, strict=True)
+        ]
+
+    def _struct_value(self, e: ir.StructValue) -> Store:
+        return self._from_parts(self._parts(e.elements), e.type)
+
+    def _header_value(self, e: ir.HeaderValue) -> Store:
+        return self._header_of(self._parts(e.elements), self.layouts.of(e.type))
+
+    def _stack_value(self, e: ir.StackValue) -> Store:
+        assert isinstance(e.type, ir.StackType)
+        items = [self.value(one) for one in e.elements]
+        if not all(isinstance(item, Header) for item in items):
+            raise Unsupported("a stack of unions from its elements")
+        lists = ", ".join(f"[{', '.join(item.texts())}]" for item in items if isinstance(item, Header))
+        return Stack(f"[{lists}]", "0", e.type)
+
+    def _is_valid(self, e: ir.IsValid) -> Store:
+        base = self.value(e.base)
+        if isinstance(base, Union):
+            return Scalar(f"({' or '.join(one.valid for one in base.items)})", e.type)
+        assert isinstance(base, Header)
+        return Scalar(base.valid, e.type)
+
+    # --- bits of values
+
+    def packed(self, header: Header) -> str:
+        """A header's bytes."""
+        layout = header.layout
+        if layout.varbit is not None:
+            return self._packed_varbit(header)
+        written = sorted(layout.written)
+        if not written:
+            return header.raw
+        keep = (1 << layout.fixed) - 1
+        parts = []
+        for number in written:
+            leaf = layout.leaves[number]
+            keep &= ~(((1 << leaf.width) - 1) << leaf.after)
+            bits = unsigned(header.fields[number], leaf.type)
+            parts.append(f"({bits} << {leaf.after})" if leaf.after else bits)
+        if keep:
+            parts.insert(0, f"(int_({header.raw}) & {keep})")
+        changed = f"({' | '.join(parts)}).to_bytes({layout.size}, 'big')"
+        if header.dirty == "True":
+            return changed
+        return f"({changed} if {header.dirty} else {header.raw})"
+
+    def _packed_varbit(self, header: Header) -> str:
+        layout = header.layout
+        assert layout.varbit is not None
+        varbit = header.fields[layout.varbit]
+        return f"(({self._side_by_side(header)}).to_bytes(({layout.fixed} + {varbit}[1]) >> 3, 'big'))"
+
+    def _side_by_side(self, header: Header) -> str:
+        """All leaves as one number."""
+        total = "0"
+        for number, leaf in enumerate(header.layout.leaves):
+            text = header.fields[number]
+            if isinstance(leaf.type, ir.Varbit):
+                total = f"(({total} << {text}[1]) | {text}[0])"
+            else:
+                total = f"(({total} << {leaf.width}) | {unsigned(text, leaf.type)})"
+        return total
+
+    def bits_of(self, store: Store) -> tuple[str, str]:
+        """A value's bits side by side, and their number."""
+        if isinstance(store, Scalar):
+            if isinstance(store.type, ir.Varbit):
+                return f"{store.text}[0]", f"{store.text}[1]"
+            return unsigned(store.text, store.type), str(key_width(store.type))
+        if isinstance(store, Header):
+            if store.layout.varbit is None:
+                return f"int_({self.packed(store)})", str(store.layout.fixed)
+            return self._side_by_side(
+                store
+            ), f"({store.layout.fixed} + {store.fields[store.layout.varbit]}[1])"
+        if not isinstance(store, Group):
+            raise Unsupported("the bits of a stack or union")
+        return self.joined([self.bits_of(item) for item in store.items])
+
+    def joined(self, parts: list[tuple[str, str]]) -> tuple[str, str]:
+        """Bits side by side, the first one highest."""
+        if all(width.isdigit() for _, width in parts):
+            return self._joined_fixed([(bits, int(width)) for bits, width in parts])
+        total, size = "0", "0"
+        for bits, width in parts:
+            total, size = f"(({total} << {width}) | {bits})", f"({size} + {width})"
+        return total, size
+
+    def _joined_fixed(self, parts: list[tuple[str, int]]) -> tuple[str, str]:
+        size = sum(width for _, width in parts)
+        left, texts = size, []
+        for bits, width in parts:
+            left -= width
+            texts.append(f"({bits} << {left})" if left else bits)
+        return (f"({' | '.join(texts)})" if len(texts) > 1 else texts[0] if texts else "0"), str(size)
+
+    # --- what the rooms above write
+
+    def fail_unless(self, condition: str, error: str) -> None:
+        raise NotImplementedError
+
+    def _from_table(self, e: ir.TableApply) -> Store:
+        return Scalar(self.apply_table(e.table)[0], e.type)
+
+    def apply_table(self, number: int) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def _call(self, e: ir.Call) -> Store:
+        raise NotImplementedError
+
+    def _extern_call(self, e: ir.ExternCall) -> Store:
+        raise NotImplementedError
+
+    def _lookahead(self, e: ir.Lookahead) -> Store:
+        raise NotImplementedError
+
+
+def type_of(store: Header | Stack | Group | Union) -> ir.Type:
+    return store.layout.type if isinstance(store, Header) else store.type
+
+
+def inside(index: str, type_: ir.Type, size: int) -> str:
+    """The condition that an index is one of `size`."""
+    return f"0 <= {index} < {size}" if signed(type_) else f"{index} < {size}"
+
+
+def _leaves(store: Store) -> list[str]:
+    if isinstance(store, Scalar):
+        return [store.text]
+    if isinstance(store, Group):
+        return [text for item in store.items for text in _leaves(item)]
+    raise Unsupported("a header in a header")
+
+
+def signed(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.Bits) and type_.signed
+
+
+def wrap(text: str, type_: ir.Type) -> str:
+    """Modulo the type's width."""
+    width = ir.width_of(type_)
+    if not signed(type_):
+        return f"({text} & {(1 << width) - 1})"
+    if width == 0:
+        return "0"
+    half = 1 << (width - 1)
+    return f"(({text} + {half} & {(1 << width) - 1}) - {half})"
+
+
+def unsigned(text: str, type_: ir.Type) -> str:
+    """The raw bits."""
+    return f"({text} & {(1 << ir.width_of(type_)) - 1})" if signed(type_) else text
+
+
+def cast(text: str, old: ir.Type, new: ir.Type) -> str:
+    """Between Bits types, Bits and Bool."""
+    if isinstance(new, ir.Bool):
+        return text if isinstance(old, ir.Bool) else f"({text} != 0)"
+    if not isinstance(new, ir.Bits):
+        return text
+    if isinstance(old, ir.Bool):
+        return f"(1 if {text} else 0)" if not new.signed or new.width > 1 else f"(-1 if {text} else 0)"
+    if not isinstance(old, ir.Bits):
+        return text
+    grows = new.width > old.width or (new.width == old.width and new.signed == old.signed)
+    if grows and (new.signed or not old.signed):
+        return text
+    return wrap(text, new)
+
+
+_COMPARE = (ir.Operator.LT, ir.Operator.LE, ir.Operator.GT, ir.Operator.GE)
+_E = Expressions
+_VALUE: dict[type, Callable[..., Store]] = {
+    ir.Literal: _E._literal,
+    ir.Variable: _E._variable,
+    ir.Member: _E._member,
+    ir.Element: _E._element,
+    ir.TupleElement: _E._tuple_element,
+    ir.Next: _E._next,
+    ir.Last: _E._last,
+    ir.LastIndex: _E._last_index,
+    ir.Slice: _E._slice,
+    ir.Unary: _E._unary,
+    ir.Binary: _E._binary,
+    ir.Conditional: _E._conditional,
+    ir.Cast: _E._cast,
+    ir.StructValue: _E._struct_value,
+    ir.HeaderValue: _E._header_value,
+    ir.StackValue: _E._stack_value,
+    ir.Default: _E._default,
+    ir.IsValid: _E._is_valid,
+    ir.TableApply: _E._from_table,
+    ir.Call: lambda self, e: self._call(e),
+    ir.ExternCall: lambda self, e: self._extern_call(e),
+    ir.Lookahead: lambda self, e: self._lookahead(e),
+    ir.PacketLength: _E._packet_length,
+}

@@ -1,0 +1,447 @@
+"""Parsers as straight code. States that are reached in one way stand where they are reached; the others are
+branches of a loop over a state number."""
+
+from __future__ import annotations
+
+from .. import ir
+from ..runtime.machine import MAX_STATES
+from ..runtime.shapes import key_width
+from .expressions import unsigned
+from .externs import Externs
+from .layout import Leaf, Unsupported
+from .stores import Group, Header, Scalar, Store
+
+MAX_NESTED = 14  # states inside of each other; deeper ones become branches
+
+
+class Parsing(Externs):
+    """`at` is the next byte where that is known, else None and the variable `o` has it."""
+
+    at: int | None = 0
+    parser: ir.Parser
+    labels: set[int]
+    waiting: list[int]
+    counts_states = False
+    nested = 0
+
+    # --- the cursor
+
+    def here(self, plus: int = 0) -> str:
+        if self.at is not None:
+            return str(self.at + plus)
+        return f"o + {plus}" if plus else "o"
+
+    def advance(self, size: int) -> None:
+        if self.at is not None:
+            self.at += size
+        else:
+            self.writer.assign("o", f"o + {size}")
+
+    def settle(self) -> None:
+        """From here on the variable `o` has it."""
+        if self.at is not None:
+            self.writer.assign("o", str(self.at))
+            self.at = None
+
+    # --- errors
+
+    def fail_unless(self, condition: str, error: str) -> None:
+        if self.frames:
+            raise Unsupported("a parser error inside of a function")
+        with self.writer.block(f"if not {condition}:" if " " not in condition else f"if not ({condition}):"):
+            self._fail(str(self.program.errors.index(error)))
+
+    def _fail(self, error: str) -> None:
+        if self.at is not None:
+            self.writer.assign("o", str(self.at))
+        self.writer.assign("err", error)
+        self.writer.assign("stop", "True")
+        self.writer.line("break")
+
+    # --- statements
+
+    def extract(self, s: ir.Extract) -> None:
+        header = self.place(s.target)
+        assert isinstance(header, Header)
+        if header.layout.varbit is not None:
+            self._extract_varbit(s, header)
+        else:
+            if s.varbit_bits is not None:
+                raise Unsupported("a varbit extraction of a header without varbit")
+            size = header.layout.size
+            self.fail_unless(f"L >= {self.here(size)}", "PacketTooShort")
+            self.fill(header)
+            self.advance(size)
+        if header.union is not None:
+            self.only_in_union(header, "")
+        self._advance_stack(s.target)
+
+    def _advance_stack(self, target: ir.Expression) -> None:
+        if isinstance(target, ir.Member):
+            target = target.base
+        if isinstance(target, ir.Next):
+            stack = self._stack(target.base)
+            self.writer.assign(stack.next, f"{stack.next} + 1")
+
+    def fill(self, header: Header) -> None:
+        """A header from the bytes here; they are there."""
+        layout = header.layout
+        self.writer.assign(header.valid, "True")
+        self.writer.assign(header.raw, f"p[{self.here()}:{self.here(layout.size)}]")
+        self.writer.assign(header.dirty, "False")
+        for number in layout.order():
+            leaf = layout.leaves[number]
+            self.writer.assign(header.fields[number], self.peeked(leaf.offset, leaf.width, leaf.type))
+
+    def peeked(self, offset: int, width: int, type_: ir.Type) -> str:
+        """A fixed field, `offset` bits from here."""
+        first, last = offset >> 3, (offset + width + 7) >> 3
+        spare = last * 8 - offset - width
+        if width == 0:
+            text = "0"
+        elif last - first == 1:
+            text = f"p[{self.here(first)}]"
+        elif last - first == 2:
+            text = f"(p[{self.here(first)}] << 8 | p[{self.here(first + 1)}])"
+        else:
+            text = f"int_(p[{self.here(first)}:{self.here(last)}])"
+        if spare:
+            text = f"({text} >> {spare})"
+        if offset & 7:
+            text = f"({text} & {(1 << width) - 1})"
+        return typed(text, type_)
+
+    def _extract_varbit(self, s: ir.Extract, header: Header) -> None:
+        layout = header.layout
+        assert layout.varbit is not None
+        varbit = self.hold("0" if s.varbit_bits is None else self.text(s.varbit_bits))
+        self.settle()
+        self.fail_unless(f"not {varbit} & 7", "ParserInvalidArgument")
+        end = self.temp()
+        self.writer.assign(end, f"o + {layout.size} + ({varbit} >> 3)")
+        self.fail_unless(f"L >= {end}", "PacketTooShort")
+        self.fail_unless(f"{varbit} <= {layout.leaves[layout.varbit].width}", "HeaderTooShort")
+        whole = self.temp()
+        self.writer.assign(header.valid, "True")
+        self.writer.assign(header.raw, f"p[o:{end}]")
+        self.writer.assign(header.dirty, "False")
+        self.writer.assign(whole, f"int_(p[o:{end}])")
+        for number in layout.order():
+            self.writer.assign(header.fields[number], _from_whole(layout.leaves[number], whole, varbit))
+        self.writer.assign("o", end)
+
+    def skip(self, s: ir.Skip) -> None:
+        self.writer.assign("ch", "True")
+        if isinstance(s.bits, ir.Literal) and int(s.bits.value) % 8 == 0:
+            size = int(s.bits.value) // 8
+            self.fail_unless(f"L >= {self.here(size)}", "PacketTooShort")
+            self.advance(size)
+            return
+        if not _whole_bytes(s.bits):
+            raise Unsupported("an advance that may not be a whole number of bytes")
+        bits = self.hold(self.text(s.bits))
+        self.settle()
+        self.fail_unless(f"L >= o + ({bits} >> 3)", "PacketTooShort")
+        self.writer.assign("o", f"o + ({bits} >> 3)")
+
+    def verify(self, s: ir.Verify) -> None:
+        condition = self.text(s.condition)
+        with self.writer.block(f"if not {condition}:"):
+            if self.frames:
+                raise Unsupported("verify inside of a function")
+            self._fail(self.text(s.error))
+
+    def _lookahead(self, e: ir.Lookahead) -> Store:
+        width = ir.width_of(e.type)
+        self.fail_unless(f"L >= {self.here((width + 7) >> 3)}", "PacketTooShort")
+        if isinstance(e.type, ir.HeaderType):
+            header = self.new_store(self.temp(), e.type)
+            assert isinstance(header, Header)
+            self.fill(header)
+            return header
+        store, _ = self._peek_parts(e.type, 0)
+        return store
+
+    def _peek_parts(self, type_: ir.Type, offset: int) -> tuple[Store, int]:
+        """A value, and the bit behind it."""
+        if isinstance(type_, ir.StructType | ir.TupleType):
+            inner = type_.elements if isinstance(type_, ir.TupleType) else [f.type for f in type_.fields]
+            items = []
+            for one in inner:
+                store, offset = self._peek_parts(one, offset)
+                items.append(store)
+            return Group(items, type_), offset
+        if isinstance(type_, ir.HeaderType | ir.UnionType | ir.StackType | ir.Varbit):
+            raise Unsupported("a lookahead of headers in a struct")
+        width = ir.width_of(type_)
+        name = self.temp()
+        self.writer.assign(name, self.peeked(offset, width, type_))
+        return Scalar(name, type_), offset + width
+
+    # --- states
+
+    def parse(self, parser: ir.Parser) -> None:
+        """The main parser, into `err` and `o`."""
+        self.at = 0
+        self.writer.assign("o", "0")
+        self.in_parser = True
+        self.counts_states = _has_loop(parser) or any(
+            isinstance(s, ir.ApplyParser) for state in parser.states for s in state.body
+        )
+        if self.counts_states:
+            self.writer.assign("k", "0")
+        self._states(parser, {parser.start: 0})
+        self.in_parser = False
+        self.at = None
+
+    def apply_parser(self, s: ir.ApplyParser) -> None:
+        parser = self.program.parsers[s.parser]
+        outer = (self.parser, self.labels, self.waiting, self.nested)
+        arguments = [(one.direction, one.value) for one in s.arguments]
+        aliases, copies = self._arguments(parser.parameters, arguments, True)
+        self._copy_in(copies)
+        kept = {number: self.stores.get(number) for number in aliases}
+        self.stores.update(aliases)
+        self.settle()
+        self._states(parser, {})
+        self.stores.update({n: store for n, store in kept.items() if store is not None})
+        self.parser, self.labels, self.waiting, self.nested = outer
+        self.at = None
+        self._copy_out(copies)
+        self.writer.line("if stop: break")
+
+    def _states(self, parser: ir.Parser, known: dict[int, int | None]) -> None:
+        self.parser, self.nested = parser, 0
+        self.labels = _labels(parser)
+        offsets = self._offsets(parser, known)
+        self.run(parser.setup)
+        self.waiting = [parser.start]
+        self.writer.assign("st", str(parser.start))
+        with self.writer.block("while True:"):
+            if self.labels == {parser.start} and not _jumps_to(parser, parser.start):
+                self._state(parser.start)
+                return
+            self._branches_of(parser, offsets)
+
+    def _branches_of(self, parser: ir.Parser, offsets: dict[int, int | None]) -> None:
+        done: set[int] = set()
+        word = "if"
+        while self.waiting:
+            number = self.waiting.pop(0)
+            if number in done:
+                continue
+            done.add(number)
+            self.at = offsets.get(number)
+            with self.writer.block(f"{word} st == {number}:"):
+                self._state(number)
+            word = "elif"
+
+    def _offsets(self, parser: ir.Parser, known: dict[int, int | None]) -> dict[int, int | None]:
+        """The byte at which each state begins, where all ways to it agree."""
+        offsets: dict[int, int | None] = dict(known)
+        waiting = list(known)
+        while waiting:
+            number = waiting.pop()
+            after = self._after(parser.states[number], offsets[number])
+            for target in _targets(parser.states[number]):
+                if target in offsets and offsets[target] in (after, None):
+                    continue
+                offsets[target] = None if target in offsets else after
+                waiting.append(target)
+        return offsets
+
+    def _after(self, state: ir.State, at: int | None) -> int | None:
+        """Where a state's body leaves the cursor."""
+        for s in state.body:
+            if at is None or isinstance(s, ir.If | ir.ApplyParser):
+                return None
+            if isinstance(s, ir.Extract):
+                layout = self.layouts.of(s.target.type)
+                at = None if layout.varbit is not None else at + layout.size
+            elif isinstance(s, ir.Skip):
+                whole = isinstance(s.bits, ir.Literal) and int(s.bits.value) % 8 == 0
+                at = at + int(s.bits.value) // 8 if whole and isinstance(s.bits, ir.Literal) else None
+        return at
+
+    def _state(self, number: int) -> None:
+        state = self.parser.states[number]
+        if self.counts_states:
+            self.writer.line("k += 1")
+            self.fail_unless(f"k <= {MAX_STATES}", "ParserTimeout")
+        for s in state.body:
+            if isinstance(s, ir.If):
+                self.settle()
+        self.run(state.body)
+        if isinstance(state.transition, ir.Goto):
+            self._go(state.transition.target)
+        else:
+            self._select(state.transition)
+
+    def _go(self, target: int) -> None:
+        if target >= 0:
+            if target not in self.labels and self.nested < MAX_NESTED:
+                self.nested += 1
+                self._state(target)
+                self.nested -= 1
+                return
+            self.labels.add(target)
+            self.waiting.append(target)
+            if self.at is not None:
+                self.writer.assign("o", str(self.at))
+            self.writer.assign("st", str(target))
+            self.writer.line("continue")
+            return
+        if self.at is not None:
+            self.writer.assign("o", str(self.at))
+        if target == ir.REJECT:
+            self.writer.assign("stop", "True")
+        self.writer.line("break")
+
+    def _select(self, select: ir.Select) -> None:
+        keys = [self.value(key) for key in select.keys]
+        texts = [self.hold(self.scalar(key)) for key in keys]
+        word, total, at = "if", False, self.at
+        for matches, target in _merged(select.cases):
+            condition = " or ".join(self._condition(one, texts, select.keys) for one in matches)
+            if any(not self._conditions(one, texts) and not _is_set(one) for one in matches):
+                total = True
+                if word == "if":
+                    self._go(target)
+                    return
+                with self.writer.block("else:"):
+                    self._go(target)
+                break
+            with self.writer.block(f"{word} {condition}:"):
+                self._go(target)
+            word, self.at = "elif", at
+        if not total:
+            self.at = at
+            error = str(self.program.errors.index("NoMatch"))
+            if word == "if":
+                self._fail(error)
+                return
+            with self.writer.block("else:"):
+                self._fail(error)
+
+    def _condition(
+        self, matches: tuple[ir.Match, ...], texts: list[str], keys: tuple[ir.Expression, ...]
+    ) -> str:
+        if _is_set(matches):
+            assert isinstance(matches[0], ir.MatchSet)
+            number = matches[0].value_set
+            parts = [(unsigned(t, k.type), str(key_width(k.type))) for t, k in zip(texts, keys, strict=True)]
+            name = self.bound(f"V{number}", self.machine.value_sets[number])
+            return f"{name}.has({self.joined(parts)[0]})"
+        parts_of = self._conditions(matches, texts)
+        return f"({' and '.join(parts_of)})" if len(parts_of) > 1 else "".join(parts_of)
+
+    def _conditions(self, matches: tuple[ir.Match, ...], texts: list[str]) -> list[str]:
+        if _is_set(matches):
+            return []
+        pairs = zip(matches, texts, strict=True)
+        return [_match_text(match, text) for match, text in pairs if not isinstance(match, ir.MatchAny)]
+
+
+def typed(text: str, type_: ir.Type) -> str:
+    """Raw bits as a value of the type."""
+    if isinstance(type_, ir.Bool):
+        return f"{text} != 0"
+    if isinstance(type_, ir.Bits) and type_.signed and type_.width:
+        half = 1 << (type_.width - 1)
+        return f"({text} ^ {half}) - {half}"
+    return text
+
+
+def _from_whole(leaf: Leaf, whole: str, varbit: str) -> str:
+    """A leaf of a header with varbit, from the number of the whole header."""
+    shift = f"({leaf.after} + {varbit})" if leaf.before_varbit else str(leaf.after)
+    if isinstance(leaf.type, ir.Varbit):
+        return f"({whole} >> {leaf.after} & (1 << {varbit}) - 1, {varbit})"
+    return typed(f"({whole} >> {shift} & {(1 << leaf.width) - 1})", leaf.type)
+
+
+def _match_text(match: ir.Match, text: str) -> str:
+    match match:
+        case ir.MatchValue(value=value):
+            return f"{text} == {value!r}"
+        case ir.MatchMask(value=value, mask=mask):
+            return f"{text} & {mask} == {value & mask}"
+        case ir.MatchRange(low=low, high=high):
+            return f"{low} <= {text} <= {high}"
+    raise TypeError(f"{match} is no match of one key")
+
+
+def _is_set(matches: tuple[ir.Match, ...]) -> bool:
+    return bool(matches) and isinstance(matches[0], ir.MatchSet)
+
+
+def _merged(cases: tuple[ir.Case, ...]) -> list[tuple[list[tuple[ir.Match, ...]], int]]:
+    """Cases one after the other with one target stand together."""
+    merged: list[tuple[list[tuple[ir.Match, ...]], int]] = []
+    for case in cases:
+        if merged and merged[-1][1] == case.target and not _is_any(merged[-1][0][-1]):
+            merged[-1][0].append(case.matches)
+        else:
+            merged.append(([case.matches], case.target))
+    return merged
+
+
+def _is_any(matches: tuple[ir.Match, ...]) -> bool:
+    return all(isinstance(match, ir.MatchAny) for match in matches)
+
+
+def _targets(state: ir.State) -> list[int]:
+    transition = state.transition
+    if isinstance(transition, ir.Goto):
+        found = [transition.target]
+    else:
+        found = [target for _, target in _merged(transition.cases)]
+    return [target for target in found if target >= 0]
+
+
+def _labels(parser: ir.Parser) -> set[int]:
+    """The first state, and those that several lead to."""
+    ways: dict[int, int] = {parser.start: 2}
+    for state in parser.states:
+        for target in _targets(state):
+            ways[target] = ways.get(target, 0) + 1
+    return {number for number, count in ways.items() if count > 1}
+
+
+def _jumps_to(parser: ir.Parser, number: int) -> bool:
+    return any(number in _targets(state) for state in parser.states)
+
+
+def _has_loop(parser: ir.Parser) -> bool:
+    """Whether a state can be reached from itself."""
+    state_of: dict[int, int] = {}
+
+    def loops(number: int) -> bool:
+        if state_of.get(number) == 1:
+            return True
+        if state_of.get(number) == 2:
+            return False
+        state_of[number] = 1
+        found = any(loops(target) for target in _targets(parser.states[number]))
+        state_of[number] = 2
+        return found
+
+    return loops(parser.start)
+
+
+def _whole_bytes(e: ir.Expression) -> bool:
+    """Whether the number is a multiple of 8 for sure (32 bits wrap at one)."""
+    if isinstance(e, ir.Literal):
+        return int(e.value) % 8 == 0
+    if isinstance(e, ir.Binary):
+        if e.operator is ir.Operator.MUL:
+            return _whole_bytes(e.left) or _whole_bytes(e.right)
+        if e.operator is ir.Operator.SHL:
+            return isinstance(e.right, ir.Literal) and int(e.right.value) >= 3
+        if e.operator is ir.Operator.CONCAT:
+            return ir.width_of(e.right.type) >= 3 and _whole_bytes(e.right)
+        if e.operator in (ir.Operator.ADD, ir.Operator.SUB):
+            return _whole_bytes(e.left) and _whole_bytes(e.right)
+    if isinstance(e, ir.Cast):
+        return isinstance(e.type, ir.Bits) and _whole_bytes(e.operand)
+    return False
