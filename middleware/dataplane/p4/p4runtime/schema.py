@@ -47,7 +47,8 @@ class Action(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A table. `scopes` says of its actions 0: anywhere, 1: entries only, 2: default only."""
+    """A table. `scopes` says of its actions 0: anywhere, 1: entries only, 2: default only. With
+    `has_priority` its entries need one."""
 
     id: int
     name: str
@@ -60,11 +61,7 @@ class Table(Struct, frozen=True):
     const_default: bool
     is_const: bool
     idles: bool
-
-    @property
-    def has_priority(self) -> bool:
-        """Whether entries need a priority."""
-        return any(field.kind in _PRIORITY for field in self.fields.values())
+    has_priority: bool
 
 
 class Profile(Struct, frozen=True):
@@ -199,10 +196,11 @@ class Schema:
 
     def _table(self, table: p4i.Table) -> Table:
         direct = {number >> 24: number for number in table.direct_resource_ids}
+        fields = self._fields(table.match_fields)
         return Table(
             table.preamble.id,
             table.preamble.name,
-            self._fields(table.match_fields),
+            fields,
             {reference.id: reference.scope for reference in table.action_refs},
             table.size,
             table.implementation_id,
@@ -211,6 +209,7 @@ class Schema:
             bool(table.const_default_action_id),
             table.is_const_table,
             table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
+            any(field.kind in _PRIORITY for field in fields.values()),
         )
 
     def _profile(self, profile: p4i.ActionProfile) -> Profile:

@@ -35,7 +35,7 @@ class TableStore(Store[p4r.TableEntry]):
         if table.is_const and (kind != MODIFY or message.HasField("action")):
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"the entries of {table.name} are constant")
         if kind == INSERT:
-            entry = entry_from(self.schema, table, message)
+            entry = entry_from(self.schema, table, message, key=(matches, priority))
             self.control.insert(table.name, entry, now)
             return partial(self.control.delete, table.name, matches, priority)
         old = self.control.entry(table.name, matches, priority, now)
@@ -48,7 +48,7 @@ class TableStore(Store[p4r.TableEntry]):
         """An action or a count that is left out stays; a meter that is left out goes back to its default."""
         counter, meter = _counter(table, message), _meter(table, message)
         if not old.is_const:
-            entry = entry_from(self.schema, table, message, old.action)
+            entry = entry_from(self.schema, table, message, old.action, (old.matches, old.priority))
             self.control.modify(table.name, entry, now)
         elif message.HasField("action"):
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"this entry of {table.name} is constant")
@@ -116,9 +116,15 @@ class TableStore(Store[p4r.TableEntry]):
         return message
 
 
-def entry_from(schema: Schema, table: Table, message: p4r.TableEntry, old: Action | None = None) -> Entry:
-    """The entry as sent; `old` is its action where none is sent."""
-    matches, priority = key_of(table, message)
+def entry_from(
+    schema: Schema,
+    table: Table,
+    message: p4r.TableEntry,
+    old: Action | None = None,
+    key: tuple[Matches, int] | None = None,
+) -> Entry:
+    """The entry as sent; `old` is its action where none is sent, `key` what `key_of` said."""
+    matches, priority = key or key_of(table, message)
     action = old
     if action is None or message.HasField("action"):
         action = action_from(schema, table, message.action, default=False, what=table.name)
