@@ -116,6 +116,12 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a request waits for its acknowledgement."""
+        busy = (SubState.REGISTERING, SubState.REMOVING)
+        return any(entry.state in busy for entry in self._entries.values())
+
     def state(self, state_id: int) -> SubState | None:
         """None where it is not subscribed."""
         entry = self._entries.get(state_id)

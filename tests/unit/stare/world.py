@@ -23,7 +23,7 @@ from treecast.middleware.wire.stare import (
     decode_header,
     encode_header,
 )
-from treecast.middleware.wire.stare_signals import Update
+from treecast.middleware.wire.stare_signals import Signal, SignalKind, Update, encode_signal
 
 CONTROLLER = 0  # its port and host id
 SETTINGS = StareSettings(segment_bytes=40, refresh=5.0)
@@ -162,17 +162,20 @@ class World:
 
     def _from_controller(self) -> None:
         output = self.controller.take()
-        for state in output.wanted:  # its own SUB-register, which is tested at nodes
-            self.table.setdefault(state, set()).add(CONTROLLER)
+        for state in output.wanted:
+            self._wanted(state, True)
         for state in output.unwanted:
-            self.table[state].discard(CONTROLLER)
-        from treecast.middleware.wire.stare_signals import Signal, SignalKind, encode_signal
-
+            self._wanted(state, False)
         for host, opened in output.opened:
             data = encode_signal(Signal(SignalKind.OPENED, opened=(opened,)))
             self._later(lambda host=host, data=data: self.nodes[host].signal(data, self.now))
         for host, data in output.signals:
             self._later(lambda host=host, data=data: self.nodes[host].signal(data, self.now))
+
+    def _wanted(self, state: int, wanted: bool) -> None:
+        """The controller's own subscription, which is lossless here."""
+        ports = self.table.setdefault(state, set())
+        (ports.add if wanted else ports.discard)(CONTROLLER)
 
     def _switch(self, port: int, data: bytes) -> None:
         header = decode_header(data)
