@@ -182,6 +182,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
 
     for face in FACES:
         _check_address(face, getattr(settings, face), where(face))
+    _check_address("mqtt_tls", settings.mqtt_tls, where("mqtt_tls"))
     if settings.kafka_advertised:
         address = _parse(settings.kafka_advertised, where("kafka_advertised"))
         if not address.port:

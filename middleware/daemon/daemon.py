@@ -23,13 +23,14 @@ from .control import ControlServer
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
 from .runtime_dir import RuntimeDir
-from .settings import FACES, STORE, Settings
+from .settings import SHOWN, STORE, Settings
 from .stare_face import StareFaceServer
 from .status import OpenFace, Subject
 
 if TYPE_CHECKING:
     from .joining import Joining
     from .stare_alone import Stare
+    from .mqtt import MqttPart
 
 _log = logging.getLogger(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again
@@ -48,6 +49,7 @@ class Daemon:
         self._joining: Joining | None = None
         self._kafka: KafkaFace | None = None
         self._stare: StareFaceServer | None = None
+        self._mqtt: MqttPart | None = None
         self._admin = AdminServer()
         self._control: ControlServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -69,7 +71,7 @@ class Daemon:
 
     async def _start(self) -> None:
         settings = self.settings
-        for face in ("kafka", "stare", "control"):  # before recovery, which may take a while
+        for face in ("kafka", "mqtt", "stare", "control"):  # before recovery, which may take a while
             if (address := self._wanted(face)) is not None:
                 check_free(face, address)
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
@@ -82,6 +84,7 @@ class Daemon:
             self.subject.joined = Joined(self._joining)
         await self._start_kafka(broker)
         await self._start_stare()
+        await self._start_mqtt()
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
@@ -157,6 +160,19 @@ class Daemon:
         else:
             self._stare.load_later(lambda: _stare_alone(self.counters))
 
+    async def _start_mqtt(self) -> None:
+        address = self._wanted("mqtt")
+        if address is None:
+            return
+        from .mqtt import MqttPart  # here, since a host without the face needs none of it
+
+        unix_path = self._claim("mqtt")
+        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path)
+        await self._mqtt.start()
+        self._opened("mqtt", self._mqtt.address, unix_path)
+        if self._mqtt.tls_address is not None:
+            self._faces["mqtt-tls"] = OpenFace("mqtt-tls", str(self._mqtt.tls_address), None)
+
     async def _start_control(self) -> None:
         address = self._wanted("control")
         if address is None or self.subject is None:
@@ -179,7 +195,7 @@ class Daemon:
         _log.info("serving from %s with fsync %s", self.settings.data, self.settings.fsync.value)
         if self._joining is not None:
             self._joining.tell(self._faces["control"].address if "control" in self._faces else OFF)
-        faces = (f"{face}={self._faces[face].address}" for face in FACES if face in self._faces)
+        faces = (f"{face}={self._faces[face].address}" for face in SHOWN if face in self._faces)
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 
     async def _keep_house(self, broker: Broker) -> None:
@@ -212,6 +228,8 @@ class Daemon:
             await self._kafka.close(grace)
         if self._stare is not None:
             await self._stare.close()
+        if self._mqtt is not None:
+            await self._mqtt.close(grace)
         if self._joining is not None:
             self._joining.end_watches()
         if self._control is not None:

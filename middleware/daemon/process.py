@@ -194,9 +194,15 @@ class DaemonProcess:
 
     def pin_ports(self) -> None:
         """From the next start on, listens on the ports it has now, so that clients find it again."""
-        for face in ("kafka", "stare", "admin", "control", "fabric"):
-            if face in self.ready and not self._flagged(face):
+        for face in ("kafka", "mqtt", "stare", "admin", "control", "fabric"):
+            if face not in self.ready:
+                continue
+            if not self._flagged(face):
                 self.flags += [f"--{face}", self.ready[face]]
+            elif f"--{face}" in self.flags:
+                where = self.flags.index(f"--{face}") + 1
+                if split_address(self.flags[where])[1] == 0:
+                    self.flags[where] = self.ready[face]
 
     def _close_pipe(self) -> None:
         if self._process is not None and self._process.stdout is not None:

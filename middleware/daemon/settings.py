@@ -14,6 +14,7 @@ from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
+from treecast.middleware.model.policies import QueuePolicy
 from treecast.middleware.storage.fsync import FsyncPolicy
 
 PREFIX = "TREECAST_"
@@ -89,7 +90,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     kafka: Annotated[str, _address("the Kafka face")] = DEFAULT_ADDRESSES["kafka"]
     amqp: Annotated[str, _address("the AMQP face; not served by this version")] = OFF
-    mqtt: Annotated[str, _address("the MQTT face; not served by this version")] = OFF
+    mqtt: Annotated[str, _address("the MQTT face, 3.1.1 and 5.0, also over WebSocket")] = OFF
     stare: Annotated[str, _address("the STARE face")] = DEFAULT_ADDRESSES["stare"]
     admin: Annotated[str, _address("HTTP: metrics, status and health")] = DEFAULT_ADDRESSES["admin"]
     control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]
@@ -125,6 +126,60 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "BYTES"},
         ),
     ] = 100 * 1024 * 1024
+
+    mqtt_tls: Annotated[str, _address("the MQTT face over TLS")] = OFF
+    mqtt_tls_certificate: Annotated[
+        str,
+        Meta(
+            description="the certificate chain of --mqtt-tls, PEM; with the key, or --mqtt-tls-key beside it",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    mqtt_tls_key: Annotated[
+        str, Meta(description="the private key of --mqtt-tls, PEM", extra={"placeholder": "FILE"})
+    ] = ""
+    mqtt_tls_authority: Annotated[
+        str,
+        Meta(
+            description="what MQTT clients over TLS have to be signed by; default: none is asked for",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    mqtt_max_packet_bytes: Annotated[
+        int,
+        Meta(
+            description="the largest packet that the MQTT face takes",
+            ge=1024,
+            le=268_435_455,
+            extra={"placeholder": "BYTES"},
+        ),
+    ] = 16 * 1024 * 1024
+    mqtt_max_keep_alive: Annotated[
+        int,
+        Meta(
+            description="the longest keep-alive of MQTT 5 clients, which are told; 65535: what they ask for",
+            ge=1,
+            le=65535,
+            extra={"placeholder": "SECONDS"},
+        ),
+    ] = 65535
+    mqtt_queue_policy: Annotated[
+        QueuePolicy, Meta(description="what becomes of a message for an MQTT client whose queue is full")
+    ] = QueuePolicy.DROP_NEW
+    mqtt_queue_messages: Annotated[
+        int, Meta(description="messages that may wait for one MQTT client", ge=1, le=INT31)
+    ] = 100_000
+    mqtt_queue_bytes: Annotated[
+        int,
+        Meta(description="bytes that may wait for one MQTT client", ge=1024, extra={"placeholder": "BYTES"}),
+    ] = 64 * 1024 * 1024
+    mqtt_refused_filters: Annotated[
+        str,
+        Meta(
+            description="topic filters that MQTT clients may not subscribe to, parted by spaces",
+            extra={"placeholder": "FILTERS"},
+        ),
+    ] = ""
 
     fsync: Annotated[
         FsyncPolicy,
@@ -182,9 +237,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 FACES = ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric")
+SHOWN = ("kafka", "amqp", "mqtt", "mqtt-tls", "stare", "admin", "control", "fabric")  # in the ready line
 NOT_SERVED = {
     "amqp": "this version has no AMQP face",
-    "mqtt": "this version has no MQTT face",
 }
 
 

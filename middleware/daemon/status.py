@@ -16,7 +16,7 @@ from treecast.middleware.broker import Cluster
 from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .compiled import compiled_modules
-from .settings import FACES, Settings
+from .settings import SHOWN, Settings
 from .view import TopicView, view_process, view_topics
 
 
@@ -89,7 +89,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         fsync=subject.settings.fsync.value,
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
         compiled_modules=compiled_modules(),
-        faces=[_face(face, subject.counters.faces) for name in FACES if (face := subject.faces.get(name))],
+        faces=[_face(face, subject.counters.faces) for name in SHOWN if (face := subject.faces.get(name))],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(
             resident_bytes=process.resident_bytes,

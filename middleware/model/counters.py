@@ -73,6 +73,22 @@ class HomeCounters(Struct):
     store_refused: dict[str, int] = {}  # homes' writes, by Fault name
 
 
+class PubSubCounters(Struct):
+    """Publish/subscribe on this host, in messages."""
+
+    published: int = 0  # handed to whoever wanted them
+    unmatched: int = 0  # nobody wanted them
+    dropped_full: int = 0  # for a client whose queue was full
+    dropped_large: int = 0  # for a client that takes no packets of that size
+    expired: int = 0  # in a queue
+    wills: int = 0
+    retained_refused: int = 0  # as many topics are kept as may be
+    refused_filters: int = 0
+    sessions_expired: int = 0
+    journal_errors: int = 0  # times that the disk refused
+    journal_cut_bytes: int = 0  # torn at the end of the journal, cut off at the start
+
+
 class FaceCounters(Struct):
     """One per face."""
 
@@ -173,6 +189,7 @@ class Counters(Struct):
     homes: HomeCounters = field(default_factory=HomeCounters)
     stare: StareCounters = field(default_factory=StareCounters)
     replicas: ReplicaCounters = field(default_factory=ReplicaCounters)
+    pubsub: PubSubCounters = field(default_factory=PubSubCounters)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

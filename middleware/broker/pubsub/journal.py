@@ -1,0 +1,331 @@
+"""The journal: durable sessions, what they are owed, and retained messages, so that they outlive the process.
+
+Every change is an entry; the entries of one turn of the event loop are one block, written with one call
+before what depends on them is sent: so an acknowledged publish is stored, at the price of one write per turn.
+Nothing is written for sessions that end with their connection.
+
+The log's oldest segment is dropped when nothing in it is needed. A new segment begins with the state of all
+sessions, so that what is left is always enough. Where old segments are held by little, that is written anew
+at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter
+
+from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.block_log import BlockLog, BlockSegment, SyncTicket
+
+from . import journal_codec as codec
+from .journal_codec import (
+    put,
+    put_bytes,
+    put_entry,
+    put_message,
+    put_owed,
+    put_session,
+    put_state,
+    put_subscribed,
+)
+from .message import Message
+from .records import Owed, SessionRecord, SubscriptionRecord
+from .retained import RetainedStore
+
+_KEEP: Final = 4  # segments that may be held by little before that is written anew
+_BLOCK: Final = 4 * 1024 * 1024  # a state that is larger is written in blocks of about this size
+
+
+class Journal:
+    """What is durable of one host's publish/subscribe, from `restore.open_journal` to `close`.
+
+    `records` are the durable sessions by number. `failing`: the disk refuses; nothing may be acknowledged.
+    """
+
+    def __init__(
+        self,
+        log: BlockLog,
+        counters: PubSubCounters,
+        retained: RetainedStore,
+        segment_bytes: int,
+        syncs: bool,
+    ) -> None:
+        self.records: dict[int, SessionRecord] = {}
+        self.failing = False
+        self.error = ""
+        self._log = log
+        self._segment = log.segments[-1] if log.segments else BlockSegment(0, 0)
+        self._counters = counters
+        self._retained = retained
+        self._segment_bytes = segment_bytes
+        self._roll_at = segment_bytes
+        self._out = BytesWriter()
+        self._next = 1
+        self._done_session = 0  # settled messages of one session in a row, not written yet
+        self._done_first = 0
+        self._done_count = 0
+        self._syncs = syncs
+        self.unsynced = False  # something was written and not forced to the disk
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self._log.size
+
+    @property
+    def segments(self) -> int:
+        return len(self._log.segments)
+
+    # --- messages
+
+    def _write_message(self, message: Message) -> None:
+        message.number = self._next
+        self._next += 1
+        message.segment = self._segment
+        put_message(self._out, message)
+
+    def _hold(self, message: Message) -> None:
+        """Something needs the message that the journal has."""
+        if message.number == 0:
+            self._write_message(message)
+        if message.waiting == 0:
+            segment = message.segment
+            if segment is not None:
+                segment.live += 1
+        message.waiting += 1
+
+    def _let_go(self, message: Message) -> None:
+        message.waiting -= 1
+        if message.waiting == 0:
+            segment = message.segment
+            if segment is not None:
+                segment.live -= 1
+
+    def owe(self, record: SessionRecord, owed: Owed) -> None:
+        """The session is handed a message of QoS 1 or 2."""
+        message = owed.message
+        self._hold(message)
+        record.owed[message.number] = owed
+        put_owed(self._out, record.number, owed)
+
+    def settled(self, record: SessionRecord, message: Message) -> None:
+        """It has acknowledged it, or it was dropped."""
+        number = message.number
+        if record.owed.pop(number, None) is None:
+            return
+        self._let_go(message)
+        follows = self._done_count and number == self._done_first + self._done_count
+        if follows and self._done_session == record.number:
+            self._done_count += 1
+            return
+        self._write_done()
+        self._done_session = record.number
+        self._done_first = number
+        self._done_count = 1
+
+    def _write_done(self) -> None:
+        if self._done_count:
+            put_entry(self._out, codec.DONE, self._done_session, self._done_first)
+            put(self._out, self._done_count)
+            self._done_count = 0
+
+    # --- QoS 2
+
+    def sent(self, record: SessionRecord, message: Message, packet_id: int) -> None:
+        """A message of QoS 2 gets its packet id; sent again it has to have the same."""
+        record.sent[packet_id] = message.number
+        put_entry(self._out, codec.SENT, record.number, message.number)
+        put(self._out, packet_id)
+
+    def received(self, record: SessionRecord, message: Message, packet_id: int) -> None:
+        """The client has the message: what is left is its packet id."""
+        record.sent.pop(packet_id, None)
+        record.released.add(packet_id)
+        if record.owed.pop(message.number, None) is not None:
+            self._let_go(message)
+        put_entry(self._out, codec.RECEIVED, record.number, message.number)
+        put(self._out, packet_id)
+
+    def completed(self, record: SessionRecord, packet_id: int) -> None:
+        record.released.discard(packet_id)
+        put_entry(self._out, codec.COMPLETED, record.number, packet_id)
+
+    def unsent(self, record: SessionRecord, packet_id: int) -> None:
+        """A message of QoS 2 that was sent is settled without having been received."""
+        if record.sent.pop(packet_id, None) is not None:
+            put_entry(self._out, codec.COMPLETED, record.number, packet_id)
+
+    def taken(self, record: SessionRecord, packet_id: int) -> None:
+        """The client's publish of QoS 2 was handed over."""
+        record.incoming.add(packet_id)
+        put_entry(self._out, codec.TAKEN, record.number, packet_id)
+
+    def released(self, record: SessionRecord, packet_id: int) -> None:
+        record.incoming.discard(packet_id)
+        put_entry(self._out, codec.RELEASED, record.number, packet_id)
+
+    # --- sessions
+
+    def begin(self, record: SessionRecord) -> None:
+        """A session is durable from now on, with all that its record says."""
+        self.records[record.number] = record
+        put_state(self._out, record)
+
+    def changed(self, record: SessionRecord) -> None:
+        """Its expiry, or whether its client is there."""
+        put_session(self._out, record)
+
+    def subscribed(self, record: SessionRecord, filter: bytes, options: int, identifier: int) -> None:
+        record.subscriptions[filter] = SubscriptionRecord(options, identifier)
+        put_subscribed(self._out, record.number, filter, options, identifier)
+
+    def unsubscribed(self, record: SessionRecord, filter: bytes) -> None:
+        record.subscriptions.pop(filter, None)
+        self._out.append(codec.UNSUBSCRIBED)
+        put(self._out, record.number)
+        put_bytes(self._out, filter)
+
+    def end(self, record: SessionRecord) -> None:
+        """The session is no more."""
+        for owed in record.owed.values():
+            self._let_go(owed.message)
+        record.owed.clear()
+        self.records.pop(record.number, None)
+        self._out.append(codec.ENDED)
+        put(self._out, record.number)
+
+    # --- retained messages
+
+    def retain(self, message: Message, before: Message | None) -> None:
+        """The topic keeps `message` instead of `before`."""
+        self._hold(message)
+        if before is not None and before.number:
+            self._let_go(before)
+        self._out.append(codec.RETAINED)
+        put(self._out, message.number)
+
+    def unretain(self, before: Message) -> None:
+        if before.number == 0:
+            return
+        self._let_go(before)
+        self._out.append(codec.CLEARED)
+        put_bytes(self._out, before.topic)
+
+    # --- the disk
+
+    def flush(self) -> bool:
+        """Writes what has come since the last call; whether all is written. One call per turn."""
+        self._write_done()
+        out = self._out
+        if len(out) == 0:
+            return True
+        try:
+            self._log.append(out.getvalue())
+        except TreecastError as error:
+            self._refused(error)
+            return False
+        self.failing = False
+        self.unsynced = True
+        if len(out) > _BLOCK:
+            self._out = BytesWriter()
+        else:
+            out.truncate(0)
+        if self._segment.size > self._roll_at:
+            self._roll()
+        return not self.failing
+
+    def _refused(self, error: Exception) -> None:
+        self.failing = True
+        self.error = str(error)
+        self._counters.journal_errors += 1
+
+    def _roll(self) -> None:
+        """Begins a new segment with the state of all sessions, and drops what is not needed any more."""
+        try:
+            self._segment = self._log.roll()
+            self._write_states()
+            if len(self._log.segments) > _KEEP and self._held_by_little():
+                self._move_oldest()
+            if not self._syncs:
+                self._drop()
+        except (OSError, TreecastError) as error:
+            self._refused(error)
+        self._roll_at = max(self._segment_bytes, 4 * self._segment.size)
+
+    def _write_states(self) -> None:
+        put_entry(self._out, codec.NEXT, self._next, 0)
+        for record in self.records.values():
+            put_state(self._out, record)
+            if len(self._out) > _BLOCK:
+                self._write_block()
+        self._write_block()
+
+    def _write_block(self) -> None:
+        if len(self._out):
+            self._log.append(self._out.getvalue())
+            self._out.truncate(0)
+
+    def _drop(self) -> None:
+        """Only from the front: what settles a message lies behind it."""
+        while len(self._log.segments) > 1 and self._log.segments[0].live == 0:
+            self._log.drop_first()
+
+    def _held_by_little(self) -> bool:
+        segments = self._log.segments
+        needed = self._needed(segments[0])
+        return sum([message.size for message in needed]) * 2 < segments[0].size
+
+    def _needed(self, segment: BlockSegment) -> list[Message]:
+        """The messages of `segment` that somebody needs."""
+        found: dict[int, Message] = {}
+        for record in self.records.values():
+            for owed in record.owed.values():
+                if owed.message.segment is segment:
+                    found[owed.message.number] = owed.message
+        for message in self._retained.all():
+            if message.segment is segment:
+                found[message.number] = message
+        return list(found.values())
+
+    def _move_oldest(self) -> None:
+        """Writes anew what holds the oldest segment. Until that is dropped both say the same."""
+        oldest = self._log.segments[0]
+        for message in self._needed(oldest):
+            put_message(self._out, message)
+            message.segment = self._segment
+            oldest.live -= 1
+            self._segment.live += 1
+            if self._retained.get(message.topic) is message:
+                self._out.append(codec.RETAINED)
+                put(self._out, message.number)
+        for record in self.records.values():
+            for owed in record.owed.values():
+                if owed.message.segment is self._segment:
+                    put_owed(self._out, record.number, owed)
+        self._write_block()
+
+    def begin_sync(self) -> tuple[SyncTicket, int]:
+        """What is to be run beside the loop, and then told to `end_sync`. OSError."""
+        self.unsynced = False
+        return self._log.begin_sync(), self._segment.number
+
+    def end_sync(self, segment: int, error: str) -> None:
+        """A sync has ended, with `error` unless that is "". Segments that it made needless go."""
+        if error:
+            self.unsynced = True
+            self._refused(OSError(error))
+        elif segment == self._segment.number:
+            self._drop()
+
+    def close(self) -> None:
+        self.flush()
+        self._log.close()
+
+    # --- restoring
+
+    def continue_from(self, number: int, segment: BlockSegment) -> None:
+        """The next message gets `number`; entries go to `segment`."""
+        self._next = number
+        self._segment = segment

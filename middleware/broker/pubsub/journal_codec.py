@@ -1,0 +1,180 @@
+"""The journal's entries, inside blocks: `kind (1 byte) | fields`. Numbers are varints (LEB128, unsigned).
+
+| kind          | fields                                                                                   |
+| ------------- | ---------------------------------------------------------------------------------------- |
+| NEXT          | the number that the next message gets                                                    |
+| MESSAGE       | number, flags (QoS, 4: retain), stamp, expiry (float64), topic, properties, payload |
+| OWE           | session, message, options (1 byte: QoS, 4: retain), count of identifiers, identifiers      |
+| DONE          | session, first message, count: these are settled                                          |
+| SENT          | session, message, packet id: of QoS 2                                                    |
+| RECEIVED      | session, message, packet id: the client has it                                            |
+| COMPLETED     | session, packet id                                                                        |
+| TAKEN         | session, packet id: a publish of QoS 2 was handed over                                    |
+| RELEASED      | session, packet id: and is released                                                       |
+| SESSION       | session, expiry in seconds, gone at (float64), client id                                  |
+| SUBSCRIBED    | session, options, identifier, filter                                                      |
+| UNSUBSCRIBED  | session, filter                                                                           |
+| ENDED         | session                                                                                   |
+| RETAINED      | message                                                                                   |
+| CLEARED       | topic                                                                                     |
+| STATE         | session: what follows of it is all that holds; of what it is owed nothing changes         |
+
+Byte strings are a size and that many bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_f64_be, write_f64_be
+
+from .message import Message
+from .records import Owed, SessionRecord
+
+NEXT: Final = 1
+MESSAGE: Final = 2
+OWE: Final = 3
+DONE: Final = 4
+SENT: Final = 5
+RECEIVED: Final = 6
+COMPLETED: Final = 7
+TAKEN: Final = 8
+RELEASED: Final = 9
+SESSION: Final = 10
+SUBSCRIBED: Final = 11
+UNSUBSCRIBED: Final = 12
+ENDED: Final = 13
+RETAINED: Final = 14
+CLEARED: Final = 15
+STATE: Final = 16
+
+_RETAIN: Final = 4
+
+
+def put(out: BytesWriter, value: int) -> None:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def put_bytes(out: BytesWriter, data: bytes) -> None:
+    put(out, len(data))
+    out.write(data)
+
+
+def put_entry(out: BytesWriter, kind: int, first: int, second: int) -> None:
+    """An entry of two numbers."""
+    out.append(kind)
+    put(out, first)
+    put(out, second)
+
+
+def put_message(out: BytesWriter, message: Message) -> None:
+    out.append(MESSAGE)
+    put(out, message.number)
+    out.append(message.qos | (_RETAIN if message.retain else 0))
+    put(out, message.stamp)
+    write_f64_be(out, message.expires_at)
+    put_bytes(out, message.topic)
+    put_bytes(out, message.properties)
+    put_bytes(out, message.payload)
+
+
+def put_owed(out: BytesWriter, session: int, owed: Owed) -> None:
+    out.append(OWE)
+    put(out, session)
+    put(out, owed.message.number)
+    out.append(owed.qos | (_RETAIN if owed.retain else 0))
+    put(out, len(owed.identifiers))
+    for identifier in owed.identifiers:
+        put(out, identifier)
+
+
+def put_session(out: BytesWriter, record: SessionRecord) -> None:
+    out.append(SESSION)
+    put(out, record.number)
+    put(out, record.expiry)
+    write_f64_be(out, record.gone_at)
+    put_bytes(out, record.client_id.encode())
+
+
+def put_subscribed(out: BytesWriter, session: int, filter: bytes, options: int, identifier: int) -> None:
+    out.append(SUBSCRIBED)
+    put(out, session)
+    put(out, options)
+    put(out, identifier)
+    put_bytes(out, filter)
+
+
+def put_state(out: BytesWriter, record: SessionRecord) -> None:
+    """All of a session but what it is owed."""
+    put_session(out, record)
+    out.append(STATE)
+    put(out, record.number)
+    for filter, subscription in record.subscriptions.items():
+        put_subscribed(out, record.number, filter, subscription.options, subscription.identifier)
+    for packet_id in record.incoming:
+        put_entry(out, TAKEN, record.number, packet_id)
+    for packet_id, message in record.sent.items():
+        put_entry(out, SENT, record.number, message)
+        put(out, packet_id)
+    for packet_id in record.released:
+        put_entry(out, RECEIVED, record.number, 0)
+        put(out, packet_id)
+
+
+class EntryReader:
+    """Reads the fields of a block's entries. IndexError where a block ends amid one."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    @property
+    def more(self) -> bool:
+        return self.position < len(self.data)
+
+    def byte(self) -> int:
+        found = self.data[self.position]
+        self.position += 1
+        return found
+
+    def number(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def real(self) -> float:
+        found = read_f64_be(self.data, self.position)
+        self.position += 8
+        return found
+
+    def some(self) -> bytes:
+        size = self.number()
+        begin = self.position
+        self.position += size
+        if self.position > len(self.data):
+            raise IndexError("a field is longer than its block")
+        return self.data[begin : self.position]
+
+    def message(self) -> Message:
+        number = self.number()
+        flags = self.byte()
+        stamp = self.number()
+        expires_at = self.real()
+        topic, properties, payload = self.some(), self.some(), self.some()
+        found = Message(topic, payload, flags & 3, bool(flags & _RETAIN), properties, expires_at)
+        found.number = number
+        found.stamp = stamp
+        return found
+
+    def owed(self, message: Message) -> Owed:
+        """What follows session and message of an OWE."""
+        options = self.byte()
+        identifiers = tuple([self.number() for _ in range(self.number())])
+        return Owed(message, options & 3, bool(options & _RETAIN), identifiers)

@@ -1,0 +1,43 @@
+"""What is kept of a durable session, as values that the journal writes and reads."""
+
+from __future__ import annotations
+
+from .message import Message
+
+
+class Owed:
+    """A message that a session has been handed and has not settled."""
+
+    def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+
+
+class SubscriptionRecord:
+    """A subscription's options as one number, and its identifier."""
+
+    def __init__(self, options: int, identifier: int) -> None:
+        self.options = options
+        self.identifier = identifier
+
+
+class SessionRecord:
+    """One durable session. `number` is its own for ever. `gone_at`: when its client went, in seconds since
+    the Unix epoch, 0.0 while it is connected.
+
+    `incoming`: packet ids of QoS 2 that its client has not released. `sent`: message numbers of QoS 2 that it
+    was sent, by packet id; `released`: packet ids of which it has the message, and which are not completed.
+    """
+
+    def __init__(self, number: int, client_id: str) -> None:
+        self.number = number
+        self.client_id = client_id
+        self.expiry = 0
+        self.gone_at = 0.0
+        self.subscriptions: dict[bytes, SubscriptionRecord] = {}
+        self.owed: dict[int, Owed] = {}
+        self.incoming: set[int] = set()
+        self.sent: dict[int, int] = {}
+        self.released: set[int] = set()

@@ -1,0 +1,155 @@
+"""Opens the journal: reads all blocks in order, and gives back the sessions and retained messages that
+hold."""
+
+from __future__ import annotations
+
+from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.block_log import BlockLog, BlockSegment
+from treecast.middleware.storage.disk import Disk
+
+from . import journal_codec as codec
+from .journal import Journal
+from .journal_codec import EntryReader
+from .message import Message
+from .records import SessionRecord, SubscriptionRecord
+from .retained import RetainedStore
+from .settings import PubSubSettings
+
+
+class Replay:
+    """The state that the entries read so far add up to."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, SessionRecord] = {}
+        self.messages: dict[int, Message] = {}
+        self.retained: dict[bytes, Message] = {}
+        self.next = 1
+        self.highest_session = 0
+        self._segment: BlockSegment | None = None
+
+    def take(self, segment: BlockSegment, block: bytes) -> None:
+        """One block. STORAGE where its entries make no sense though its checksum is right."""
+        self._segment = segment
+        reader = EntryReader(block)
+        try:
+            while reader.more:
+                self._entry(reader.byte(), reader)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise TreecastError(Fault.STORAGE, f"the journal cannot be understood: {error}") from error
+
+    def _entry(self, kind: int, reader: EntryReader) -> None:
+        if kind == codec.MESSAGE:
+            self._message(reader.message())
+        elif kind == codec.NEXT:
+            self.next = max(self.next, reader.number())
+            reader.number()
+        elif kind == codec.RETAINED:
+            message = self.messages.get(reader.number())
+            if message is not None:
+                self.retained[message.topic] = message
+        elif kind == codec.CLEARED:
+            self.retained.pop(reader.some(), None)
+        elif kind == codec.SESSION:
+            self._session(reader)
+        elif codec.OWE <= kind <= codec.STATE:
+            self._of_session(kind, reader)
+        else:
+            raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
+
+    def _message(self, message: Message) -> None:
+        """A number that is known is the same message, moved to a newer segment."""
+        known = self.messages.setdefault(message.number, message)
+        known.segment = self._segment
+        self.next = max(self.next, message.number + 1)
+
+    def _session(self, reader: EntryReader) -> None:
+        number = reader.number()
+        record = self.sessions.get(number)
+        expiry, gone_at, name = reader.number(), reader.real(), reader.some().decode()
+        if record is None:
+            record = self.sessions[number] = SessionRecord(number, name)
+            self.highest_session = max(self.highest_session, number)
+        record.expiry = expiry
+        record.gone_at = gone_at
+
+    def _of_session(self, kind: int, reader: EntryReader) -> None:
+        """What belongs to a session; of one that has ended it is read and forgotten."""
+        number = reader.number()
+        record = self.sessions.get(number) or SessionRecord(number, "")
+        if kind == codec.OWE:
+            key = reader.number()
+            message = self.messages.get(key)
+            owed = reader.owed(message or Message(b"", b""))
+            if message is not None:
+                record.owed[key] = owed
+        elif kind == codec.DONE:
+            first = reader.number()
+            for key in range(first, first + reader.number()):
+                record.owed.pop(key, None)
+        elif kind == codec.SENT:
+            key = reader.number()
+            record.sent[reader.number()] = key
+        elif kind == codec.RECEIVED:
+            record.owed.pop(reader.number(), None)
+            packet_id = reader.number()
+            record.sent.pop(packet_id, None)
+            record.released.add(packet_id)
+        elif kind == codec.COMPLETED:
+            packet_id = reader.number()
+            record.released.discard(packet_id)
+            record.sent.pop(packet_id, None)
+        elif kind == codec.TAKEN:
+            record.incoming.add(reader.number())
+        elif kind == codec.RELEASED:
+            record.incoming.discard(reader.number())
+        elif kind == codec.SUBSCRIBED:
+            options, identifier = reader.number(), reader.number()
+            record.subscriptions[reader.some()] = SubscriptionRecord(options, identifier)
+        elif kind == codec.UNSUBSCRIBED:
+            record.subscriptions.pop(reader.some(), None)
+        elif kind == codec.ENDED:
+            self.sessions.pop(number, None)
+        else:
+            _forget_state(record)
+
+
+def _forget_state(record: SessionRecord) -> None:
+    record.subscriptions = {}
+    record.incoming = set()
+    record.sent = {}
+    record.released = set()
+
+
+def open_journal(
+    directory: str,
+    disk: Disk,
+    settings: PubSubSettings,
+    counters: PubSubCounters,
+    retained: RetainedStore,
+    syncs: bool,
+) -> tuple[Journal, int]:
+    """Opens what is in `directory`, fills `retained`; the journal, and the highest session number in it.
+
+    `syncs`: the caller forces to the disk what is written, by `begin_sync`.
+    STORAGE where the disk refuses or the journal is damaged elsewhere than at its end.
+    """
+    replay = Replay()
+    log = BlockLog.open(directory, disk, syncs, replay.take)
+    counters.journal_cut_bytes += log.cut
+    journal = Journal(log, counters, retained, settings.segment_bytes, syncs)
+    journal.continue_from(replay.next, log.segments[-1])
+    journal.records = replay.sessions
+    for record in replay.sessions.values():
+        for owed in record.owed.values():
+            _hold(owed.message)
+    for message in replay.retained.values():
+        retained.put(message)
+        _hold(message)
+    return journal, replay.highest_session
+
+
+def _hold(message: Message) -> None:
+    if message.waiting == 0 and message.segment is not None:
+        message.segment.live += 1
+    message.waiting += 1

@@ -1,0 +1,75 @@
+"""Shared subscriptions: each message goes to one member (MQTT 5, section 4.8.2).
+
+On a host alone the group lives here. Between hosts it is a queue with a home, and only the home is
+interested in its filter; members elsewhere consume by proxy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .message import Message, Subscriber
+from .subscriptions import Subscription, target_of
+
+_NOBODY: Final = Subscriber(0)
+
+
+class SharedGroup:
+    """The members of one `$share/NAME/FILTER`, asked in turn."""
+
+    def __init__(self, name: bytes, filter: bytes, serial: int) -> None:
+        self.name = name
+        self.filter = filter
+        self.serial = serial
+        self.subscription = Subscription(_NOBODY, filter)  # what stands for it among the filters
+        self.subscription.group = self
+        self._members: list[Subscription] = []
+        self._turn = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self._members
+
+    def join(self, subscription: Subscription) -> bool:
+        """Adds a member, or replaces its options; whether it is new."""
+        for number, member in enumerate(self._members):
+            if member.subscriber is subscription.subscriber:
+                self._members[number] = subscription
+                return False
+        self._members.append(subscription)
+        return True
+
+    def leave(self, subscriber: Subscriber) -> bool:
+        """Whether it was a member."""
+        for number, member in enumerate(self._members):
+            if member.subscriber is subscriber:
+                del self._members[number]
+                return True
+        return False
+
+    def take(self, message: Message) -> bool:
+        """Hands the message to the member whose turn it is; False where there is none at all."""
+        chosen = self._next()
+        if chosen is None:
+            return False
+        chosen.subscriber.take(message, target_of([chosen]))
+        return True
+
+    def _next(self) -> Subscription | None:
+        """The next member that is ready; else the next that keeps messages; else the next."""
+        members = self._members
+        count = len(members)
+        kept = -1
+        for step in range(count):
+            number = (self._turn + step) % count
+            member = members[number]
+            if member.subscriber.ready:
+                self._turn = number + 1
+                return member
+            if kept < 0 and member.subscriber.durable:
+                kept = number
+        if count == 0:
+            return None
+        number = kept if kept >= 0 else self._turn % count
+        self._turn = number + 1
+        return members[number]

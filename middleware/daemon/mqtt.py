@@ -1,0 +1,143 @@
+"""The MQTT face of a daemon and what stands behind it, from `start` to `close`. Loaded where it is on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.broker.pubsub import Journal, PubSub, PubSubSettings, open_journal
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.shims.mqtt.server import MqttFace
+from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
+
+from .listeners import StartError, cannot_listen
+from .settings import Settings
+
+_log = logging.getLogger(__name__)
+
+FOLDER = "pubsub"  # in the data directory
+_SWEEP_SECONDS = 30.0
+
+
+class MqttPart:
+    """The publish/subscribe of the host, its journal, and its face."""
+
+    def __init__(
+        self, settings: Settings, counters: Counters, address: Address, unix_path: Path | None
+    ) -> None:
+        self._settings = settings
+        self._wanted = address
+        self.hub = PubSub(pubsub_settings(settings), counters.pubsub)
+        self._open_journal()
+        self.face = MqttFace(self.hub, mqtt_settings(settings, address, unix_path), counters.face("mqtt"))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _open_journal(self) -> None:
+        hub, settings = self.hub, self._settings
+        journal, highest = open_journal(
+            str(Path(settings.data) / FOLDER),
+            Disk(),
+            hub.settings,
+            hub.counters,
+            hub.retained,
+            syncs=settings.fsync is not FsyncPolicy.NEVER,
+        )
+        hub.journal = journal
+        hub.begin_serials(highest)
+
+    @property
+    def address(self) -> Address:
+        return Address(*self.face.address)
+
+    @property
+    def tls_address(self) -> Address | None:
+        found = self.face.tls_address
+        return Address(*found) if found is not None else None
+
+    async def start(self) -> None:
+        """Takes up the sessions, and listens. Raises StartError."""
+        try:
+            await self.face.start()
+        except OSError as error:
+            raise cannot_listen("mqtt", self._wanted, error) from error
+        self._tasks.append(asyncio.create_task(self._sweep()))
+        if self._settings.fsync is FsyncPolicy.INTERVAL:
+            self._tasks.append(asyncio.create_task(self._sync_each_interval()))
+
+    async def close(self, grace: float) -> None:
+        await self.face.close(grace)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        journal, self.hub.journal = self.hub.journal, None
+        if journal is not None:
+            journal.flush()
+            if self._settings.fsync is not FsyncPolicy.NEVER:
+                with contextlib.suppress(OSError):
+                    await _sync(journal)
+            journal.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.hub.sweep()
+
+    async def _sync_each_interval(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.fsync_interval_ms / 1000)
+            journal = self.hub.journal
+            if journal is not None and journal.unsynced:
+                try:
+                    await _sync(journal)
+                except OSError as error:
+                    _log.error("the journal cannot be forced to the disk: %s", error)
+
+
+async def _sync(journal: Journal) -> None:
+    ticket, segment = journal.begin_sync()
+    try:
+        await asyncio.to_thread(ticket.run)
+    except OSError as error:
+        journal.end_sync(segment, str(error))
+        raise
+    journal.end_sync(segment, "")
+
+
+def pubsub_settings(settings: Settings) -> PubSubSettings:
+    """The part of publish/subscribe in the settings."""
+    return PubSubSettings(
+        queue_policy=settings.mqtt_queue_policy,
+        queue_messages=settings.mqtt_queue_messages,
+        queue_bytes=settings.mqtt_queue_bytes,
+    )
+
+
+def mqtt_settings(settings: Settings, address: Address, unix_path: Path | None) -> MqttSettings:
+    """The face's part of the settings. Raises StartError."""
+    tls, tls_address = None, Address("127.0.0.1", 0)
+    if settings.mqtt_tls != OFF:
+        if not settings.mqtt_tls_certificate:
+            raise StartError("--mqtt-tls needs a certificate: give --mqtt-tls-certificate FILE")
+        tls_address = Address.parse(settings.mqtt_tls)
+        tls = TlsSettings(
+            Path(settings.mqtt_tls_certificate),
+            Path(settings.mqtt_tls_key) if settings.mqtt_tls_key else None,
+            Path(settings.mqtt_tls_authority) if settings.mqtt_tls_authority else None,
+        )
+    return MqttSettings(
+        host=address.host,
+        port=address.port,
+        unix_path=unix_path,
+        tls=tls,
+        tls_host=tls_address.host,
+        tls_port=tls_address.port,
+        max_packet_bytes=settings.mqtt_max_packet_bytes,
+        max_keep_alive=settings.mqtt_max_keep_alive,
+        refused_filters=tuple(settings.mqtt_refused_filters.split()),
+        fsync_each_turn=settings.fsync is FsyncPolicy.BATCH,
+    )

@@ -1,0 +1,186 @@
+"""An append-only log of blocks in segments: what holds state that changes with every message.
+
+    <number, 20 digits>.journal   blocks, each: size of its body (uint32) | CRC-32C of its body (uint32) |
+    body
+
+A block is written with one call and counts whole or not at all: opening cuts off what a crash has left torn
+at the end. Segments are dropped from the front only, by the owner, who knows what is still needed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire.crc import crc32c
+
+from .disk import Disk, refused, write_all
+
+_HEAD: Final = struct.Struct(">II")
+_SUFFIX: Final = ".journal"
+_DIGITS: Final = 20
+_CHUNK: Final = 4 * 1024 * 1024
+
+
+class BlockSegment:
+    """One file. `live`: how much in it the owner still needs, in units of his own."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+        self.live = 0
+
+
+class SyncTicket:
+    """One sync: made on the loop, run on whichever thread."""
+
+    def __init__(self, disk: Disk, directory: str, descriptors: list[int]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._descriptors = descriptors
+
+    def run(self) -> None:
+        """Waits for the disk. OSError where it refuses."""
+        try:
+            for descriptor in self._descriptors:
+                self._disk.sync(descriptor)
+            if len(self._descriptors) > 1:
+                self._disk.sync_directory(self._directory)
+        finally:
+            for descriptor in self._descriptors:
+                self._disk.close(descriptor)
+
+
+class BlockLog:
+    """The log in one directory; `segments` oldest first, the last is written to. Open it with `open`.
+
+    `cut`: bytes that opening has cut off as torn. `syncs`: whether somebody forces to the disk what was
+    written, segments that are full as well.
+    """
+
+    def __init__(self, directory: str, disk: Disk, syncs: bool) -> None:
+        self.directory = directory
+        self.segments: list[BlockSegment] = []
+        self.cut = 0
+        self._disk = disk
+        self._descriptor = -1
+        self._full: list[int] = []  # descriptors of segments that are full and not synced
+        self._syncs = syncs
+
+    @classmethod
+    def open(
+        cls, directory: str, disk: Disk, syncs: bool, take: Callable[[BlockSegment, bytes], None]
+    ) -> BlockLog:
+        """Opens, or makes, the log; `take` is given each block in order. STORAGE where the disk refuses.
+
+        A block that is broken where it cannot be torn, with others behind it, is refused as well.
+        """
+        log = cls(directory, disk, syncs)
+        try:
+            os.makedirs(directory, exist_ok=True)
+            numbers = sorted(
+                int(name[:_DIGITS])
+                for name in os.listdir(directory)
+                if name.endswith(_SUFFIX) and name[:_DIGITS].isdigit()
+            )
+            for number in numbers:
+                log._read(number, number == numbers[-1], take)
+            if numbers:
+                log._descriptor = disk.open(log._path(numbers[-1]))
+            else:
+                log.roll()
+        except OSError as error:
+            raise refused(error, f"open {directory}") from error
+        return log
+
+    @property
+    def size(self) -> int:
+        return sum([segment.size for segment in self.segments])
+
+    def append(self, body: bytes) -> None:
+        """Writes one block. STORAGE where the disk refuses; then nothing of it is there."""
+        segment = self.segments[-1]
+        data = _HEAD.pack(len(body), crc32c(body)) + body
+        try:
+            write_all(self._disk, self._descriptor, data, segment.size)
+        except OSError as error:
+            try:
+                self._disk.truncate(self._descriptor, segment.size)
+            except OSError:
+                pass  # what is torn is overwritten by the next block, or cut off by the next opening
+            raise refused(error, f"write {self.directory}") from error
+        segment.size += len(data)
+
+    def roll(self) -> BlockSegment:
+        """Begins a new segment. OSError where the disk refuses."""
+        number = self.segments[-1].number + 1 if self.segments else 1
+        descriptor = self._disk.open(self._path(number), create=True)
+        if self._descriptor >= 0:
+            if self._syncs:
+                self._full.append(self._descriptor)
+            else:
+                self._disk.close(self._descriptor)
+        self._descriptor = descriptor
+        self.segments.append(BlockSegment(number, 0))
+        return self.segments[-1]
+
+    def drop_first(self) -> None:
+        """Removes the oldest segment, never the one that is written to. OSError where the disk refuses."""
+        assert len(self.segments) > 1
+        self._disk.unlink(self._path(self.segments[0].number))
+        del self.segments[0]
+
+    def begin_sync(self) -> SyncTicket:
+        """What has to be forced to the disk so that all written by now is safe. OSError."""
+        ticket = SyncTicket(self._disk, self.directory, [*self._full, os.dup(self._descriptor)])
+        self._full.clear()
+        return ticket
+
+    def close(self) -> None:
+        for descriptor in self._full:
+            self._disk.close(descriptor)
+        self._full.clear()
+        if self._descriptor >= 0:
+            self._disk.close(self._descriptor)
+            self._descriptor = -1
+
+    def _path(self, number: int) -> str:
+        return f"{self.directory}/{number:0{_DIGITS}}{_SUFFIX}"
+
+    def _read(self, number: int, last: bool, take: Callable[[BlockSegment, bytes], None]) -> None:
+        path = self._path(number)
+        segment = BlockSegment(number, 0)
+        self.segments.append(segment)
+        with open(path, "rb", buffering=_CHUNK) as file:
+            total = os.fstat(file.fileno()).st_size
+            while (block := _read_block(file.read, total - segment.size)) is not None:
+                take(segment, block)
+                segment.size += _HEAD.size + len(block)
+        if segment.size < total:
+            if not last:
+                raise TreecastError(
+                    Fault.STORAGE, f"{path} is damaged at byte {segment.size}: restore it from a backup"
+                )
+            self._cut(path, segment.size, total)
+
+    def _cut(self, path: str, size: int, total: int) -> None:
+        descriptor = self._disk.open(path)
+        try:
+            self._disk.truncate(descriptor, size)
+        finally:
+            self._disk.close(descriptor)
+        self.cut += total - size
+
+
+def _read_block(read: Callable[[int], bytes], left: int) -> bytes | None:
+    """The next block, or None where the rest is none. A size is believed only as far as the file goes."""
+    if left < _HEAD.size:
+        return None
+    size, checksum = _HEAD.unpack(read(_HEAD.size))
+    if size > left - _HEAD.size:
+        return None
+    body = read(size)
+    return body if crc32c(body) == checksum else None

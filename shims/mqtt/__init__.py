@@ -1,0 +1,31 @@
+"""The MQTT face: MQTT 3.1.1 and 5.0 as applications see them, and a drop-in client.
+
+A daemon uses `MqttFace` with `MqttSettings`. An application uses `Client`: aiomqtt's own, which finds the
+host's daemon by itself. Everything is loaded on first use: a daemon never loads the client, an application
+never the server.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .server import MqttFace
+    from .settings import MqttSettings, TlsSettings
+
+__all__ = ["Client", "MqttFace", "MqttSettings", "TlsSettings"]
+
+_HOMES = {
+    "Client": ".client",
+    "MqttFace": ".server",
+    "MqttSettings": ".settings",
+    "TlsSettings": ".settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

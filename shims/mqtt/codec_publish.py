@@ -1,0 +1,204 @@
+"""PUBLISH as the server reads and writes it: bytes in, bytes out, nothing in between that can be left away.
+
+    type 3, DUP, QoS (2), RETAIN | remaining length | topic | packet id where QoS > 0
+        | version 5: property length, properties | payload
+
+Of the properties the server looks at three: the topic alias ends here, the expiry counts down, the
+subscription identifiers are its own. All others are passed on as they came, in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i32_be
+
+from . import codec
+from .codec import V5, MqttError, malformed, protocol_error
+from .codec_properties import (
+    CONTENT_TYPE,
+    CORRELATION_DATA,
+    MESSAGE_EXPIRY,
+    PAYLOAD_FORMAT,
+    RESPONSE_TOPIC,
+    SUBSCRIPTION_ID,
+    TOPIC_ALIAS,
+    USER_PROPERTY,
+)
+from .codec_read import Reader, check_text
+
+DUPLICATE: Final = 0x08
+RETAIN: Final = 0x01
+_FIRST: Final = codec.PUBLISH << 4
+_EMPTY: Final = b""
+
+
+class PublishProperties:
+    """`passed_on`: the bytes of all properties but alias and expiry. `expiry` in seconds, -1: none.
+
+    `alias` 0: none. `text`: the payload is said to be UTF-8.
+    """
+
+    def __init__(self) -> None:
+        self.passed_on = _EMPTY
+        self.expiry = -1
+        self.alias = 0
+        self.text = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether all is passed on as it came."""
+        return self.expiry < 0 and not self.alias and not self.text
+
+
+def read_publish_properties(data: bytes, position: int, end: int) -> PublishProperties:
+    """What lies between `position` and `end`: the properties without their length."""
+    found = PublishProperties()
+    reader = Reader(data, position, end)
+    parts: list[bytes] = []
+    seen = 0
+    while reader.position < end:
+        start = reader.position
+        identifier = reader.byte()
+        if identifier != USER_PROPERTY:
+            if identifier >= 64:
+                raise malformed("2.2.2.2", f"unknown property {identifier:#x}")
+            if seen >> identifier & 1:
+                raise protocol_error("2.2.2.2", f"property {identifier:#x} stands twice")
+            seen |= 1 << identifier
+        if _read_one(reader, identifier, found):
+            parts.append(data[start : reader.position])
+    found.passed_on = parts[0] if len(parts) == 1 else b"".join(parts)
+    return found
+
+
+def _read_one(reader: Reader, identifier: int, found: PublishProperties) -> bool:
+    """Reads and checks one value; whether it is passed on."""
+    if identifier == USER_PROPERTY:
+        check_text(reader.binary())
+        check_text(reader.binary())
+    elif identifier == PAYLOAD_FORMAT:
+        value = reader.byte()
+        if value > 1:
+            raise protocol_error("3.3.2.3.2", f"payload format {value}")
+        found.text = value == 1
+    elif identifier == MESSAGE_EXPIRY:
+        found.expiry = reader.uint32()
+        return False
+    elif identifier == TOPIC_ALIAS:
+        found.alias = reader.uint16()
+        if found.alias == 0:
+            raise MqttError(codec.BAD_TOPIC_ALIAS, "MQTT-3.3.2-8", "topic alias 0")
+        return False
+    elif identifier == CONTENT_TYPE:
+        check_text(reader.binary())
+    elif identifier == RESPONSE_TOPIC:
+        _check_response_topic(reader.binary())
+    elif identifier == CORRELATION_DATA:
+        reader.binary()
+    elif identifier == SUBSCRIPTION_ID:
+        raise protocol_error("MQTT-3.3.4-6", "a client sends a subscription identifier")
+    else:
+        raise malformed("2.2.2.2", f"property {identifier:#x} in PUBLISH")
+    return True
+
+
+def _check_response_topic(topic: bytes) -> None:
+    check_text(topic)
+    if not topic or b"+" in topic or b"#" in topic:
+        raise protocol_error("MQTT-3.3.2-14", "wildcards in the response topic, or nothing")
+
+
+def expiry_bytes(seconds: int) -> bytes:
+    """The property for what is left of a message's life."""
+    return bytes([MESSAGE_EXPIRY]) + seconds.to_bytes(4, "big")
+
+
+def identifier_bytes(identifiers: tuple[int, ...]) -> bytes:
+    """The properties for the subscriptions that matched."""
+    out = bytearray()
+    for value in identifiers:
+        out.append(SUBSCRIPTION_ID)
+        while value >= 0x80:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+    return bytes(out)
+
+
+def alias_bytes(alias: int) -> bytes:
+    return bytes([TOPIC_ALIAS, alias >> 8, alias & 0xFF])
+
+
+def write_varint(out: BytesWriter, value: int) -> None:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def varint_size(value: int) -> int:
+    if value < 0x80:
+        return 1
+    if value < 0x4000:
+        return 2
+    return 3 if value < 0x200000 else 4
+
+
+def write_publish(
+    out: BytesWriter,
+    flags: int,
+    topic: bytes,
+    packet_id: int,
+    properties: bytes,
+    payload: bytes,
+    version: int,
+) -> int:
+    """Writes one PUBLISH, and answers its size. `packet_id` 0: QoS 0. `flags` has DUP, QoS and RETAIN.
+
+    `properties` are those of version 5 without their length.
+    """
+    length = len(topic)
+    size = 2 + length + len(payload)
+    if packet_id:
+        size += 2
+    if version == V5:
+        size += varint_size(len(properties)) + len(properties)
+    out.append(_FIRST | flags)
+    write_varint(out, size)
+    out.append(length >> 8)
+    out.append(length & 0xFF)
+    out.write(topic)
+    if packet_id:
+        out.append(packet_id >> 8)
+        out.append(packet_id & 0xFF)
+    if version == V5:
+        write_varint(out, len(properties))
+        if properties:
+            out.write(properties)
+    out.write(payload)
+    return 1 + varint_size(size) + size
+
+
+def publish_size(topic: bytes, qos: int, properties: bytes, payload: bytes, version: int) -> int:
+    """The size of the whole packet that `write_publish` would write."""
+    size = 2 + len(topic) + len(payload)
+    if qos:
+        size += 2
+    if version == V5:
+        size += varint_size(len(properties)) + len(properties)
+    return 1 + varint_size(size) + size
+
+
+def write_ack(out: BytesWriter, first: int, packet_id: int) -> None:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP without a reason: `first` is the whole first byte."""
+    write_i32_be(out, _ACK_HEADS[first >> 4] | packet_id)
+
+
+def _ack_head(kind: int) -> int:
+    """Type, flags and remaining length 2, as the upper half of a signed 32-bit number."""
+    head = (kind << 4 | (2 if kind == codec.PUBREL else 0)) << 24 | 2 << 16
+    return head if head < 1 << 31 else head - (1 << 32)
+
+
+_ACK_HEADS: Final = tuple([_ack_head(kind) for kind in range(8)])

@@ -1,0 +1,174 @@
+"""The parts of a packet: numbers, UTF-8 text, binary data, topic names and filters. Section 1.5 and 4.7."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .codec import (
+    BAD_FILTER,
+    BAD_TOPIC,
+    MAX_REMAINING,
+    MqttError,
+    malformed,
+    protocol_error,
+)
+
+SHARE: Final = b"$share/"
+_PLUS: Final = 0x2B
+_HASH: Final = 0x23
+
+
+class Reader:
+    """Reads what lies between `position` and `end` of `data`. Raises MqttError where it does not fit."""
+
+    def __init__(self, data: bytes, position: int, end: int) -> None:
+        self.data = data
+        self.position = position
+        self.end = end
+
+    @property
+    def left(self) -> int:
+        return self.end - self.position
+
+    def byte(self) -> int:
+        position = self.position
+        if position >= self.end:
+            raise malformed("2.1.4", "the packet ends early")
+        self.position = position + 1
+        return self.data[position]
+
+    def uint16(self) -> int:
+        position = self.position
+        if position + 2 > self.end:
+            raise malformed("2.1.4", "the packet ends early")
+        self.position = position + 2
+        return self.data[position] << 8 | self.data[position + 1]
+
+    def uint32(self) -> int:
+        return self.uint16() << 16 | self.uint16()
+
+    def varint(self) -> int:
+        """A Variable Byte Integer (1.5.5), in its shortest form."""
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 21:
+                raise malformed("MQTT-1.5.5-1", "a variable byte integer takes more than four bytes")
+        if byte == 0 and shift:
+            raise malformed("MQTT-1.5.5-1", "a variable byte integer is longer than need be")
+        return value
+
+    def raw(self, size: int) -> bytes:
+        position = self.position
+        if size > self.end - position:
+            raise malformed("2.1.4", "a field is longer than the packet")
+        self.position = position + size
+        return self.data[position : position + size]
+
+    def binary(self) -> bytes:
+        """Binary Data (1.5.6): uint16 size and that many bytes."""
+        return self.raw(self.uint16())
+
+    def text_bytes(self) -> bytes:
+        """A UTF-8 Encoded String (1.5.4), checked, as its bytes."""
+        found = self.binary()
+        check_text(found)
+        return found
+
+    def text(self) -> str:
+        return check_text(self.binary())
+
+    def rest(self) -> bytes:
+        return self.raw(self.end - self.position)
+
+    def packet_id(self) -> int:
+        found = self.uint16()
+        if found == 0:
+            raise protocol_error("MQTT-2.2.1-3", "packet identifier 0")
+        return found
+
+    def finish(self) -> None:
+        """All has to be read by now."""
+        if self.position != self.end:
+            raise malformed("2.1.4", f"{self.left} bytes are left over at the end of the packet")
+
+
+def check_text(data: bytes) -> str:
+    """The text; MqttError where it is ill-formed or holds U+0000."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise malformed("MQTT-1.5.4-1", "text is no well-formed UTF-8") from None
+    if b"\0" in data:
+        raise malformed("MQTT-1.5.4-2", "text holds U+0000")
+    return text
+
+
+def check_topic(topic: bytes) -> None:
+    """A topic name, as in PUBLISH: not empty, without wildcards. Raises MqttError."""
+    if not topic:
+        raise MqttError(BAD_TOPIC, "MQTT-4.7.3-1", "an empty topic name")
+    check_text(topic)
+    if b"+" in topic or b"#" in topic:
+        raise MqttError(BAD_TOPIC, "MQTT-3.3.2-2", f"wildcards in the topic name {_shown(topic)}")
+
+
+def check_filter(filter: bytes) -> None:
+    """A topic filter without a share name before it: wildcards take whole levels, `#` the last one."""
+    if not filter:
+        raise MqttError(BAD_FILTER, "MQTT-4.7.3-1", "an empty topic filter")
+    levels = filter.split(b"/")
+    last = len(levels) - 1
+    for number, level in enumerate(levels):
+        if b"#" in level and (level != b"#" or number != last):
+            raise MqttError(BAD_FILTER, "MQTT-4.7.1-1", f"# is not the last level of {_shown(filter)}")
+        if b"+" in level and level != b"+":
+            raise MqttError(BAD_FILTER, "MQTT-4.7.1-2", f"+ is not a whole level in {_shown(filter)}")
+
+
+def split_share(filter: bytes) -> tuple[bytes, bytes]:
+    """(share name, topic filter) of `$share/NAME/FILTER`; the name is empty for others. Raises MqttError."""
+    if not filter.startswith(SHARE) and filter != SHARE[:-1]:
+        return b"", filter
+    name, slash, rest = filter[len(SHARE) :].partition(b"/")
+    if not name:
+        raise MqttError(BAD_FILTER, "MQTT-4.8.2-1", f"no share name in {_shown(filter)}")
+    if b"+" in name or b"#" in name:
+        raise MqttError(BAD_FILTER, "MQTT-4.8.2-2", f"wildcards in the share name of {_shown(filter)}")
+    if not slash or not rest:
+        raise MqttError(
+            BAD_FILTER, "MQTT-4.8.2-2", f"no topic filter behind the share name in {_shown(filter)}"
+        )
+    return name, rest
+
+
+def varint_bytes(value: int) -> bytes:
+    """`value` as a Variable Byte Integer, 0 to 268,435,455."""
+    if value < 0x80:
+        return bytes([value])
+    if value > MAX_REMAINING:
+        raise ValueError(f"{value} does not fit into a variable byte integer")
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def uint16_bytes(value: int) -> bytes:
+    return bytes([value >> 8, value & 0xFF])
+
+
+def sized(data: bytes) -> bytes:
+    """`data` behind its length in two bytes."""
+    return uint16_bytes(len(data)) + data
+
+
+def _shown(text: bytes) -> str:
+    shown = text[:80].decode("utf-8", "replace")
+    return repr(shown + "..." if len(text) > 80 else shown)

@@ -1,0 +1,84 @@
+"""Sessions as the journal has kept them, taken up again at the daemon's start."""
+
+from __future__ import annotations
+
+from treecast.middleware.broker.pubsub import Owed, SessionRecord, Subscription, SubscriptionRecord
+
+from .codec_read import split_share
+from .deliveries import EMPTY, RELEASED, SENT, Delivery
+from .session_state import SessionState
+from .sessions import Sessions
+
+
+def restore(sessions: Sessions, now: float) -> int:
+    """Takes up all durable sessions; how many. Those whose time has passed end at once.
+
+    A client that was connected when the process ended counts as gone since now.
+    """
+    journal = sessions.hub.journal
+    if journal is None:
+        return 0
+    for record in list(journal.records.values()):
+        state = _state(sessions, record)
+        wall = sessions.hub.wall
+        gone_at = record.gone_at or wall
+        if record.gone_at == 0.0:
+            record.gone_at = wall
+            journal.changed(record)
+        sessions.adopt(state, now, max(gone_at + record.expiry - wall, 0.0))
+    sessions.tick(now)
+    return len(sessions)
+
+
+def _state(sessions: Sessions, record: SessionRecord) -> SessionState:
+    state = SessionState(sessions.hub, record.number, record.client_id)
+    state.durable = True
+    state.record = record
+    state.expiry = record.expiry
+    state.incoming = set(record.incoming)
+    for filter, kept in record.subscriptions.items():
+        _subscribe(sessions, state, filter, kept)
+    _hand_back(state, record)
+    return state
+
+
+def _subscribe(sessions: Sessions, state: SessionState, filter: bytes, kept: SubscriptionRecord) -> None:
+    name, plain = split_share(filter)
+    options = kept.options
+    subscription = Subscription(
+        state,
+        plain,
+        options & 3,
+        bool(options & 4),
+        bool(options & 8),
+        kept.identifier,
+        options >> 4,
+    )
+    state.subscriptions[filter] = subscription
+    if name:
+        sessions.hub.subscribe_shared(name, subscription)
+    else:
+        sessions.hub.subscribe(subscription)
+
+
+def _hand_back(state: SessionState, record: SessionRecord) -> None:
+    """What was in flight of QoS 2 under its packet ids, then all else in the order in which it came."""
+    for packet_id in sorted(record.released):
+        delivery = Delivery(EMPTY, 2, False, ())
+        delivery.packet_id = packet_id
+        delivery.state = RELEASED
+        state.restore(delivery)
+    ids = {number: packet_id for packet_id, number in record.sent.items()}
+    for number, owed in sorted(record.owed.items()):
+        state.restore(_delivery(record, number, owed, ids.get(number, 0)))
+
+
+def _delivery(record: SessionRecord, number: int, owed: Owed, packet_id: int) -> Delivery:
+    delivery = Delivery(owed.message, owed.qos, owed.retain, owed.identifiers)
+    record.owed[number] = delivery
+    if packet_id:
+        delivery.packet_id = packet_id
+        delivery.state = SENT
+    elif owed.qos == 1:
+        delivery.again = True
+    return delivery

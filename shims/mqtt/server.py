@@ -1,0 +1,311 @@
+"""The asyncio edge of the MQTT face: listeners, open connections, turns of the loop, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
+from treecast.middleware.model.counters import FaceCounters
+
+from . import codec
+from .connection import Connection
+from .counting import MqttCounting
+from .restoring import restore
+from .session_output import SessionOutput, Turn
+from .sessions import Sessions
+from .settings import MqttSettings, TlsSettings
+
+if TYPE_CHECKING:
+    from .websocket import WebSocket
+
+_log = logging.getLogger("treecast.mqtt")
+
+_REPORT_SECONDS = 10.0  # each reason is logged once in this time, with how often it came
+_MAX_REASONS = 100  # counted by name; later ones are counted together
+_TICK = 0.5  # seconds between looks at deadlines
+
+Gathered = list[tuple[SessionOutput, list[bytes]]]
+
+
+class MqttFace:
+    """The MQTT face of one daemon, from `start` to `close`."""
+
+    def __init__(
+        self,
+        hub: PubSub,
+        settings: MqttSettings,
+        counters: FaceCounters,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.settings = settings
+        self.counters = counters
+        self.counting = MqttCounting()
+        self.hub = hub
+        self.sessions = Sessions(hub, settings, rng or random.Random())
+        self.loop: asyncio.AbstractEventLoop
+        self.turn = Turn(self._wake)
+        self._servers: list[asyncio.AbstractServer] = []
+        self._listens_on_unix = False
+        self._connections: set[Connection] = set()
+        self._address = (settings.host, settings.port)
+        self._tls_address: tuple[str, int] | None = None
+        self._reports = _Reports()
+        self._timer: asyncio.TimerHandle | None = None
+        self._all_closed: asyncio.Event | None = None
+        self.journal = hub.journal
+        self._syncing = False
+        self._again = False  # a turn has ended while a sync was under way
+        self._sync_task: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The (host, port) that it listens on."""
+        return self._address
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """The same for TLS; None where that is off."""
+        return self._tls_address
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+        self.loop = asyncio.get_running_loop()
+        self.hub.wall = time.time()
+        restored = restore(self.sessions, self.loop.time())
+        if restored:
+            _log.info("took up %d sessions", restored)
+        try:
+            await self._listen()
+        except BaseException:
+            self._stop_listening()
+            raise
+        self._tick()
+
+    async def _listen(self) -> None:
+        settings = self.settings
+        self._address = await self._listen_tcp(settings.host, settings.port, None)
+        if settings.tls is not None:
+            context = tls_context(settings.tls)
+            self._tls_address = await self._listen_tcp(settings.tls_host, settings.tls_port, context)
+        if settings.unix_path is not None:
+            _remove_socket(settings.unix_path)
+            self._servers.append(
+                await self.loop.create_unix_server(
+                    self._protocol, str(settings.unix_path), backlog=settings.backlog
+                )
+            )
+            self._listens_on_unix = True
+
+    async def _listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None) -> tuple[str, int]:
+        server = await self.loop.create_server(
+            self._protocol, host, port, backlog=self.settings.backlog, ssl=tls
+        )
+        self._servers.append(server)
+        found = server.sockets[0].getsockname()
+        return found[0], found[1]
+
+    def _protocol(self) -> asyncio.Protocol:
+        return _Protocol(Connection(self))
+
+    def _stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
+        if self._listens_on_unix and self.settings.unix_path is not None:
+            _remove_socket(self.settings.unix_path)
+            self._listens_on_unix = False
+        self._servers.clear()
+
+    async def close(self, grace: float = 5.0) -> None:
+        """Stops accepting, tells the clients, closes within `grace` seconds. Safe to call twice."""
+        self._stop_listening()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._connections):
+            connection.disconnect(codec.SHUTTING_DOWN, "the server is shutting down")
+            connection.mark()
+        if self._connections:
+            self._all_closed = asyncio.Event()
+            try:
+                await asyncio.wait_for(self._all_closed.wait(), grace)
+            except TimeoutError:
+                _log.info("%d connections did not finish in time", len(self._connections))
+            for connection in list(self._connections):
+                connection.abort()
+        if self._sync_task is not None:
+            await self._sync_task
+        self._end_turn()
+
+    # --- turns
+
+    def _wake(self) -> None:
+        self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Stores what this turn of the loop has brought, then writes it for everybody."""
+        if self._syncing:
+            self._again = True
+            return
+        stored = self.journal is None or self.journal.flush()
+        gathered = [(session, session.take_output()) for session in self.turn.take()]
+        if not stored:
+            self._refuse(gathered)
+        elif self.journal is not None and self.journal.unsynced and self.settings.fsync_each_turn:
+            self._sync(self.journal, gathered)
+        else:
+            _write(gathered)
+        self.counting.fold(self.counters)
+        self.hub.fold()
+
+    def _refuse(self, gathered: Gathered) -> None:
+        """The disk refuses, so nothing of what this turn promises may be said."""
+        assert self.journal is not None
+        _log.error("the journal cannot be written: %s", self.journal.error)
+        for session, _ in gathered:
+            if isinstance(session, Connection):
+                session.failure = "the disk refuses"
+                session.abort()
+
+    def _sync(self, journal: Journal, gathered: Gathered) -> None:
+        """Writes when the disk has what the turn promises. What comes meanwhile shares the next sync."""
+        self._syncing = True
+        try:
+            ticket, segment = journal.begin_sync()
+        except OSError as error:
+            self._synced(journal, 0, gathered, str(error))
+            return
+        self._sync_task = self.loop.create_task(self._run_sync(journal, ticket, segment, gathered))
+
+    async def _run_sync(self, journal: Journal, ticket: SyncTicket, segment: int, gathered: Gathered) -> None:
+        error = ""
+        try:
+            await asyncio.to_thread(ticket.run)
+        except OSError as refused:
+            error = str(refused)
+        self._synced(journal, segment, gathered, error)
+
+    def _synced(self, journal: Journal, segment: int, gathered: Gathered, error: str) -> None:
+        self._syncing = False
+        journal.end_sync(segment, error)
+        if error:
+            self._refuse(gathered)
+        else:
+            _write(gathered)
+        if self._again:
+            self._again = False
+            self._end_turn()
+
+    def _tick(self) -> None:
+        self.hub.wall = time.time()
+        self.sessions.tick(self.loop.time())
+        if self.journal is not None and not self._syncing:
+            self.journal.flush()
+        self._timer = self.loop.call_later(_TICK, self._tick)
+
+    # --- what connections call
+
+    def opened(self, connection: Connection) -> None:
+        self.counters.connections_opened += 1
+        self._connections.add(connection)
+        self.sessions.watch_idle(connection, self.loop.time() + self.settings.connect_seconds)
+
+    def closed(self, connection: Connection) -> None:
+        self.counters.connections_closed += 1
+        self._connections.discard(connection)
+        if connection.failure:
+            self._report(connection)
+        if self._all_closed is not None and not self._connections:
+            self._all_closed.set()
+
+    def web_socket(self, connection: Connection) -> WebSocket:
+        """Framing for a client that speaks WebSocket; its library is loaded with the first one."""
+        from .websocket import WebSocket
+
+        return WebSocket(self.settings.max_packet_bytes)
+
+    def _report(self, connection: Connection) -> None:
+        """A client broke the protocol, or was sent away."""
+        reason = connection.failure
+        kind = reason.rpartition("[")[2].rstrip("]") if reason.endswith("]") else reason
+        counted = self.counters.protocol_errors
+        if kind not in counted and len(counted) >= _MAX_REASONS:
+            kind = "other"
+        counted[kind] = counted.get(kind, 0) + 1
+        self._reports.add(self.loop.time(), kind, connection.peer, reason)
+
+
+def _write(gathered: Gathered) -> None:
+    for session, chunks in gathered:
+        session.write(chunks)
+
+
+class _Protocol(asyncio.Protocol):
+    """Hands on to a connection what asyncio calls."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # Found on the object, this is called without a frame of the interpreter between.
+        self.data_received = connection.data_received  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.connection_made(transport)
+
+    def eof_received(self) -> bool:
+        return self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+
+class _Reports:
+    """Logs each kind of protocol error at most once in a while."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._held: dict[str, int] = {}
+
+    def add(self, now: float, kind: str, peer: str, reason: str) -> None:
+        if now - self._last.get(kind, -_REPORT_SECONDS) < _REPORT_SECONDS:
+            self._held[kind] = self._held.get(kind, 0) + 1
+            return
+        self._last[kind] = now
+        held = self._held.pop(kind, 0)
+        _log.warning("closed %s: %s%s", peer, reason, f" ({held} more of this kind before)" if held else "")
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """What the TLS listener serves with. OSError (ssl.SSLError is one) where files cannot be used."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(settings.certificate, settings.key)
+    if settings.authority is not None:
+        context.load_verify_locations(settings.authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _remove_socket(path: Path) -> None:
+    try:
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()
+    except FileNotFoundError:
+        pass
+
+
+__all__ = ["MqttFace", "tls_context"]

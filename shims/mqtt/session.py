@@ -1,0 +1,567 @@
+"""One connection of the MQTT face, without I/O: whole packets out of chunks, and what each of them does.
+
+`receive(data, now)` works a whole chunk off in one call. Publishes of QoS 0 that go to the same targets stay
+together as a run of bytes; what is sent gathers in `SessionOutput` until the turn of the event loop ends.
+`now` is in seconds on the loop's clock; `hub.wall` is the time of day, which the edge keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from treecast.middleware.broker.pubsub import Message, Run, Targets
+
+from . import codec, session_table
+from .codec import V5, V311, MqttError, clause, malformed, protocol_error
+from .codec_packets import (
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Ping,
+    Subscribe,
+    Unsubscribe,
+    decode,
+    encode,
+)
+from .codec_properties import NONE, Properties
+from .codec_publish import PublishProperties, read_publish_properties
+from .codec_read import check_text, check_topic
+from .counting import MqttCounting
+from .session_output import SessionOutput, Turn
+from .session_state import SessionState
+from .sessions import Sessions, idle_limit
+from .subscribing import granted, removed
+
+_QOS0: Final = codec.PUBLISH << 4  # the first byte of a publish of QoS 0 that is not retained
+_PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
+_OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
+_MOST_HEADER: Final = 5
+
+
+class PublishRun(Run):
+    """Publishes of QoS 0 as they came."""
+
+    def messages(self) -> list[Message]:
+        """Each of them, read again."""
+        found: list[Message] = []
+        data = self.data
+        position = 0
+        while position < len(data):
+            size, body = read_length(data, position, len(data))
+            stop = body + size
+            begin = body + 2 + (data[body] << 8 | data[body + 1])
+            topic = data[body + 2 : begin]
+            properties = b""
+            if self.format == V5:
+                length, begin = read_length(data, begin - 1, stop)
+                properties = data[begin : begin + length]
+                begin += length
+            found.append(Message(topic, data[begin:stop], properties=properties))
+            position = stop
+        return found
+
+
+def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """(the varint one byte after `position`, where what follows begins); (-1, 0) where it is not all
+    there."""
+    value = shift = 0
+    at = position + 1
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0 and shift:
+                raise malformed("MQTT-1.5.5-1", "a length is longer than need be")
+            return value, at
+        shift += 7
+        if shift > 21:
+            raise malformed("MQTT-1.5.5-1", "a length takes more than four bytes")
+    return -1, 0
+
+
+class Session(SessionOutput):
+    """The state of one connection. `failure`: why it was ended, "" while it was not."""
+
+    def __init__(self, sessions: Sessions, turn: Turn, counters: MqttCounting, now: float) -> None:
+        super().__init__(sessions.hub, turn)
+        self.state: SessionState | None = None
+        self.phase = session_table.NEW
+        self.failure = ""
+        self.last_activity = now
+        self.idle_seconds = sessions.settings.connect_seconds
+        self._sessions = sessions
+        self._settings = sessions.settings
+        self._counters = counters
+        self._largest = sessions.settings.max_packet_bytes
+        self._partial: bytearray | None = None
+        self._wanted = 0  # bytes that make the partial packet whole, as far as that is known
+        self._alias_topics: dict[int, bytes] | None = None
+        self._first = True
+
+    # --- receiving
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Takes a chunk. What breaks a rule ends the connection, after the answer that the rule names."""
+        self.last_activity = now
+        partial = self._partial
+        if partial is not None:
+            partial += data
+            if len(partial) < self._wanted:
+                return
+            data = bytes(partial)
+            self._partial = None
+        if self._first:
+            self._look_at_first(data)
+        try:
+            used = self._packets(data, now)
+        except MqttError as error:
+            self.fail(error, now)
+            return
+        if used < len(data) and self.phase != session_table.CLOSED:
+            self._partial = bytearray(data[used:] if used else data)
+
+    def _look_at_first(self, data: bytes) -> None:
+        self._first = False
+        other = _OTHER_PROTOCOLS.get(data[:4])
+        if data[:2] == b"\x16\x03":
+            other = "TLS"
+        if other is not None:
+            self.failure = f"the client speaks {other}"
+            self.phase = session_table.CLOSED
+            self.closing = True
+            self.mark()
+
+    def _packets(self, data: bytes, now: float) -> int:
+        """Works off the whole packets at the beginning of `data`; how many bytes they are."""
+        position = 0
+        end = len(data)
+        while position < end:
+            if self.phase == session_table.CLOSED:
+                return end
+            first = data[position]
+            size, body = read_length(data, position, end)
+            if size < 0:
+                self._wanted = end - position + 1
+                self._check_size(0, first)
+                return position
+            stop = body + size
+            if stop - position > self._largest:
+                raise self._too_large(stop - position)
+            self._check_size(size, first)
+            if stop > end:
+                self._wanted = stop - position
+                return position
+            if first == _QOS0 and self.phase == session_table.OPEN:
+                position = self._run(data, position, end)
+            else:
+                self._packet(first, data, body, stop, now)
+                position = stop
+        return position
+
+    def _check_size(self, size: int, first: int) -> None:
+        """Before anybody is known, nothing but a CONNECT is waited for."""
+        if self.phase == session_table.NEW and first != codec.CONNECT << 4:
+            raise protocol_error("MQTT-3.1.0-1", f"{codec.NAMES[first >> 4]} before CONNECT")
+
+    def _too_large(self, size: int) -> MqttError:
+        detail = f"a packet of {size} bytes, at most {self._largest} are taken"
+        return MqttError(codec.PACKET_TOO_LARGE, "3.1.2.11.4", detail)
+
+    def _run(self, data: bytes, position: int, end: int) -> int:
+        """The publishes of QoS 0 from `position` on that go to the same targets; where the next begins."""
+        start = position
+        count = 0
+        targets: Targets | None = None
+        routes = self._hub.routes
+        newer = self.version == V5
+        while position < end and data[position] == _QOS0:
+            if position + 1 < end and data[position + 1] < 0x80:
+                size = data[position + 1]
+                body = position + 2
+            else:
+                size, body = read_length(data, position, end)
+            stop = body + size
+            if size < 0 or stop > end or stop - position > self._largest:
+                break
+            if size < 2:
+                raise malformed("2.1.4", "a publish ends early")
+            begin = body + 2 + (data[body] << 8 | data[body + 1])
+            if begin + newer > stop:
+                raise malformed("2.1.4", "a publish ends early")
+            if newer and data[begin] != 0:
+                break
+            topic = data[body + 2 : begin]
+            found = routes.get(topic)
+            if found is None:
+                found = self._new_topic(topic)
+                if found is None:
+                    if count == 0:
+                        self._check_topic_name(topic)
+                    break  # what is before it is published first
+            if targets is None:
+                targets = found
+            elif found is not targets:
+                break
+            count += 1
+            position = stop
+        if targets is None:
+            return self._single(data, start, end)
+        self._counters.publishes_in += count
+        if targets.count:
+            run = PublishRun(self.version, data[start:position], count)
+            self._hub.publish_run(run, targets, self.state)
+        else:
+            self._hub.unmatched += count
+        return position
+
+    def _new_topic(self, topic: bytes) -> Targets | None:
+        """Who wants a topic that was not seen before; None where there can be no such topic."""
+        try:
+            self._check_topic_name(topic)
+        except MqttError:
+            return None
+        return self._hub.targets(topic)
+
+    def _check_topic_name(self, topic: bytes) -> None:
+        if not topic and self.version == V5:
+            raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
+        check_topic(topic)
+
+    def _single(self, data: bytes, position: int, end: int) -> int:
+        size, body = read_length(data, position, end)
+        self._publish(data[position], data, body, body + size)
+        return body + size
+
+    # --- packets
+
+    def _packet(self, first: int, data: bytes, body: int, stop: int, now: float) -> None:
+        kind = first >> 4
+        action = session_table.ALLOWED[self.phase].get(kind, 0)
+        if action == 0:
+            raise protocol_error(session_table.REFUSED[self.phase][kind], f"{codec.NAMES[kind]} now")
+        if action == session_table.PUBLISHES:
+            self._publish(first, data, body, stop)
+            return
+        if action == session_table.ACKNOWLEDGES and stop - body == 2 and first == codec.PUBACK << 4:
+            self._acknowledged(data[body] << 8 | data[body + 1])
+            return
+        packet = decode(first, data[body:stop], self.version)
+        self._counters.count(codec.NAMES[kind])
+        if isinstance(packet, Ack):
+            self._answered(packet, action)
+        elif isinstance(packet, Connect):
+            self._connect(packet, now)
+        elif isinstance(packet, Subscribe):
+            self._subscribe(packet)
+        elif isinstance(packet, Unsubscribe):
+            self._unsubscribe(packet)
+        elif isinstance(packet, Ping):
+            self._writer().write(_PINGRESP)
+        elif isinstance(packet, Disconnect):
+            self._leave(packet, now)
+        elif isinstance(packet, Auth):
+            raise protocol_error("MQTT-4.12.0-6", "AUTH without an authentication method")
+
+    def _connect(self, connect: Connect, now: float) -> None:
+        self.version = connect.version
+        self.phase = session_table.OPEN
+        given = connect.properties
+        refusal = self._refusal(connect)
+        if refusal is not None:
+            raise refusal
+        self.idle_seconds = idle_limit(self._keep_alive(connect))
+        self._problems = given.request_problems != 0
+        self.max_packet = given.maximum_packet_size or self.max_packet
+        self.window = given.receive_maximum or (
+            65535 if connect.version == V5 else self._settings.send_maximum
+        )
+        self._alias_maximum = given.topic_alias_maximum or 0
+        self.takes_runs = not given.maximum_packet_size and not self._alias_maximum
+        opened = self._sessions.open(self, connect, now)
+        self.state = opened.state
+        self.send(Connack(opened.present, 0, self._welcome(connect, opened.assigned)))
+        if self.idle_seconds:
+            self._sessions.watch_idle(self, now + self.idle_seconds)
+        if opened.present:
+            opened.state.resume(self)
+
+    def _keep_alive(self, connect: Connect) -> int:
+        """Seconds. Only version 5 can be told of another than it asked for."""
+        most = self._settings.max_keep_alive
+        asked = connect.keep_alive
+        if connect.version != V5 or most >= 0xFFFF:
+            return asked
+        return min(asked, most) if asked else most
+
+    def _refusal(self, connect: Connect) -> MqttError | None:
+        """Why the client is not taken, if it is not."""
+        if not connect.client_id and connect.version == V311 and not connect.clean_start:
+            return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a lasting session needs a client id")
+        if connect.properties.auth_method is not None:
+            return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is known here")
+        if self._sessions.connected >= self._settings.max_connections:
+            return MqttError(codec.SERVER_BUSY, "4.13", "as many clients as may be are connected")
+        return None
+
+    def _welcome(self, connect: Connect, assigned: bool) -> Properties:
+        state = self.state
+        if connect.version != V5 or state is None:
+            return NONE
+        asked = connect.properties.session_expiry or 0
+        keep_alive = self._keep_alive(connect)
+        return Properties(
+            server_keep_alive=keep_alive if keep_alive != connect.keep_alive else None,
+            session_expiry=state.expiry if state.expiry != asked else None,
+            assigned_client_id=state.client_id if assigned else None,
+            receive_maximum=self._settings.receive_maximum,
+            topic_alias_maximum=self._settings.topic_alias_maximum,
+            maximum_packet_size=self._largest,
+        )
+
+    # --- publishes from the client
+
+    def _publish(self, first: int, data: bytes, body: int, stop: int) -> None:
+        qos = first >> 1 & 3
+        if qos == 3:
+            raise malformed("MQTT-3.3.1-4", "QoS 3")
+        if qos == 0 and first & 8:
+            raise malformed("MQTT-3.3.1-2", "a duplicate of QoS 0")
+        at = body + 2
+        if at > stop:
+            raise malformed("2.1.4", "a publish ends early")
+        begin = at + (data[body] << 8 | data[body + 1])
+        topic = data[at:begin]
+        packet_id = 0
+        if qos:
+            if begin + 2 > stop:
+                raise malformed("2.1.4", "a publish ends early")
+            packet_id = data[begin] << 8 | data[begin + 1]
+            if packet_id == 0:
+                raise protocol_error("MQTT-2.2.1-3", "packet identifier 0")
+            begin += 2
+        if begin > stop:
+            raise malformed("2.1.4", "a topic name is longer than its packet")
+        self._counters.publishes_in += 1
+        message = Message(topic, b"", qos, bool(first & 1))
+        text = False
+        if self.version == V5:
+            begin, text = self._properties(message, data, begin, stop)
+        message.payload = data[begin:stop]
+        targets = self._hub.routes.get(message.topic)
+        if targets is None:
+            self._check_topic_name(message.topic)
+            targets = self._hub.targets(message.topic)
+        if text and not self._is_text(message, packet_id):
+            return
+        self._hand_over(message, targets, packet_id)
+
+    def _properties(self, message: Message, data: bytes, begin: int, stop: int) -> tuple[int, bool]:
+        """Reads version 5's properties into `message`; (where the payload begins, whether it is said to be
+        text)."""
+        size, at = read_length(data, begin - 1, stop)
+        if size < 0 or at + size > stop:
+            raise malformed("2.1.4", "the properties are longer than the packet")
+        if size == 0:
+            return at, False
+        found = read_publish_properties(data, at, at + size)
+        message.properties = found.passed_on
+        if found.expiry >= 0:
+            message.expires_at = self._hub.wall + found.expiry
+        if found.alias:
+            message.topic = self._aliased(message.topic, found)
+        return at + size, found.text
+
+    def _aliased(self, topic: bytes, found: PublishProperties) -> bytes:
+        """The topic that an alias stands for, or `topic`, for which it stands from now on."""
+        alias = found.alias
+        if alias > self._settings.topic_alias_maximum:
+            raise MqttError(codec.BAD_TOPIC_ALIAS, "MQTT-3.3.2-9", f"topic alias {alias}")
+        topics = self._alias_topics
+        if topics is None:
+            topics = self._alias_topics = {}
+        if topic:
+            check_topic(topic)
+            topics[alias] = topic
+            return topic
+        if alias not in topics:
+            raise protocol_error("3.3.2.3.4", f"topic alias {alias} stands for nothing")
+        return topics[alias]
+
+    def _is_text(self, message: Message, packet_id: int) -> bool:
+        """Whether the payload is the UTF-8 that it is said to be. If not the client is told."""
+        try:
+            check_text(message.payload.replace(b"\0", b""))
+        except MqttError:
+            if message.qos == 0:
+                raise MqttError(codec.BAD_PAYLOAD_FORMAT, "3.3.2.3.2", "the payload is no UTF-8") from None
+            kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
+            self.refuse(kind, packet_id, codec.BAD_PAYLOAD_FORMAT, "the payload is no UTF-8")
+            return False
+        return True
+
+    def _hand_over(self, message: Message, targets: Targets, packet_id: int) -> None:
+        """To the hub, and the answer that QoS 1 and 2 ask for. A QoS 2 that is known is answered only."""
+        state = self.state
+        assert state is not None
+        journal = self._hub.journal
+        if message.qos and journal is not None and journal.failing:
+            raise MqttError(codec.IMPLEMENTATION_ERROR, "4.13", "the disk refuses")
+        if message.qos == 2 and not self._take_id(state, packet_id):
+            self.send_ack(codec.PUBREC, packet_id)
+            return
+        if message.retain:
+            self._hub.retain(message)
+        count = self._hub.publish(message, targets, state) if targets.count else 0
+        if count == 0:
+            self._hub.unmatched += 1
+        if message.qos == 0:
+            return
+        kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
+        if count or self.version != V5:
+            self.send_ack(kind, packet_id)
+        else:
+            self.refuse(kind, packet_id, codec.NO_MATCHING_SUBSCRIBERS)
+
+    def _take_id(self, state: SessionState, packet_id: int) -> bool:
+        """Whether a publish of QoS 2 is a new one."""
+        incoming = state.incoming
+        if incoming is None:
+            incoming = state.incoming = set()
+        if packet_id in incoming:
+            return False
+        if len(incoming) >= self._settings.receive_maximum and self.version == V5:
+            raise MqttError(codec.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "too much of QoS 2 is unfinished")
+        incoming.add(packet_id)
+        journal, record = self._hub.journal, state.record
+        if journal is not None and record is not None:
+            journal.taken(record, packet_id)
+        return True
+
+    # --- answers of the client
+
+    def _acknowledged(self, packet_id: int) -> None:
+        self._counters.acks_in += 1
+        state = self.state
+        if packet_id == 0:
+            raise protocol_error("MQTT-2.2.1-3", "packet identifier 0")
+        if state is not None and state.acknowledged(packet_id):
+            state.pump()
+
+    def _answered(self, packet: Ack, action: int) -> None:
+        state = self.state
+        assert state is not None
+        packet_id = packet.packet_id
+        if action == session_table.ACKNOWLEDGES:
+            self._acknowledged(packet_id)
+        elif action == session_table.RECEIVES:
+            if state.received(packet_id, packet.reason >= 0x80):
+                self.send_release(packet_id)
+            elif packet.reason < 0x80:
+                self.refuse(codec.PUBREL, packet_id, codec.PACKET_ID_NOT_FOUND)
+            state.pump()
+        elif action == session_table.COMPLETES:
+            if state.completed(packet_id):
+                state.pump()
+        else:
+            self._released(state, packet_id)
+
+    def _released(self, state: SessionState, packet_id: int) -> None:
+        incoming = state.incoming
+        if incoming is None or packet_id not in incoming:
+            self.refuse(codec.PUBCOMP, packet_id, codec.PACKET_ID_NOT_FOUND)
+            return
+        incoming.remove(packet_id)
+        journal, record = self._hub.journal, state.record
+        if journal is not None and record is not None:
+            journal.released(record, packet_id)
+        self.send_ack(codec.PUBCOMP, packet_id)
+
+    # --- subscriptions
+
+    def _subscribe(self, packet: Subscribe) -> None:
+        state = self.state
+        assert state is not None
+        answer, retained = granted(self._sessions, state, packet, self.version)
+        self.send(answer)
+        for message, subscription in retained:
+            qos = min(message.qos, subscription.qos)
+            identifiers = (subscription.identifier,) if subscription.identifier else ()
+            state.hand_over(message, qos, True, identifiers)
+
+    def _unsubscribe(self, packet: Unsubscribe) -> None:
+        state = self.state
+        assert state is not None
+        self.send(removed(self._sessions, state, packet))
+
+    # --- the end
+
+    def _leave(self, packet: Disconnect, now: float) -> None:
+        """DISCONNECT of the client. Its will goes out only where it asks for that [MQTT-3.14.4-3]."""
+        state = self.state
+        expiry = packet.properties.session_expiry
+        if expiry is not None and state is not None:
+            if expiry and state.expiry == 0:
+                raise protocol_error("3.14.2.2.2", "a session that was to end is given an expiry")
+            self._sessions.set_expiry(state, min(expiry, self._settings.max_session_expiry))
+        self.phase = session_table.CLOSED
+        self.closing = True
+        self.writable = False
+        self._sessions.closed(self, now, with_will=packet.reason != 0)
+        self.mark()
+
+    def fail(self, error: MqttError, now: float) -> None:
+        """The client broke a rule: says so as far as its version lets, and ends the connection."""
+        if self.phase == session_table.CLOSED:
+            return
+        self.failure = f"{error.detail} [{clause(error.rule, self.version)}]"
+        if self.state is None:
+            self._refuse_connect(error)
+        else:
+            self.send_disconnect(error.reason, self.failure)
+        self.phase = session_table.CLOSED
+        self._sessions.closed(self, now, with_will=True)
+
+    def _refuse_connect(self, error: MqttError) -> None:
+        """CONNACK with the reason, where the client may understand it."""
+        if self.version == V5:
+            packet = encode(Connack(False, error.reason, self._explained(self.failure)), V5)
+            if len(packet) > self.max_packet:
+                packet = encode(Connack(False, error.reason), V5)
+            self._writer().write(packet)
+        elif error.reason in codec.RETURN_CODES:
+            self._writer().write(encode(Connack(False, codec.RETURN_CODES[error.reason]), V311))
+        self.closing = True
+        self.writable = False
+        self.mark()
+
+    def disconnect(self, reason: int, detail: str) -> None:
+        """The server ends the connection."""
+        if self.phase == session_table.CLOSED:
+            return
+        self.failure = detail
+        self.phase = session_table.CLOSED
+        self.send_disconnect(reason, detail if self._problems else "")
+
+    def lost(self, now: float) -> None:
+        """The connection is gone."""
+        self.phase = session_table.CLOSED
+        self.closing = True
+        self.writable = False
+        self._sessions.closed(self, now, with_will=True)
+
+    def check_idle(self, now: float) -> float:
+        """Ends the connection if nothing came for too long; else when to look again, 0.0: never."""
+        if not self.idle_seconds:
+            return 0.0
+        at = self.last_activity + self.idle_seconds
+        if at > now:
+            return at
+        if self.state is None:
+            self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT came"), now)
+        else:
+            detail = "nothing came for one and a half times the keep-alive"
+            self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "MQTT-3.1.2-22", detail), now)
+        return 0.0

@@ -1,0 +1,257 @@
+"""All sessions of a daemon by client id: who takes up which, when they end, and their wills.
+
+Client ids and sessions are the daemon's own: the same id on two hosts is two sessions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final, Protocol
+
+from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, SessionRecord, Subscriber, Subscription
+
+from . import codec
+from .codec_packets import Connect, Will
+from .codec_properties import Properties, write_properties
+from .session_state import FOREVER, SessionState
+from .settings import MqttSettings
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_KEEP_ALIVE_FACTOR: Final = 1.5  # [MQTT-3.1.2-22]
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class Chooser(Protocol):
+    """A source of randomness, as `random.Random` is one."""
+
+    def choice(self, seq: str) -> str: ...
+
+
+class Opened:
+    """What CONNECT led to. `assigned`: the id was chosen here."""
+
+    def __init__(self, state: SessionState, present: bool, assigned: bool) -> None:
+        self.state = state
+        self.present = present
+        self.assigned = assigned
+
+
+class Sessions:
+    """The sessions of one daemon. Deadlines are in seconds on the loop's clock."""
+
+    def __init__(self, hub: PubSub, settings: MqttSettings, rng: Chooser) -> None:
+        self.settings = settings
+        self.hub = hub
+        self.refused_filters = frozenset([filter.encode() for filter in settings.refused_filters])
+        self._rng = rng
+        self._states: dict[str, SessionState] = {}
+        self._deadlines: list[tuple[float, int, SessionState]] = []
+        self._idle: list[tuple[float, int, Session]] = []
+        self._count = 0
+        self.connected = 0
+        self.maximum = 0
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def states(self) -> list[SessionState]:
+        return list(self._states.values())
+
+    # --- connections come and go
+
+    def open(self, session: Session, connect: Connect, now: float) -> Opened:
+        """Takes up the client's session, or makes one; who was connected under its id is sent away."""
+        client_id = connect.client_id
+        assigned = not client_id
+        if assigned:
+            client_id = self._new_id()
+        state = self._states.get(client_id)
+        if state is not None:
+            self._take_over(state, connect.clean_start, now)
+        present = state is not None and not connect.clean_start and not state.ended
+        if state is None or not present:
+            if state is not None:
+                self.end(state)
+            state = SessionState(self.hub, self.hub.next_serial(), client_id)
+            self._states[client_id] = state
+        state.session = session
+        state.will = connect.will
+        state.will_at = state.ends_at = 0.0
+        self.set_expiry(state, self._expiry(connect))
+        self.connected += 1
+        self.maximum = max(self.maximum, self.connected)
+        return Opened(state, present, assigned)
+
+    def _expiry(self, connect: Connect) -> int:
+        """Seconds; version 3.1.1 has for ever or not at all."""
+        if connect.version == codec.V311:
+            wanted = 0 if connect.clean_start else FOREVER
+        else:
+            wanted = connect.properties.session_expiry or 0
+        return min(wanted, self.settings.max_session_expiry)
+
+    def set_expiry(self, state: SessionState, expiry: int) -> None:
+        """How long the session lasts without a connection."""
+        state.expiry = expiry
+        journal = self.hub.journal
+        if journal is None:
+            return
+        record = state.record
+        if record is not None:
+            record.expiry = expiry
+            record.gone_at = 0.0
+            journal.changed(record)
+        elif expiry:
+            state.durable = True
+            record = state.record = SessionRecord(state.serial, state.client_id)
+            record.expiry = expiry
+            journal.begin(record)
+
+    def _new_id(self) -> str:
+        while True:
+            name = "treecast-" + "".join([self._rng.choice(_ALPHABET) for _ in range(14)])
+            if name not in self._states:
+                return name
+
+    def _take_over(self, state: SessionState, clean: bool, now: float) -> None:
+        """[MQTT-3.1.4-3]. The will goes out unless the session goes on before its delay has passed."""
+        session = state.session
+        if session is not None:
+            session.disconnect(codec.TAKEN_OVER, "another client took over the session")
+            self.closed(session, now, with_will=True)
+        if clean:
+            self._publish_will(state)
+
+    def closed(self, session: Session, now: float, *, with_will: bool) -> None:
+        """The connection is gone, or going. Harmless where another has taken the session up."""
+        state = session.state
+        if state is None or state.session is not session:
+            return
+        self.connected -= 1
+        state.detach()
+        if not with_will:
+            state.will = None
+        delay = _will_delay(state.will)
+        if state.will is not None and (delay == 0 or state.expiry == 0):
+            self._publish_will(state)
+        if state.expiry == 0:
+            self.end(state)
+            return
+        if state.will is not None:
+            state.will_at = now + delay
+            self._watch(state.will_at, state)
+        if state.expiry != FOREVER:
+            state.ends_at = now + state.expiry
+            self._watch(state.ends_at, state)
+        journal, record = self.hub.journal, state.record
+        if journal is not None and record is not None:
+            record.gone_at = self.hub.wall
+            journal.changed(record)
+
+    def end(self, state: SessionState) -> None:
+        """Forgets the session, with its subscriptions and its queue."""
+        if state.ended:
+            return
+        self._publish_will(state)
+        for filter, subscription in state.subscriptions.items():
+            self.remove(state, filter, subscription)
+        state.subscriptions = {}
+        state.clear()
+        del self._states[state.client_id]
+        journal, record = self.hub.journal, state.record
+        if journal is not None and record is not None:
+            journal.end(record)
+
+    def remove(self, state: SessionState, filter: bytes, subscription: Subscription) -> None:
+        """Takes a subscription out of the hub; `filter` as the client wrote it."""
+        if subscription.group is not None:
+            self.hub.unsubscribe_shared(subscription.group.name, state, subscription.filter)
+        else:
+            self.hub.unsubscribe(state, subscription.filter)
+
+    def adopt(self, state: SessionState, now: float, left: float) -> None:
+        """A session that the journal has kept; it ends in `left` seconds unless its client comes."""
+        self._states[state.client_id] = state
+        if state.expiry != FOREVER:
+            state.ends_at = now + left
+            self._watch(state.ends_at, state)
+
+    # --- wills
+
+    def _publish_will(self, state: SessionState) -> None:
+        will, state.will = state.will, None
+        state.will_at = 0.0
+        if will is not None:
+            publish_will(self.hub, will, state)
+
+    # --- deadlines
+
+    def _watch(self, at: float, state: SessionState) -> None:
+        self._count += 1
+        heapq.heappush(self._deadlines, (at, self._count, state))
+
+    def watch_idle(self, session: Session, at: float) -> None:
+        """Looks at the connection at `at`, whether it has been silent for too long."""
+        self._count += 1
+        heapq.heappush(self._idle, (at, self._count, session))
+
+    def tick(self, now: float) -> None:
+        """Does what is due: keep-alives, delayed wills, ends of sessions."""
+        while self._idle and self._idle[0][0] <= now:
+            session = heapq.heappop(self._idle)[2]
+            if not session.closing:
+                at = session.check_idle(now)
+                if at:
+                    self.watch_idle(session, at)
+        while self._deadlines and self._deadlines[0][0] <= now:
+            state = heapq.heappop(self._deadlines)[2]
+            if state.ended or state.session is not None:
+                continue
+            if state.will_at and state.will_at <= now:
+                self._publish_will(state)
+            if state.ends_at and state.ends_at <= now:
+                self.hub.counters.sessions_expired += 1
+                self.end(state)
+
+    def next_deadline(self) -> float:
+        """When `tick` has something to do; 0.0: never."""
+        idle = self._idle[0][0] if self._idle else 0.0
+        due = self._deadlines[0][0] if self._deadlines else 0.0
+        return min(idle, due) if idle and due else idle or due
+
+
+def idle_limit(keep_alive: int) -> float:
+    """Seconds without a packet after which a client is taken for gone; 0.0: for ever."""
+    return keep_alive * _KEEP_ALIVE_FACTOR
+
+
+def _will_delay(will: Will | None) -> int:
+    return will.properties.will_delay or 0 if will is not None else 0
+
+
+def will_message(will: Will, wall: float) -> Message:
+    """The will as a message published now."""
+    given = will.properties
+    passed_on = Properties(
+        payload_format=given.payload_format,
+        content_type=given.content_type,
+        response_topic=given.response_topic,
+        correlation_data=given.correlation_data,
+        user=given.user,
+    )
+    written = write_properties(passed_on)
+    size = 1
+    while written[size - 1] >= 0x80:
+        size += 1
+    expires = wall + given.message_expiry if given.message_expiry is not None else NEVER
+    return Message(will.topic, will.payload, will.qos, will.retain, written[size:], expires)
+
+
+def publish_will(hub: PubSub, will: Will, publisher: Subscriber) -> None:
+    message = will_message(will, hub.wall)
+    hub.counters.wills += 1
+    if message.retain:
+        hub.retain(message)
+    hub.publish(message, hub.targets(message.topic), publisher)

@@ -1,0 +1,79 @@
+"""WebSocket framing (RFC 6455) around MQTT, section 6 of MQTT 5.0, by the sans-I/O half of `websockets`.
+
+Loaded with the first client that speaks HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from websockets.exceptions import InvalidState
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+_log = logging.getLogger("treecast.mqtt.websocket")
+_log.setLevel(logging.WARNING)  # it tells of each connection
+
+_ABNORMAL: Final = 1003  # a kind of data that is not taken
+_NORMAL: Final = 1000
+_DATA: Final = (Opcode.BINARY, Opcode.CONT)
+_FRAME_BYTES: Final = 64 * 1024
+
+
+class WebSocket:
+    """One WebSocket: bytes of the network on one side, bytes of MQTT on the other. `closed`: it has ended."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes` of one frame."""
+        self.closed = False
+        self._protocol = ServerProtocol(
+            subprotocols=[Subprotocol("mqtt"), Subprotocol("mqttv3.1")],
+            max_size=max_bytes + _FRAME_BYTES,
+            logger=_log,
+        )
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """What the client says in MQTT. Packets need not be aligned with frames [MQTT-6.0.0-2]."""
+        if self.closed:
+            return []
+        self._protocol.receive_data(data)
+        found: list[bytes] = []
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._protocol.send_response(self._protocol.accept(event))
+            elif isinstance(event, Frame):
+                self._frame(event, found)
+        if self._protocol.close_expected() or self._protocol.parser_exc is not None:
+            self.closed = True
+        return found
+
+    def _frame(self, frame: Frame, found: list[bytes]) -> None:
+        if frame.opcode in _DATA:
+            if frame.data:
+                found.append(bytes(frame.data))
+        elif frame.opcode is Opcode.TEXT:  # [MQTT-6.0.0-1]
+            self._protocol.fail(_ABNORMAL, "MQTT comes in binary frames")
+            self.closed = True
+
+    def send(self, chunks: Sequence[bytes]) -> list[bytes]:
+        """What goes to the network for `chunks` of MQTT, answers of the framing itself first."""
+        out = [data for data in self._protocol.data_to_send() if data]
+        if chunks and self._protocol.state is OPEN:
+            for chunk in chunks:
+                self._protocol.send_binary(chunk)
+            out += [data for data in self._protocol.data_to_send() if data]
+        return out
+
+    def close(self) -> list[bytes]:
+        """The closing frame."""
+        if self._protocol.state is OPEN:
+            try:
+                self._protocol.send_close(_NORMAL)
+            except InvalidState:
+                return []
+        return [data for data in self._protocol.data_to_send() if data]

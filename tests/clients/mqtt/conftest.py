@@ -1,0 +1,38 @@
+"""A daemon with an MQTT face for all clients of a module: over TCP, WebSocket, TLS and a Unix socket."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+FACES = ("--kafka", "off", "--admin", "off", "--mqtt", "127.0.0.1:0")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]) -> Path:
+    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    made, key = folder / "server.pem", folder / "key.pem"
+    command = [require_tool("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True)
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
+@pytest.fixture(scope="module")
+def mqtt(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[DaemonProcess]:
+    """A daemon whose MQTT face is on, with TLS."""
+    tls = ("--mqtt-tls", "127.0.0.1:0", "--mqtt-tls-certificate", str(certificate))
+    daemon = DaemonProcess(tmp_path_factory.mktemp("mqtt") / "data", [*FACES, *tls])
+    try:
+        yield daemon.start()
+    finally:
+        if daemon.running:
+            daemon.stop()
+        print(daemon.clean_up())

@@ -1,0 +1,215 @@
+"""A host's MQTT face joined in memory: no socket, no clock but the tests' own."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
+from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.storage.disk import Disk
+from treecast.shims.mqtt import codec
+from treecast.shims.mqtt.codec_packets import (
+    Ack,
+    Connack,
+    Connect,
+    Disconnect,
+    FilterRequest,
+    Packet,
+    Publish,
+    Suback,
+    Subscribe,
+    Will,
+    decode,
+    encode,
+)
+from treecast.shims.mqtt.codec_properties import NONE, Properties
+from treecast.shims.mqtt.counting import MqttCounting
+from treecast.shims.mqtt.restoring import restore
+from treecast.shims.mqtt.session import Session, read_length
+from treecast.shims.mqtt.session_output import Turn
+from treecast.shims.mqtt.sessions import Sessions
+from treecast.shims.mqtt.settings import MqttSettings
+
+
+def packets_of(data: bytes, version: int) -> list[Packet]:
+    """All packets in `data`, which has to be whole."""
+    found = []
+    position = 0
+    while position < len(data):
+        size, body = read_length(data, position, len(data))
+        assert size >= 0
+        found.append(decode(data[position], data[body : body + size], version))
+        position = body + size
+    assert position == len(data)
+    return found
+
+
+class MemorySession(Session):
+    """A session whose output stays here."""
+
+    def __init__(self, host: MemoryHost) -> None:
+        super().__init__(host.sessions, host.turn, host.counting, host.now)
+        self.written = b""
+
+    def write(self, chunks: list[bytes]) -> None:
+        self.written += b"".join(chunks)
+
+
+class Client:
+    """One connection to a `MemoryHost`: what is sent goes in at once, `got()` is what came since."""
+
+    def __init__(self, host: MemoryHost, version: int = codec.V5) -> None:
+        self.host = host
+        self.version = version
+        self.session = MemorySession(host)
+        self._packet_id = 0
+
+    def send_bytes(self, data: bytes) -> None:
+        self.session.receive(data, self.host.now)
+
+    def send(self, *packets: Packet) -> None:
+        self.send_bytes(b"".join(encode(packet, self.version) for packet in packets))
+
+    def got_bytes(self) -> bytes:
+        self.host.end_turn()
+        data, self.session.written = self.session.written, b""
+        return data
+
+    def got(self) -> list[Packet]:
+        return packets_of(self.got_bytes(), self.version)
+
+    def connect(
+        self,
+        client_id: str = "",
+        *,
+        clean: bool = True,
+        keep_alive: int = 0,
+        will: Will | None = None,
+        **properties: object,
+    ) -> Connack:
+        """Connects, and answers what came first; the rest is left to `got`."""
+        given = Properties(**properties) if properties else NONE  # type: ignore[arg-type]
+        self.send(Connect(self.version, client_id, clean, keep_alive, will, properties=given))
+        data = self.got_bytes()
+        size, body = read_length(data, 0, len(data))
+        answer = decode(data[0], data[body : body + size], self.version)
+        self.session.written = data[body + size :]
+        assert isinstance(answer, Connack)
+        return answer
+
+    def next_id(self) -> int:
+        self._packet_id += 1
+        return self._packet_id
+
+    def subscribe(self, *filters: str, qos: int = 0, identifier: int = 0, **options: object) -> bytes:
+        """Subscribes; the reasons. Retained messages are left to `got`."""
+        requests = tuple(FilterRequest(f.encode(), qos, **options) for f in filters)  # type: ignore[arg-type]
+        given = Properties(subscription_ids=(identifier,)) if identifier else NONE
+        self.send(Subscribe(self.next_id(), requests, given))
+        data = self.got_bytes()
+        size, body = read_length(data, 0, len(data))
+        answer = decode(data[0], data[body : body + size], self.version)
+        self.session.written = data[body + size :]
+        assert isinstance(answer, Suback)
+        return answer.reasons
+
+    def publish(
+        self, topic: str, payload: bytes = b"", qos: int = 0, retain: bool = False, **properties: object
+    ) -> int:
+        """Publishes; the packet id."""
+        packet_id = self.next_id() if qos else 0
+        given = Properties(**properties) if properties else NONE  # type: ignore[arg-type]
+        self.send(Publish(topic.encode(), payload, qos, retain, False, packet_id, given))
+        return packet_id
+
+    def publishes(self) -> list[Publish]:
+        """What came, which has to be publishes only."""
+        found = self.got()
+        assert all(isinstance(packet, Publish) for packet in found), found
+        return found  # type: ignore[return-value]
+
+    def payloads(self) -> list[bytes]:
+        return [packet.payload for packet in self.publishes()]
+
+    def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
+        self.send(Ack(kind, packet_id, reason))
+
+    def leave(self, reason: int = 0, **properties: object) -> None:
+        given = Properties(**properties) if properties else NONE  # type: ignore[arg-type]
+        self.send(Disconnect(reason, given))
+        self.host.end_turn()
+
+    def drop(self) -> None:
+        """The network connection goes."""
+        self.session.lost(self.host.now)
+
+
+class MemoryHost:
+    """The face without its edge. `data`: where the journal is, None: there is none."""
+
+    def __init__(
+        self,
+        settings: MqttSettings | None = None,
+        hub_settings: PubSubSettings | None = None,
+        data: Path | None = None,
+    ) -> None:
+        self.settings = settings or MqttSettings()
+        self.hub_settings = hub_settings or PubSubSettings()
+        self.now = 1000.0
+        self.data = data
+        self.counters = PubSubCounters()
+        self._open()
+
+    def _open(self) -> None:
+        self.hub = PubSub(self.hub_settings, self.counters)
+        self.hub.wall = 1_700_000_000.0 + self.now
+        if self.data is not None:
+            journal, highest = open_journal(
+                str(self.data), Disk(), self.hub_settings, self.counters, self.hub.retained, syncs=False
+            )
+            self.hub.journal = journal
+            self.hub.begin_serials(highest)
+        self.sessions = Sessions(self.hub, self.settings, random.Random(7))
+        self.turn = Turn(lambda: None)
+        self.counting = MqttCounting()
+        restore(self.sessions, self.now)
+
+    def client(self, version: int = codec.V5) -> Client:
+        return Client(self, version)
+
+    def connected(self, client_id: str = "", version: int = codec.V5, **options: object) -> Client:
+        """A client that is connected."""
+        client = self.client(version)
+        answer = client.connect(client_id, **options)  # type: ignore[arg-type]
+        assert answer.reason == 0
+        return client
+
+    def end_turn(self) -> None:
+        """As the edge does it: what is durable is stored, then all is written."""
+        while True:
+            if self.hub.journal is not None:
+                assert self.hub.journal.flush()
+            sessions = self.turn.take()
+            if not sessions:
+                break
+            for session in sessions:
+                session.write(session.take_output())
+                state = getattr(session, "state", None)
+                if state is not None and state.session is session:
+                    state.pump()
+        self.hub.fold()
+
+    def crash(self, *, store: bool = True) -> None:
+        """The process is killed and started again. `store`: after the turn's end, else amid it."""
+        assert self.hub.journal is not None
+        if store:
+            assert self.hub.journal.flush()
+        self.hub.journal._log.close()
+        self._open()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.hub.wall += seconds
+        self.sessions.tick(self.now)
+        self.end_turn()

@@ -1,0 +1,209 @@
+"""What outlives the process: sessions, what they are owed, QoS 2 on both sides, retained messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.mqtt.face import Client, MemoryHost
+
+from treecast.middleware.broker.pubsub import PubSubSettings
+from treecast.shims.mqtt import codec
+from treecast.shims.mqtt.codec import V311
+from treecast.shims.mqtt.codec_packets import Ack, Publish
+
+
+def lasting(host: MemoryHost, name: str) -> Client:
+    return host.connected(name, clean=False, session_expiry=1000)
+
+
+def test_subscriptions_and_the_queue_are_there_after_a_kill(durable: MemoryHost) -> None:
+    sub = lasting(durable, "s")
+    sub.subscribe("a/#", qos=2, identifier=7)
+    sub.drop()
+    pub = durable.connected("p")
+    for qos in (0, 1, 2):
+        pub.publish("a/b", b"%d" % qos, qos, user=(("k", "v"),))
+    pub.got()
+    durable.crash()
+    again = durable.client()
+    assert again.connect("s", clean=False, session_expiry=1000).session_present
+    got = again.publishes()
+    assert [(p.payload, p.qos) for p in got] == [(b"1", 1), (b"2", 2)]
+    assert got[0].properties.user == (("k", "v"),)
+    assert got[0].properties.subscription_ids == (7,)
+    durable.connected("q").publish("a/c", b"new", 1)
+    assert [(p.payload, p.properties.subscription_ids) for p in again.publishes()] == [(b"new", (7,))]
+
+
+def test_what_was_acknowledged_does_not_come_again(durable: MemoryHost) -> None:
+    sub = lasting(durable, "s")
+    sub.subscribe("t", qos=2)
+    pub = durable.connected("p")
+    for number in range(6):
+        pub.publish("t", b"%d" % number, 1 + number % 2)
+    for packet in sub.publishes()[:4]:
+        if packet.qos == 1:
+            sub.ack(codec.PUBACK, packet.packet_id)
+        else:
+            sub.ack(codec.PUBREC, packet.packet_id)
+            sub.ack(codec.PUBCOMP, packet.packet_id)
+    durable.crash()
+    assert lasting(durable, "s").payloads() == [b"5", b"4"]  # in flight of QoS 2 first
+
+
+def test_qos_2_towards_the_client_keeps_its_ids(durable: MemoryHost) -> None:
+    sub = lasting(durable, "s")
+    sub.subscribe("t", qos=2)
+    pub = durable.connected("p")
+    for number in range(3):
+        pub.publish("t", b"%d" % number, 2)
+    one, two, three = sub.publishes()
+    sub.ack(codec.PUBREC, one.packet_id)
+    sub.got()
+    sub.ack(codec.PUBREC, two.packet_id)
+    sub.ack(codec.PUBCOMP, two.packet_id)
+    durable.crash()
+    again = lasting(durable, "s")
+    assert again.got() == [
+        Ack(codec.PUBREL, one.packet_id),
+        Publish(b"t", b"2", 2, False, True, three.packet_id),
+    ]
+    again.ack(codec.PUBCOMP, one.packet_id)
+    again.ack(codec.PUBREC, three.packet_id)
+    durable.crash()
+    assert lasting(durable, "s").got() == [Ack(codec.PUBREL, three.packet_id)]
+
+
+def test_qos_2_from_the_client_is_handed_over_once(durable: MemoryHost) -> None:
+    sub, pub = lasting(durable, "s"), lasting(durable, "p")
+    sub.subscribe("t", qos=1)
+    sub.drop()
+    pub.send(Publish(b"t", b"x", 2, packet_id=9))
+    pub.got()
+    durable.crash()
+    pub = lasting(durable, "p")
+    pub.send(Publish(b"t", b"x", 2, False, True, 9))
+    assert pub.got() == [Ack(codec.PUBREC, 9)]
+    pub.ack(codec.PUBREL, 9)
+    assert pub.got() == [Ack(codec.PUBCOMP, 9)]
+    durable.crash()
+    assert lasting(durable, "s").payloads() == [b"x"]
+    pub = lasting(durable, "p")
+    pub.ack(codec.PUBREL, 9)
+    assert pub.got() == [Ack(codec.PUBCOMP, 9, codec.PACKET_ID_NOT_FOUND)]
+
+
+def test_retained_messages_are_there_after_a_kill(durable: MemoryHost) -> None:
+    pub = durable.connected("p")
+    pub.publish("a", b"first", 1, retain=True)
+    pub.publish("a", b"second", 1, retain=True)
+    pub.publish("b", b"gone", 1, retain=True)
+    pub.publish("b", b"", 1, retain=True)
+    durable.crash()
+    sub = durable.connected("s")
+    sub.subscribe("#", qos=1)
+    assert [(p.payload, p.retain, p.qos) for p in sub.publishes()] == [(b"second", True, 1)]
+
+
+def test_sessions_that_end_with_their_connection_leave_nothing(durable: MemoryHost) -> None:
+    sub, pub = durable.connected("s"), durable.connected("p", V311)
+    sub.subscribe("t", qos=2)
+    for qos in (0, 1, 2):
+        pub.publish("t", b"x", qos)
+    durable.end_turn()
+    assert durable.hub.journal is not None
+    assert durable.hub.journal.size == 0
+
+
+def test_sessions_end_in_their_time_also_while_the_process_is_away(durable: MemoryHost) -> None:
+    durable.connected("short", clean=False, session_expiry=10).drop()
+    durable.connected("long", clean=False, session_expiry=1000).drop()
+    durable.connected("here", clean=False, session_expiry=10)
+    durable.now += 20
+    durable.crash()
+    assert {state.client_id for state in durable.sessions.states()} == {"long", "here"}
+    durable.pass_time(11)
+    assert {state.client_id for state in durable.sessions.states()} == {"long"}
+
+
+def test_a_session_that_was_ended_stays_ended(durable: MemoryHost) -> None:
+    sub = lasting(durable, "s")
+    sub.subscribe("t", qos=1)
+    sub.drop()
+    durable.connected("p").publish("t", b"x", 1)
+    durable.connected("s", clean=True).leave()
+    durable.crash()
+    assert len(durable.sessions) == 0
+    assert not durable.client().connect("s", clean=False, session_expiry=1).session_present
+
+
+def test_unsubscribing_lasts(durable: MemoryHost) -> None:
+    from treecast.shims.mqtt.codec_packets import Unsubscribe
+
+    sub = lasting(durable, "s")
+    sub.subscribe("a", "$share/g/b", qos=1)
+    sub.send(Unsubscribe(5, (b"a",)))
+    durable.crash()
+    sub = lasting(durable, "s")
+    pub = durable.connected("p")
+    pub.publish("a", b"1", 1)
+    pub.publish("b", b"2", 1)
+    assert sub.payloads() == [b"2"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_kills_amid_a_journal_of_small_segments(tmp_path: Path, seed: int) -> None:
+    """Segments roll, old ones go, what holds one is moved: nothing is lost, nothing of QoS 2 doubled."""
+    import random
+
+    rng = random.Random(seed)
+    host = MemoryHost(hub_settings=PubSubSettings(segment_bytes=4096), data=tmp_path / "pubsub")
+    owed: list[bytes] = []
+    lasting(host, "keeper").subscribe("rare", qos=1)
+    host.connected("once").publish("rare", b"kept", 1)  # never acknowledged: it holds the first segment
+    sub = lasting(host, "s")
+    sub.subscribe("t", qos=2)
+    for number in range(600):
+        pub = host.connected("p")
+        payload = b"%d" % number + b"." * rng.randrange(60)
+        pub.publish("t", payload, rng.choice((1, 2)))
+        assert pub.got()
+        owed.append(payload)
+        for packet in sub.got():
+            if isinstance(packet, Publish) and rng.random() < 0.97:
+                settle(sub, packet, owed)
+            elif isinstance(packet, Ack):
+                sub.ack(codec.PUBCOMP, packet.packet_id)
+        if rng.random() < 0.03:
+            host.crash()
+            sub = lasting(host, "s")
+    host.crash()
+    assert host.hub.journal is not None
+    assert host.hub.journal.segments < 20
+    rest = [packet for packet in lasting(host, "s").got() if isinstance(packet, Publish)]
+    assert sorted(packet.payload for packet in rest) == sorted(owed)
+    assert lasting(host, "keeper").payloads() == [b"kept"]
+
+
+def settle(sub: Client, packet: Publish, owed: list[bytes]) -> None:
+    """Acknowledges; of QoS 2 the client has it from PUBREC on, and must never get it again."""
+    if packet.qos == 1:
+        sub.ack(codec.PUBACK, packet.packet_id)
+        if packet.payload in owed:
+            owed.remove(packet.payload)
+    else:
+        owed.remove(packet.payload)
+        sub.ack(codec.PUBREC, packet.packet_id)
+
+
+def test_a_turn_that_was_not_stored_was_not_acknowledged(durable: MemoryHost) -> None:
+    sub = lasting(durable, "s")
+    sub.subscribe("t", qos=1)
+    sub.drop()
+    pub = durable.connected("p")
+    durable.end_turn()
+    pub.publish("t", b"x", 1)  # the process dies before the turn's end: no PUBACK has gone out
+    assert pub.session.written == b""
+    durable.crash(store=False)
+    assert lasting(durable, "s").payloads() == []

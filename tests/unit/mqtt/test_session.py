@@ -1,0 +1,747 @@
+"""One host's sessions in memory, by what MQTT promises: each test names its clause or section."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.mqtt.face import Client, MemoryHost
+
+from treecast.middleware.broker.pubsub import PubSubSettings, QueuePolicy
+from treecast.shims.mqtt import codec
+from treecast.shims.mqtt.codec import V5, V311
+from treecast.shims.mqtt.codec_packets import (
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Ping,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+    Will,
+    encode,
+)
+from treecast.shims.mqtt.codec_properties import Properties
+from treecast.shims.mqtt.settings import MqttSettings
+
+BOTH = pytest.mark.parametrize("version", [V311, V5])
+
+
+def ended(client: Client) -> Disconnect | None:
+    """The DISCONNECT that came last; the connection has to be closing."""
+    found = client.got()
+    assert client.session.closing
+    return found[-1] if found and isinstance(found[-1], Disconnect) else None
+
+
+# --- connecting
+
+
+@BOTH
+def test_a_client_connects_pings_and_leaves(host: MemoryHost, version: int) -> None:
+    client = host.client(version)
+    assert client.connect("a").reason == 0
+    client.send(Ping(codec.PINGREQ))
+    assert client.got() == [Ping(codec.PINGRESP)]
+    client.leave()
+    assert client.session.closing
+    assert len(host.sessions) == 0
+
+
+def test_what_the_server_takes_is_said(host: MemoryHost) -> None:
+    answer = host.client().connect("a")
+    assert answer.properties.receive_maximum == host.settings.receive_maximum
+    assert answer.properties.topic_alias_maximum == host.settings.topic_alias_maximum
+    assert answer.properties.maximum_packet_size == host.settings.max_packet_bytes
+
+
+def test_an_empty_client_id_is_filled_in(host: MemoryHost) -> None:
+    one, two = host.client().connect(""), host.client().connect("")
+    assert one.properties.assigned_client_id
+    assert one.properties.assigned_client_id != two.properties.assigned_client_id
+
+
+def test_a_lasting_session_of_version_311_needs_a_client_id(host: MemoryHost) -> None:
+    client = host.client(V311)
+    assert client.connect("", clean=False) == Connack(False, 2)  # [MQTT-3.1.3-8]
+    assert client.session.closing
+
+
+def test_another_protocol_version_is_refused_in_words_that_it_knows(host: MemoryHost) -> None:
+    client = host.client(V311)
+    client.send_bytes(bytes.fromhex("100d00064d514973647003 02 0000 000161".replace(" ", "")))
+    assert client.got_bytes() == bytes.fromhex("20020001")
+    assert client.session.closing
+
+
+def test_an_unknown_authentication_method_is_refused(host: MemoryHost) -> None:
+    assert host.client().connect("a", auth_method="SCRAM").reason == codec.BAD_AUTH_METHOD
+
+
+@BOTH
+def test_nothing_may_come_before_connect(host: MemoryHost, version: int) -> None:
+    client = host.client(version)
+    client.send(Ping(codec.PINGREQ))
+    assert client.session.closing
+    assert "[MQTT-3.1.0-1]" in client.session.failure
+
+
+def test_a_second_connect_ends_the_connection(host: MemoryHost) -> None:
+    client = host.connected("a")
+    client.send(Connect(V5, "a"))
+    last = ended(client)
+    assert last is not None
+    assert last.reason == codec.PROTOCOL_ERROR
+    assert "[MQTT-3.1.0-2]" in (last.properties.reason_string or "")
+
+
+def test_the_same_client_id_takes_over(host: MemoryHost) -> None:
+    first = host.connected("a", clean=False, session_expiry=100)
+    first.subscribe("t", qos=1)
+    second = host.client()
+    answer = second.connect("a", clean=False, session_expiry=100)
+    assert answer.session_present
+    last = ended(first)
+    assert last is not None
+    assert last.reason == codec.TAKEN_OVER  # [MQTT-3.1.4-3]
+    host.connected().publish("t", b"x")
+    assert second.payloads() == [b"x"]
+    first.drop()
+    assert host.sessions.connected == 2
+
+
+def test_the_keep_alive_is_waited_for_one_and_a_half_times(host: MemoryHost) -> None:
+    client = host.connected("a", keep_alive=10)
+    host.pass_time(14.9)
+    assert not client.session.closing
+    client.send(Ping(codec.PINGREQ))
+    assert client.got() == [Ping(codec.PINGRESP)]
+    host.pass_time(14.9)
+    assert not client.session.closing
+    host.pass_time(0.2)
+    last = ended(client)
+    assert last is not None
+    assert last.reason == codec.KEEP_ALIVE_TIMEOUT
+
+
+def test_a_shorter_keep_alive_may_be_imposed(make_host: type[MemoryHost]) -> None:
+    host = make_host(MqttSettings(max_keep_alive=60))
+    client = host.client()
+    assert client.connect("a", keep_alive=120).properties.server_keep_alive == 60
+    assert host.client().connect("b", keep_alive=50).properties.server_keep_alive is None
+    host.pass_time(91)
+    assert client.session.closing
+
+
+def test_who_never_connects_is_sent_away(host: MemoryHost) -> None:
+    client = host.client()
+    host.sessions.watch_idle(client.session, host.now + host.settings.connect_seconds)
+    host.pass_time(host.settings.connect_seconds + 0.1)
+    assert client.session.closing
+
+
+def test_more_clients_than_may_be_are_refused(make_host: type[MemoryHost]) -> None:
+    host = make_host(MqttSettings(max_connections=1))
+    host.connected("a")
+    assert host.client().connect("b").reason == codec.SERVER_BUSY
+    assert host.client(V311).connect("c").reason == 3
+
+
+# --- publishing and subscribing
+
+
+@pytest.mark.parametrize("publisher", [V311, V5])
+@pytest.mark.parametrize("subscriber", [V311, V5])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("asked", [0, 1, 2])
+def test_messages_of_every_qos_arrive_once(
+    host: MemoryHost, publisher: int, subscriber: int, qos: int, asked: int
+) -> None:
+    sub, pub = host.connected("s", subscriber), host.connected("p", publisher)
+    assert sub.subscribe("a/+", qos=asked) == bytes([asked])
+    packet_id = pub.publish("a/b", b"x", qos)
+    expected = {0: [], 1: [Ack(codec.PUBACK, packet_id)], 2: [Ack(codec.PUBREC, packet_id)]}[qos]
+    assert pub.got() == expected
+    if qos == 2:
+        pub.ack(codec.PUBREL, packet_id)
+        assert pub.got() == [Ack(codec.PUBCOMP, packet_id)]
+    (got,) = sub.publishes()
+    assert (got.topic, got.payload, got.qos, got.retain, got.duplicate) == (
+        b"a/b",
+        b"x",
+        min(qos, asked),
+        False,
+        False,
+    )
+    if got.qos == 1:
+        sub.ack(codec.PUBACK, got.packet_id)
+    elif got.qos == 2:
+        sub.ack(codec.PUBREC, got.packet_id)
+        assert sub.got() == [Ack(codec.PUBREL, got.packet_id)]
+        sub.ack(codec.PUBCOMP, got.packet_id)
+    assert sub.got() == []
+    assert not sub.session.state.inflight  # type: ignore[union-attr]
+
+
+def test_a_qos_2_publish_that_comes_again_is_handed_over_once(host: MemoryHost) -> None:
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("t")
+    publish = Publish(b"t", b"x", 2, packet_id=5)
+    pub.send(publish, publish)
+    pub.send(Publish(b"t", b"x", 2, False, True, 5))
+    assert pub.got() == [Ack(codec.PUBREC, 5)] * 3
+    assert sub.payloads() == [b"x"]
+    pub.ack(codec.PUBREL, 5)
+    pub.ack(codec.PUBREL, 5)
+    assert pub.got() == [Ack(codec.PUBCOMP, 5), Ack(codec.PUBCOMP, 5, codec.PACKET_ID_NOT_FOUND)]
+    pub.send(publish)
+    assert sub.payloads() == [b"x"]
+
+
+def test_a_publish_that_nobody_wants_is_answered_so(host: MemoryHost) -> None:
+    pub = host.connected("p")
+    packet_id = pub.publish("t", b"x", 1)
+    assert pub.got() == [Ack(codec.PUBACK, packet_id, codec.NO_MATCHING_SUBSCRIBERS)]
+    old = host.connected("o", V311)
+    packet_id = old.publish("t", b"x", 1)
+    assert old.got() == [Ack(codec.PUBACK, packet_id)]
+
+
+@BOTH
+def test_a_wildcard_in_a_topic_name_ends_the_connection(host: MemoryHost, version: int) -> None:
+    pub = host.connected("p", version)
+    pub.publish("a/#", b"x")
+    last = ended(pub)
+    assert "[MQTT-3.3.2-2]" in pub.session.failure
+    assert (last is not None) == (version == V5)
+
+
+def test_overlapping_subscriptions_give_one_message_with_all_identifiers(host: MemoryHost) -> None:
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("a/#", qos=0, identifier=1)
+    sub.subscribe("a/+", qos=2, identifier=300)
+    pub.publish("a/b", b"x", 2)
+    (got,) = sub.publishes()
+    assert got.qos == 2
+    assert sorted(got.properties.subscription_ids) == [1, 300]
+
+
+def test_no_local_leaves_out_the_clients_own(host: MemoryHost) -> None:
+    one, two = host.connected("1"), host.connected("2")
+    one.subscribe("t", no_local=True)
+    two.subscribe("t", no_local=True)
+    one.publish("t", b"x")
+    assert (one.payloads(), two.payloads()) == ([], [b"x"])
+    one.subscribe("#")  # this one is not no-local
+    one.publish("t", b"y")
+    assert (one.payloads(), two.payloads()) == ([b"y"], [b"y"])
+
+
+def test_no_local_on_a_shared_subscription_is_an_error(host: MemoryHost) -> None:
+    client = host.connected("a")
+    client.send(Subscribe(1, (sub_request("$share/g/t", no_local=True),)))
+    assert "[MQTT-3.8.3-4]" in client.session.failure
+
+
+def sub_request(filter: str, **options: object):  # type: ignore[no-untyped-def]
+    from treecast.shims.mqtt.codec_packets import FilterRequest
+
+    return FilterRequest(filter.encode(), **options)  # type: ignore[arg-type]
+
+
+@BOTH
+def test_bad_filters_are_refused_one_by_one(host: MemoryHost, version: int) -> None:
+    client = host.connected("a", version)
+    reasons = client.subscribe("a/#/b", "fine", qos=1)
+    assert reasons == bytes([0x8F if version == V5 else 0x80, 1])
+
+
+def test_filters_may_be_forbidden(make_host: type[MemoryHost]) -> None:
+    host = make_host(MqttSettings(refused_filters=("#", "secret/#")))
+    assert host.connected("a").subscribe("#", "secret/#", "$share/g/#", "a") == b"\x80\x80\x80\x00"
+
+
+def test_filters_are_bounded(make_host: type[MemoryHost]) -> None:
+    host = make_host(MqttSettings(max_subscriptions=2, max_levels=3))
+    client = host.connected("a")
+    assert client.subscribe("a/b/c/d") == bytes([codec.BAD_FILTER])
+    assert client.subscribe("a", "b", "c") == bytes([0, 0, codec.QUOTA_EXCEEDED])
+    assert client.subscribe("a", qos=1) == b"\x01"
+
+
+@BOTH
+def test_unsubscribing(host: MemoryHost, version: int) -> None:
+    sub, pub = host.connected("s", version), host.connected("p")
+    sub.subscribe("a", "b")
+    sub.send(Unsubscribe(9, (b"a", b"never")))
+    reasons = bytes([0, codec.NO_SUBSCRIPTION_EXISTED]) if version == V5 else b""
+    assert sub.got() == [Suback(codec.UNSUBACK, 9, reasons)]
+    pub.publish("a", b"x")
+    pub.publish("b", b"y")
+    assert sub.payloads() == [b"y"]
+
+
+def test_dollar_topics_are_hidden_from_leading_wildcards(host: MemoryHost) -> None:
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("#", "+/x")
+    pub.publish("$other/x", b"hidden")
+    assert sub.payloads() == []
+    sub.subscribe("$other/#")
+    pub.publish("$other/x", b"seen")
+    assert sub.payloads() == [b"seen"]
+
+
+def test_what_version_5_says_about_a_message_is_passed_on_in_order(host: MemoryHost) -> None:
+    sub, old, pub = host.connected("s"), host.connected("o", V311), host.connected("p")
+    sub.subscribe("t")
+    old.subscribe("t")
+    given = Properties(
+        payload_format=1,
+        content_type="text/plain",
+        response_topic="answers",
+        correlation_data=b"\x01\x02",
+        user=(("b", "1"), ("a", "2"), ("b", "3")),
+    )
+    pub.send(Publish(b"t", b"text", properties=given))
+    (got,) = sub.publishes()
+    assert got.properties == given
+    assert old.payloads() == [b"text"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_payload_that_is_no_text_though_it_is_said_to_be(host: MemoryHost, qos: int) -> None:
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("t")
+    packet_id = pub.publish("t", b"\xff", qos, payload_format=1)
+    if qos:
+        (answer,) = pub.got()
+        assert isinstance(answer, Ack)
+        assert (answer.packet_id, answer.reason) == (packet_id, codec.BAD_PAYLOAD_FORMAT)
+    else:
+        last = ended(pub)
+        assert last is not None
+        assert last.reason == codec.BAD_PAYLOAD_FORMAT
+    assert sub.payloads() == []
+
+
+# --- topic aliases
+
+
+def test_aliases_of_the_client_end_at_the_server(host: MemoryHost) -> None:
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("#")
+    pub.publish("a/b", b"1", topic_alias=3)
+    pub.publish("", b"2", topic_alias=3)
+    pub.publish("c", b"3", topic_alias=3)
+    pub.publish("", b"4", 1, topic_alias=3)
+    got = sub.publishes()
+    assert [(g.topic, g.payload, g.properties.topic_alias) for g in got] == [
+        (b"a/b", b"1", None),
+        (b"a/b", b"2", None),
+        (b"c", b"3", None),
+        (b"c", b"4", None),
+    ]
+
+
+@pytest.mark.parametrize(("alias", "reason"), [(101, codec.BAD_TOPIC_ALIAS), (5, codec.PROTOCOL_ERROR)])
+def test_aliases_that_stand_for_nothing(host: MemoryHost, alias: int, reason: int) -> None:
+    pub = host.connected("p")
+    pub.publish("", b"x", topic_alias=alias)
+    last = ended(pub)
+    assert last is not None
+    assert last.reason == reason
+
+
+def test_aliases_for_a_client_that_takes_them(host: MemoryHost) -> None:
+    sub, pub = host.connected("s", topic_alias_maximum=1), host.connected("p")
+    sub.subscribe("#")
+    for topic in ("a", "a", "b", "b", "a"):
+        pub.publish(topic, b"x")
+    got = sub.publishes()
+    assert [(g.topic, g.properties.topic_alias) for g in got] == [
+        (b"a", 1),
+        (b"", 1),
+        (b"b", None),
+        (b"b", None),
+        (b"", 1),
+    ]
+
+
+# --- bounds of the client, flow control
+
+
+def test_packets_larger_than_a_client_takes_are_never_sent(host: MemoryHost) -> None:
+    sub, pub = host.connected("s", maximum_packet_size=30), host.connected("p")
+    sub.subscribe("t", qos=1)
+    for payload in (b"x" * 40, b"small"):
+        pub.publish("t", payload, 1)
+        pub.publish("t", payload, 0)
+    assert sub.payloads() == [b"small", b"small"]
+    assert host.counters.dropped_large == 2
+    assert len(sub.session.state.inflight or {}) == 1  # type: ignore[union-attr]
+
+
+def test_a_reason_string_that_would_be_too_large_is_left_out(host: MemoryHost) -> None:
+    client = host.connected("s", maximum_packet_size=20)
+    client.publish("a/+", b"x")
+    last = ended(client)
+    assert last == Disconnect(codec.BAD_TOPIC)
+
+
+def test_a_client_that_wants_no_problem_information_gets_none(host: MemoryHost) -> None:
+    client = host.connected("s", request_problems=0)
+    packet_id = client.publish("t", b"\xff", 1, payload_format=1)
+    assert client.got() == [Ack(codec.PUBACK, packet_id, codec.BAD_PAYLOAD_FORMAT)]
+
+
+def test_a_packet_larger_than_the_server_takes_is_refused_by_its_header(
+    make_host: type[MemoryHost],
+) -> None:
+    host = make_host(MqttSettings(max_packet_bytes=100))
+    client = host.connected("a")
+    client.send_bytes(bytes.fromhex("30ffffff7f"))
+    last = ended(client)
+    assert last is not None
+    assert last.reason == codec.PACKET_TOO_LARGE
+
+
+def test_a_length_is_believed_only_as_its_bytes_come(host: MemoryHost) -> None:
+    client = host.connected("a")
+    client.send_bytes(bytes.fromhex("30808080 04".replace(" ", "")))  # 8 MiB are announced
+    assert client.session._partial is not None
+    assert len(client.session._partial) == 5
+
+
+def test_no_more_is_in_flight_than_the_client_takes(host: MemoryHost) -> None:
+    sub, pub = host.connected("s", receive_maximum=2), host.connected("p")
+    sub.subscribe("t", qos=2)
+    for number in range(5):
+        pub.publish("t", b"%d" % number, 1 + number % 2)
+    first = sub.publishes()
+    assert [p.payload for p in first] == [b"0", b"1"]
+    sub.ack(codec.PUBACK, first[0].packet_id)
+    assert sub.payloads() == [b"2"]
+    sub.ack(codec.PUBREC, first[1].packet_id)
+    assert sub.got() == [Ack(codec.PUBREL, first[1].packet_id)]
+    sub.ack(codec.PUBCOMP, first[1].packet_id)
+    assert sub.payloads() == [b"3"]
+
+
+def test_more_of_qos_2_than_the_server_takes(make_host: type[MemoryHost]) -> None:
+    host = make_host(MqttSettings(receive_maximum=2))
+    pub = host.connected("p")
+    for _ in range(3):
+        pub.publish("t", b"x", 2)
+    last = ended(pub)
+    assert last is not None
+    assert last.reason == codec.RECEIVE_MAXIMUM_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [(QueuePolicy.DROP_NEW, [b"0", b"1", b"2"]), (QueuePolicy.DROP_OLD, [b"3", b"4", b"5"])],
+)
+@pytest.mark.parametrize("qos", [0, 1])
+def test_the_queue_of_a_client_that_does_not_read_is_bounded(
+    make_host: type[MemoryHost], policy: QueuePolicy, left: list[bytes], qos: int
+) -> None:
+    host = make_host(hub_settings=PubSubSettings(queue_policy=policy, queue_messages=3))
+    sub, other, pub = host.connected("s"), host.connected("o"), host.connected("p")
+    sub.subscribe("t", qos=qos)
+    other.subscribe("t", qos=qos)
+    sub.session.congest(True)
+    for number in range(6):
+        pub.publish("t", b"%d" % number, qos)
+    assert len(other.payloads()) == 6
+    assert sub.payloads() == []
+    assert host.counters.dropped_full == 3
+    sub.session.congest(False)
+    sub.session.state.pump()  # type: ignore[union-attr]
+    assert sub.payloads() == left
+
+
+def test_a_client_that_does_not_read_may_be_sent_away(make_host: type[MemoryHost]) -> None:
+    host = make_host(hub_settings=PubSubSettings(queue_policy=QueuePolicy.DISCONNECT, queue_messages=2))
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("t")
+    sub.session.congest(True)
+    for number in range(3):
+        pub.publish("t", b"%d" % number)
+    last = ended(sub)
+    assert last is not None
+    assert last.reason == codec.QUOTA_EXCEEDED
+
+
+# --- sessions that last
+
+
+@BOTH
+def test_a_session_that_lasts_gets_what_came_meanwhile(host: MemoryHost, version: int) -> None:
+    lasting = {} if version == V311 else {"session_expiry": 100}
+    sub = host.connected("s", version, clean=False, **lasting)
+    sub.subscribe("t", qos=2)
+    sub.leave()
+    pub = host.connected("p")
+    for qos in (0, 1, 2):
+        pub.publish("t", b"%d" % qos, qos)
+    again = host.client(version)
+    assert again.connect("s", clean=False, **lasting).session_present
+    got = again.publishes()
+    assert [(p.payload, p.qos, p.duplicate) for p in got] == [(b"1", 1, False), (b"2", 2, False)]
+
+
+def test_what_was_not_acknowledged_is_sent_again_under_its_id(host: MemoryHost) -> None:
+    sub = host.connected("s", clean=False, session_expiry=100)
+    sub.subscribe("t", qos=2)
+    pub = host.connected("p")
+    for qos in (1, 2, 2):
+        pub.publish("t", b"%d" % qos, qos)
+    one, two, three = sub.publishes()
+    sub.ack(codec.PUBREC, two.packet_id)
+    sub.got()
+    sub.drop()
+    again = host.connected("s", clean=False, session_expiry=100)
+    got = again.got()
+    assert got == [
+        Publish(b"t", b"1", 1, False, True, one.packet_id),
+        Ack(codec.PUBREL, two.packet_id),
+        Publish(b"t", b"2", 2, False, True, three.packet_id),
+    ]
+
+
+def test_a_session_ends_when_its_time_has_passed(host: MemoryHost) -> None:
+    host.connected("s", clean=False, session_expiry=10).drop()
+    host.pass_time(9)
+    assert len(host.sessions) == 1
+    host.pass_time(2)
+    assert len(host.sessions) == 0
+    assert not host.client().connect("s", clean=False, session_expiry=10).session_present
+
+
+def test_clean_start_forgets_the_session(host: MemoryHost) -> None:
+    sub = host.connected("s", clean=False, session_expiry=100)
+    sub.subscribe("t", qos=1)
+    sub.drop()
+    again = host.client()
+    assert not again.connect("s", clean=True).session_present
+    host.connected("p").publish("t", b"x", 1)
+    assert again.got() == []
+    assert host.hub.subscriptions == 0
+
+
+def test_the_expiry_may_be_changed_when_leaving(host: MemoryHost) -> None:
+    host.connected("s", clean=False, session_expiry=10).leave(session_expiry=100)
+    host.pass_time(50)
+    assert len(host.sessions) == 1
+    client = host.connected("t")
+    client.leave(session_expiry=100)
+    assert "3.14.2.2.2" in client.session.failure
+
+
+def test_a_message_expires_in_the_queue_and_counts_down(host: MemoryHost) -> None:
+    sub = host.connected("s", clean=False, session_expiry=1000)
+    sub.subscribe("t", qos=1)
+    sub.drop()
+    pub = host.connected("p")
+    pub.publish("t", b"short", 1, message_expiry=5)
+    pub.publish("t", b"long", 1, message_expiry=100)
+    host.pass_time(20)
+    (got,) = host.connected("s", clean=False, session_expiry=1000).publishes()
+    assert (got.payload, got.properties.message_expiry) == (b"long", 80)
+    assert host.counters.expired == 1
+
+
+# --- wills
+
+
+@BOTH
+def test_a_will_is_published_for_who_goes_without_a_word(host: MemoryHost, version: int) -> None:
+    sub = host.connected("s")
+    sub.subscribe("w", qos=1)
+    will = Will(b"w", b"gone", 1, True)
+    host.connected("a", version, will=will).drop()
+    (got,) = sub.publishes()
+    assert (got.payload, got.qos) == (b"gone", 1)
+    host.connected("b", version, will=will).leave()
+    assert sub.got() == []
+    late = host.connected("late")
+    late.subscribe("w")
+    (kept,) = late.publishes()
+    assert (kept.payload, kept.retain) == (b"gone", True)
+
+
+def test_a_will_may_be_asked_for_when_leaving(host: MemoryHost) -> None:
+    sub = host.connected("s")
+    sub.subscribe("w")
+    host.connected("a", will=Will(b"w", b"gone")).leave(codec.DISCONNECT_WITH_WILL)
+    assert sub.payloads() == [b"gone"]
+
+
+def test_a_will_waits_for_its_delay(host: MemoryHost) -> None:
+    sub = host.connected("s")
+    sub.subscribe("w")
+    will = Will(b"w", b"gone", properties=Properties(will_delay=10, content_type="x"))
+    host.connected("a", will=will, clean=False, session_expiry=100).drop()
+    host.pass_time(9)
+    assert sub.got() == []
+    host.connected("a", will=will, clean=False, session_expiry=100).drop()
+    host.pass_time(9)
+    assert sub.got() == []
+    host.pass_time(2)
+    (got,) = sub.publishes()
+    assert (got.payload, got.properties) == (b"gone", Properties(content_type="x"))
+
+
+def test_a_will_goes_out_when_the_session_ends_before_its_delay(host: MemoryHost) -> None:
+    sub = host.connected("s")
+    sub.subscribe("w")
+    will = Will(b"w", b"gone", properties=Properties(will_delay=100))
+    host.connected("a", will=will, clean=False, session_expiry=5).drop()
+    host.pass_time(6)
+    assert sub.payloads() == [b"gone"]
+    host.connected("b", will=will).drop()
+    assert sub.payloads() == [b"gone"]
+
+
+def test_a_clean_start_ends_the_session_and_lets_the_will_go(host: MemoryHost) -> None:
+    sub = host.connected("s")
+    sub.subscribe("w")
+    will = Will(b"w", b"gone", properties=Properties(will_delay=100))
+    host.connected("a", will=will, clean=False, session_expiry=500).drop()
+    host.connected("a", clean=True)
+    assert sub.payloads() == [b"gone"]
+
+
+# --- retained messages
+
+
+@BOTH
+def test_a_retained_message_comes_with_the_subscription(host: MemoryHost, version: int) -> None:
+    host.connected("p").publish("a/b", b"kept", 1, retain=True)
+    sub = host.connected("s", version)
+    sub.subscribe("a/#", qos=1)
+    (got,) = sub.publishes()
+    assert (got.payload, got.retain, got.qos) == (b"kept", True, 1)
+    host.connected("p").publish("a/b", b"", retain=True)
+    late = host.connected("l", version)
+    late.subscribe("a/#")
+    assert late.got() == []
+
+
+def test_retain_handling(host: MemoryHost) -> None:
+    host.connected("p").publish("t", b"kept", retain=True)
+    sub = host.connected("s")
+    for handling, times in ((2, 0), (1, 0), (0, 1), (0, 1), (1, 0)):
+        sub.subscribe("t", retain_handling=handling)
+        assert len(sub.publishes()) == times
+    other = host.connected("o")
+    other.subscribe("t", retain_handling=1)
+    assert len(other.publishes()) == 1
+
+
+def test_retain_as_published(host: MemoryHost) -> None:
+    plain, marked, pub = host.connected("s"), host.connected("m"), host.connected("p")
+    plain.subscribe("t")
+    marked.subscribe("t", retain_as_published=True)
+    pub.publish("t", b"x", retain=True)
+    assert [p.retain for p in plain.publishes()] == [False]
+    assert [p.retain for p in marked.publishes()] == [True]
+
+
+def test_a_retained_message_expires(host: MemoryHost) -> None:
+    host.connected("p").publish("t", b"kept", retain=True, message_expiry=10)
+    host.pass_time(4)
+    sub = host.connected("s")
+    sub.subscribe("t")
+    assert [p.properties.message_expiry for p in sub.publishes()] == [6]
+    host.pass_time(7)
+    sub.subscribe("t")
+    assert sub.got() == []
+    host.hub.sweep()
+    assert host.hub.retained.count == 0
+
+
+def test_retained_topics_are_bounded(make_host: type[MemoryHost]) -> None:
+    host = make_host(hub_settings=PubSubSettings(max_retained=1))
+    pub, sub = host.connected("p"), host.connected("s")
+    pub.publish("a", b"1", retain=True)
+    pub.publish("b", b"2", retain=True)
+    pub.publish("a", b"3", retain=True)
+    sub.subscribe("#")
+    assert sub.payloads() == [b"3"]
+    assert host.counters.retained_refused == 1
+
+
+# --- shared subscriptions
+
+
+def test_a_shared_subscription_gives_each_message_to_one_member(host: MemoryHost) -> None:
+    members = [host.connected(f"m{number}") for number in range(3)]
+    for member in members:
+        member.subscribe("$share/g/t/#", qos=1)
+    alone, pub = host.connected("alone"), host.connected("p")
+    alone.subscribe("t/#")
+    for number in range(30):
+        pub.publish("t/x", b"%d" % number, number % 2)
+    got = [member.payloads() for member in members]
+    assert sorted(payload for part in got for payload in part) == sorted(b"%d" % n for n in range(30))
+    assert [len(part) for part in got] == [10, 10, 10]
+    assert len(alone.payloads()) == 30
+
+
+def test_a_member_that_is_away_is_passed_over(host: MemoryHost) -> None:
+    away = host.connected("away", clean=False, session_expiry=100)
+    here, pub = host.connected("here"), host.connected("p")
+    for member in (away, here):
+        member.subscribe("$share/g/t", qos=1)
+    away.drop()
+    for number in range(4):
+        pub.publish("t", b"%d" % number, 1)
+    assert len(here.payloads()) == 4
+    here.leave()
+    pub.publish("t", b"later", 1)
+    back = host.connected("away", clean=False, session_expiry=100)
+    assert back.payloads() == [b"later"]
+
+
+def test_retained_messages_do_not_come_with_a_shared_subscription(host: MemoryHost) -> None:
+    host.connected("p").publish("t", b"kept", retain=True)
+    sub = host.connected("s")
+    sub.subscribe("$share/g/t")
+    assert sub.got() == []
+
+
+# --- bad input that others must not notice
+
+
+def test_an_authentication_packet_out_of_place(host: MemoryHost) -> None:
+    client = host.connected("a")
+    client.send(Auth(0x18, Properties(auth_method="m")))
+    last = ended(client)
+    assert last is not None
+    assert last.reason == codec.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("kind", [codec.PUBACK, codec.PUBREC, codec.PUBCOMP])
+def test_answers_to_what_was_never_asked(host: MemoryHost, kind: int) -> None:
+    client = host.connected("a")
+    client.ack(kind, 77)
+    expected = [Ack(codec.PUBREL, 77, codec.PACKET_ID_NOT_FOUND)] if kind == codec.PUBREC else []
+    assert client.got() == expected
+    assert not client.session.closing
+
+
+def test_a_client_of_another_protocol_is_named(host: MemoryHost) -> None:
+    client = host.client()
+    client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+    assert client.session.failure == "the client speaks HTTP"
+
+
+def test_nothing_is_done_after_the_end(host: MemoryHost) -> None:
+    sub, pub = host.connected("s"), host.connected("p")
+    sub.subscribe("t")
+    publish = encode(Publish(b"t", b"x"), V5)
+    pub.send_bytes(publish + encode(Disconnect(), V5) + publish)
+    pub.send_bytes(publish)
+    assert sub.payloads() == [b"x"]

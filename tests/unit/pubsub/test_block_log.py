@@ -1,0 +1,104 @@
+"""The log of blocks: what was written is read again, what is torn is cut off, what is damaged is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.block_log import BlockLog
+from treecast.middleware.storage.disk import Disk
+
+
+def opened(path: Path, disk: Disk | None = None) -> tuple[BlockLog, list[bytes]]:
+    found: list[bytes] = []
+    log = BlockLog.open(str(path), disk or Disk(), False, lambda segment, block: found.append(block))
+    return log, found
+
+
+def written(path: Path, blocks: list[bytes]) -> None:
+    log, _ = opened(path)
+    for block in blocks:
+        log.append(block)
+    log.close()
+
+
+def test_blocks_come_back_over_segments(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path)
+    for number in range(9):
+        log.append(b"%d" % number * number)
+        if number % 3 == 2:
+            log.roll()
+    log.drop_first()
+    log.close()
+    log, found = opened(tmp_path)
+    assert found == [b"%d" % n * n for n in range(3, 9)]
+    assert log.cut == 0
+    log.append(b"more")
+    log.close()
+    assert opened(tmp_path)[1][-1] == b"more"
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=5), st.data())
+@settings(max_examples=80)
+def test_whatever_is_torn_off_the_end_leaves_whole_blocks(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("log")
+    written(path, blocks)
+    (file,) = path.iterdir()
+    size = file.stat().st_size
+    left = data.draw(st.integers(0, size))
+    os.truncate(file, left)
+    log, found = opened(path)
+    assert found == blocks[: len(found)]
+    whole = sum(8 + len(block) for block in found)
+    assert log.cut == left - whole
+    log.append(b"next")
+    log.close()
+    assert opened(path)[1] == [*found, b"next"]
+
+
+def test_damage_amid_the_log_is_refused(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path)
+    log.append(b"first")
+    log.roll()
+    log.append(b"second")
+    log.close()
+    first = sorted(tmp_path.iterdir())[0]
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 1
+    first.write_bytes(data)
+    with pytest.raises(TreecastError, match="damaged") as caught:
+        opened(tmp_path)
+    assert caught.value.fault is Fault.STORAGE
+
+
+class FullDisk(Disk):
+    """Takes `room` more bytes."""
+
+    room = 1 << 30
+
+    def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
+        if self.room == 0:
+            raise OSError(28, "no space left on device")
+        size = min(len(data), self.room)
+        self.room -= size
+        return super().write(descriptor, bytes(data[:size]), position)
+
+
+def test_a_block_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
+    disk = FullDisk()
+    log, _ = opened(tmp_path, disk)
+    log.append(b"fits")
+    disk.room = 5
+    with pytest.raises(TreecastError, match="no space"):
+        log.append(b"does not")
+    disk.room = 100
+    log.append(b"later")
+    log.close()
+    assert opened(tmp_path)[1] == [b"fits", b"later"]
