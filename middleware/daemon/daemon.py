@@ -29,8 +29,8 @@ from .status import OpenFace, Subject
 
 if TYPE_CHECKING:
     from .joining import Joining
-    from .stare_alone import Stare
     from .mqtt import MqttPart
+    from .stare_alone import Stare
 
 _log = logging.getLogger(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again

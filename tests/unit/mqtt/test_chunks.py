@@ -97,7 +97,7 @@ def connected(host: MemoryHost, version: int) -> Client:
 
 
 @given(st.binary(max_size=300), st.sampled_from([V311, V5]), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_bytes_end_at_worst_their_own_connection(data: bytes, version: int, opened: bool) -> None:
     host = MemoryHost()
     good, pub = host.connected("good"), host.connected("pub")
@@ -111,7 +111,7 @@ def test_any_bytes_end_at_worst_their_own_connection(data: bytes, version: int, 
 
 
 @given(st.lists(st.tuples(st.integers(1, 15), st.integers(0, 15), st.binary(max_size=30)), max_size=6))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_packets_of_every_type_with_any_body(packets: list[tuple[int, int, bytes]]) -> None:
     host = MemoryHost()
     client = connected(host, V5)

@@ -177,7 +177,7 @@ def _publishes(properties: st.SearchStrategy[Properties]) -> st.SearchStrategy[P
 
 
 @given(packets())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_what_is_written_is_read_again(both: tuple[int, Packet]) -> None:
     version, packet = both
     first, body = taken_apart(encode(packet, version))
@@ -206,7 +206,7 @@ def test_trailing_data_never_goes_unseen(both: tuple[int, Packet], more: bytes) 
 
 
 @given(st.integers(0, 255), st.binary(max_size=80), st.sampled_from((V311, V5)))
-@settings(max_examples=500)
+@settings(max_examples=100)
 def test_any_bytes_give_a_packet_or_a_protocol_error(first: int, body: bytes, version: int) -> None:
     error = attempt(first, body, version)
     if isinstance(error, MqttError):
@@ -215,7 +215,7 @@ def test_any_bytes_give_a_packet_or_a_protocol_error(first: int, body: bytes, ve
 
 
 @given(properties_of(codec.PUBLISH))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_hot_reader_of_properties_agrees_with_the_plain_one(properties: Properties) -> None:
     data = write_properties(properties)
     size, begin = read_length(data, -1, len(data))

@@ -42,7 +42,7 @@ steps = st.lists(
 
 
 @given(steps, st.sampled_from([1, 1000]))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_with_and_without_remembered_routes_the_same_is_delivered(
     done: list[tuple[str, int, bytes, bytes]], cache: int
 ) -> None:

@@ -24,7 +24,7 @@ def subscription(filter: bytes, serial: int = 1) -> Subscription:
 
 
 @given(st.lists(st.tuples(filters, st.integers(1, 3))), st.lists(topics, max_size=10), st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_it_matches_what_the_reference_matches(
     entries: list[tuple[bytes, int]], names: list[bytes], data: st.DataObject
 ) -> None:
@@ -49,7 +49,7 @@ def test_it_matches_what_the_reference_matches(
 
 
 @given(st.lists(topics, max_size=12), st.lists(filters, max_size=6))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_retained_messages_match_what_the_reference_matches(names: list[bytes], wanted: list[bytes]) -> None:
     store = RetainedStore(1000)
     for name in names:
