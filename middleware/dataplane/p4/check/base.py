@@ -62,6 +62,7 @@ class Base:
         self.tables: list[ir.Table] = []
         self.controls: list[ir.Control] = []
         self.parsers: list[ir.Parser] = []
+        self.function_orders: dict[int, int] = {}
 
     # --- errors
 
@@ -140,6 +141,9 @@ class Base:
             scope = Scope(top, self.scope.limit)
         found = scope.find(name)
         if found is None:
+            later = scope.top().names.get(name)
+            if later is not None:
+                self.fail(span, f"'{name}' is used before it is declared, at {later.span}")
             self.fail(span, f"'{name}' is not declared{self.suggest(name, scope.visible())}")
         if isinstance(found, PoisonEntity):
             raise Refused

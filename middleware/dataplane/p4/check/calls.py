@@ -83,7 +83,7 @@ class Calls(Inference):
             self.fail(declaration.span, f"function '{declaration.name}' calls itself")
         self._active.append(declaration)
         prototype = declaration.prototype
-        outer = Scope(scope)
+        outer = Scope(scope, self.function_orders[id(declaration)] + 1)
         for name, type_ in zip(prototype.types, bound, strict=True):
             outer.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
         frame = Frame("function", declaration.name, "")

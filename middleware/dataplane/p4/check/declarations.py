@@ -246,6 +246,7 @@ class Declarations(Instances):
 
     def _function(self, node: ast.Function | ast.ExternFunction) -> None:
         self.signature(node.prototype, self.scope)
+        self.function_orders[id(node)] = self.order
         already = self.scope.names.get(node.name)
         if isinstance(already, FunctionEntity):
             for one in already.overloads:

@@ -69,8 +69,9 @@ class Checker(Declarations):
     def _check_unique(self, noun: str, things: list[tuple[str, bool, Span]]) -> None:
         first: dict[str, Span] = {}
         for name, hidden, span in things:
-            already = first.setdefault(name, span)
-            if already is not span and not hidden and not (noun == "action" and already == span):
+            already = first.get(name)
+            first.setdefault(name, span)
+            if already is not None and not hidden and not (noun == "action" and already == span):
                 said = f"{noun} '{name}' has the same name for control planes as the one at {already}"
                 self.complain(span, said)
 

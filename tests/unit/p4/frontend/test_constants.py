@@ -178,3 +178,28 @@ def test_concatenation_is_undone_by_slices(
     whole = concatenate(high, high_type, low, low_type)
     assert wrap(whole >> low_type.width, high_type) == high
     assert wrap(whole, low_type) == low
+
+
+@st.composite
+def formulas(draw: st.DrawFn, depth: int = 4) -> tuple[str, int]:
+    """An expression over bit<16>, and its value by Python."""
+    if depth == 0 or draw(st.booleans()):
+        value = draw(st.integers(0, 65535))
+        return draw(st.sampled_from([f"16w{value}", f"16w{value:#x}", f"(bit<16>) {value}"])), value
+    left, one = draw(formulas(depth - 1))
+    right, other = draw(formulas(depth - 1))
+    sign = draw(st.sampled_from(["+", "-", "*", "&", "|", "^", "?", "~", "++"]))
+    if sign == "?":
+        return f"(({left}) < ({right}) ? ({left}) : ({right}))", min(one, other)
+    if sign == "~":
+        return f"~({left})", one ^ 0xFFFF
+    if sign == "++":
+        return f"(({left})[7:0] ++ ({right})[15:8])", (one & 0xFF) << 8 | other >> 8
+    found = {"+": one + other, "-": one - other, "*": one * other, "&": one & other, "|": one | other}
+    return f"({left}) {sign} ({right})", found.get(sign, one ^ other) & 0xFFFF
+
+
+@settings(max_examples=40)
+@given(formulas())
+def test_formulas_come_down_to_pythons_value(formula: tuple[str, int]) -> None:
+    assert value_of(f"(bit<16>) ({formula[0]})") == formula[1]
