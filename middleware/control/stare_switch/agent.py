@@ -1,0 +1,103 @@
+"""The embedded controller beside a switch that is reached by P4Runtime: packets in, entries and packets out.
+
+What the controller wants written is gathered while the switch works on what came before, a state's last word
+only; its own packets leave after what was written before them, so an acknowledgement tells the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from finsy.proto import p4r
+
+from treecast.middleware.control.switches import Change, EntryKey, Kind, SwitchRefused, SwitchSession
+from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
+from treecast.middleware.fabric.stare.timers import Random
+
+from .embedded import BETWEEN_SWITCHES, EmbeddedController, Place
+from .programming import TABLE, embedded_state, entry_of, matches_of
+
+_log = logging.getLogger(__name__)
+
+_PORTS_FIELD = 1  # of the packet-out header, as P4Info numbers it
+_ENTRY_STAGE, _GONE_STAGE = 2, 3
+
+
+class StareAgent:
+    """One switch's, from `run` until it is cancelled. A `SwitchDriver` of its controller."""
+
+    def __init__(
+        self, address: str, place: Place, random: Random, settings: StareSettings = BETWEEN_SWITCHES
+    ) -> None:
+        """`address`: of the switch's P4Runtime."""
+        self.ready = asyncio.Event()
+        self.controller = EmbeddedController(settings, random, place, self)
+        self._address = address
+        self._place = place
+        self._wanted: dict[int, int] = {}  # ports by state, not written yet
+        self._held: dict[int, int] = {}  # as the switch has them
+        self._frames: list[tuple[int, bytes]] = []
+        self._work = asyncio.Event()
+
+    def write(self, state: int, ports: int) -> None:
+        self._wanted[state] = ports
+
+    def send(self, ports: int, frame: bytes) -> None:
+        self._frames.append((ports, frame))
+
+    async def run(
+        self, ports: Iterable[int], routes: Mapping[tuple[bytes, int], tuple[int, bytes]] = {}
+    ) -> None:
+        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. SwitchRefused."""
+        self._loop = asyncio.get_running_loop()
+        async with SwitchSession(self._address, heard=self._heard) as session:
+            await session.learn_program()
+            await session.bring_to(embedded_state(self._place, ports, routes))
+            self.ready.set()
+            while not session.lost.is_set():
+                await self._flush(session)
+                await self._wait()
+                self.controller.work(self._loop.time())
+        raise SwitchRefused(f"{self._address}: the session is over")
+
+    async def _wait(self) -> None:
+        """Until something has come, or is due."""
+        at = self.controller.next_deadline()
+        wait = None if at == NEVER else max(at - self._loop.time(), 0.0)
+        try:
+            async with asyncio.timeout(wait):
+                await self._work.wait()
+        except TimeoutError:
+            pass
+        self._work.clear()
+
+    def _heard(self, message: p4r.StreamMessageResponse) -> None:
+        if message.WhichOneof("update") != "packet":
+            return
+        port = b"".join(one.value for one in message.packet.metadata)[-2:].rjust(2, b"\0")
+        self.controller.packet_in(port + message.packet.payload, self._loop.time())
+        self._work.set()
+
+    async def _flush(self, session: SwitchSession) -> None:
+        wanted, self._wanted = self._wanted, {}
+        frames, self._frames = self._frames, []
+        changes = [change for state, ports in wanted.items() if (change := self._change(state, ports))]
+        if changes:
+            await session.write(sorted(changes, key=lambda change: change.stage))
+        for ports, frame in frames:
+            metadata = p4r.PacketMetadata(metadata_id=_PORTS_FIELD, value=ports.to_bytes(2))
+            await session.send_packet(frame, [metadata])
+
+    def _change(self, state: int, ports: int) -> Change | None:
+        before = self._held.get(state, 0)
+        if before == ports:
+            return None
+        key = EntryKey.of(TABLE, matches_of(state))
+        if not ports:
+            del self._held[state]
+            return Change(_GONE_STAGE, Kind.DELETE, "entries", key, entry_of(state, before))
+        self._held[state] = ports
+        kind = Kind.MODIFY if before else Kind.INSERT
+        return Change(_ENTRY_STAGE, kind, "entries", key, entry_of(state, ports))
