@@ -10,10 +10,11 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, p4, topics
+from . import filter, groups, lab, p4, route, topics
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
+from .evaluate import evaluate
 from .output import CommandError
 from .produce import produce
 from .status import status
@@ -68,6 +69,7 @@ app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(lab.app, name="lab")
+app.add_typer(route.app, name="route")
 app.add_typer(p4.app, name="p4")
 app.add_typer(filter.app, name="filter")
 app.command()(produce)
@@ -75,6 +77,7 @@ app.command()(consume)
 app.command()(bench)
 app.command()(doctor)
 app.command()(streams)
+app.command("eval")(evaluate)
 
 
 def run(arguments: Sequence[str]) -> int:

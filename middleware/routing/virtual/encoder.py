@@ -22,7 +22,7 @@ from .growth import Grown, Soil, grow, improve, weigh
 from .rules import RuleBase
 from .stacks import Encoding, Request, encoding
 
-STRETCH: Final = 1.3
+STRETCH: Final = 1.6
 
 
 class Choice:
@@ -53,7 +53,7 @@ class Encoder:
         self,
         network: Network,
         rules: RuleBase,
-        tried: int = 6,
+        tried: int = 8,
         starts: int = 1,
         stretch: float = STRETCH,
     ) -> None:

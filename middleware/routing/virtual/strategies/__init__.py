@@ -50,8 +50,8 @@ STRATEGIES: dict[str, Strategy] = {
     "hybrid": hybrid,
 }
 
-# So many trees in a row that do not fit, and a strategy without end is thought to be done.
-_REFUSED = 60
+# So many trees in a row for each client that do not fit, and a strategy without end is thought to be done.
+_REFUSED = 4
 
 
 def install(network: Network, limit: int, strategy: Strategy, knowledge: Knowledge, rng: Rng) -> RuleBase:
@@ -63,9 +63,9 @@ def install(network: Network, limit: int, strategy: Strategy, knowledge: Knowled
     for edges in strategy(network, knowledge, rng):
         if rules.offer(edges):
             refused = 0
-        else:
+        elif edges:
             refused += 1
-            if refused >= _REFUSED:
+            if refused >= _REFUSED * len(network.clients):
                 break
     return rules
 

@@ -1,0 +1,232 @@
+"""`treecast route`: the header stack of a notification, what each label does, and a picture of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Json
+from .output import CommandError, print_json, print_table
+
+if TYPE_CHECKING:
+    from treecast.middleware.routing.network import Network
+    from treecast.middleware.routing.virtual.rules import RuleBase
+    from treecast.middleware.routing.virtual.stacks import Encoding
+
+app = typer.Typer(
+    help="Trees in the header: encode a notification, explain its stack, draw it.", no_args_is_help=True
+)
+
+Topology = Annotated[
+    str,
+    typer.Option(
+        "--topology",
+        help="A network's name, or fabric, fat-tree:K, jellyfish:SWITCHES:DEGREE, tree:BRANCHES:DEPTH, isp.",
+    ),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--topology-dir", help="REPETITA or GraphML files; else topohub is asked.")
+]
+Publisher = Annotated[str, typer.Option("--from", help="The publisher: a node's name or number.")]
+Receivers = Annotated[list[str], typer.Option("--to", help="A receiver; given again, or parted by commas.")]
+Strategy = Annotated[str, typer.Option("--strategy", help="Which virtual trees are installed.")]
+Rules = Annotated[int, typer.Option("--rules", min=0, help="Rules per switch.")]
+EncoderName = Annotated[
+    str, typer.Option("--encoder", help="ours, or Algorithm 5.1's orders largest, overlap, gain.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="For strategies and networks that draw.")]
+
+
+class _Scene:
+    """A network, its rules, and one notification on it."""
+
+    def __init__(
+        self,
+        topology: str,
+        folder: Path | None,
+        publisher: str,
+        receivers: list[str],
+        strategy: str,
+        rules: int,
+        encoder: str,
+        seed: int,
+    ) -> None:
+        from treecast.middleware.routing.errors import RoutingError
+
+        try:
+            self._make(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+        except RoutingError as error:
+            raise CommandError(str(error)) from error
+
+    def _make(
+        self,
+        topology: str,
+        folder: Path | None,
+        publisher: str,
+        receivers: list[str],
+        strategy: str,
+        rules: int,
+        encoder: str,
+        seed: int,
+    ) -> None:
+        from treecast.middleware.evaluation.thesis.encoding import encoder_of
+        from treecast.middleware.routing.virtual.stacks import check_encoding, request
+
+        self.network: Network = _network(topology, folder, seed)
+        self.source = self.network.node(publisher)
+        names = [name for text in receivers for name in text.split(",") if name]
+        self.receivers = sorted({self.network.node(name) for name in names})
+        asked = request(self.network, self.source, self.receivers)
+        self.rules: RuleBase = _rules(self.network, strategy, rules, self.source, self.receivers, seed)
+        self.found: Encoding = encoder_of(encoder, self.network, self.rules)(asked)
+        check_encoding(self.found)
+
+
+def _network(topology: str, folder: Path | None, seed: int) -> Network:
+    from random import Random
+
+    from treecast.middleware.evaluation.topologies import load
+    from treecast.middleware.routing import topologies
+
+    kind, *numbers = topology.split(":")
+    if kind in ("fabric", "fat-tree", "jellyfish", "tree", "isp"):
+        try:
+            sizes = [int(number) for number in numbers]
+            if kind == "fabric":
+                return topologies.facebook_fabric(*sizes)
+            if kind == "fat-tree":
+                return topologies.fat_tree(*sizes)
+            if kind == "jellyfish":
+                switches, degree = sizes
+                return topologies.jellyfish(switches, degree, Random(seed))
+            return topologies.k_ary_tree(*sizes) if kind == "tree" else topologies.isp()
+        except (TypeError, ValueError) as error:
+            raise CommandError(
+                f"--topology {topology}: {error}; as in fat-tree:4 or jellyfish:20:3"
+            ) from error
+    return load(topology, folder)
+
+
+def _rules(
+    network: Network, strategy: str, limit: int, source: int, receivers: list[int], seed: int
+) -> RuleBase:
+    """A rule base that knows the publisher's receivers as subscribers, of half of its notifications each."""
+    from random import Random
+
+    from treecast.middleware.routing.clusters import dense_regions, k_medoids
+    from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
+
+    if strategy not in STRATEGIES:
+        raise CommandError(f"--strategy {strategy}: expected {', '.join(STRATEGIES)}")
+    rng = Random(seed)
+    regions = dense_regions(network, k_medoids(network, 4, rng), 0.6)
+    knowledge = Knowledge({source: dict.fromkeys(receivers, 0.5)}, regions)
+    return install(network, limit, STRATEGIES[strategy], knowledge, rng)
+
+
+@app.command()
+def encode(
+    topology: Topology,
+    publisher: Publisher,
+    receivers: Receivers,
+    folder: Folder = None,
+    strategy: Strategy = "random",
+    rules: Rules = 40,
+    encoder: EncoderName = "ours",
+    seed: Seed = 1,
+    json: Json = False,
+) -> None:
+    """The stack of a notification: its labels, and its bytes in hexadecimal."""
+    from treecast.middleware.wire.label_stack import encode_labels
+
+    scene = _Scene(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+    network, found = scene.network, scene.found
+    data = encode_labels(found.labels)
+    if json:
+        print_json(
+            {
+                "trees": list(found.trees),
+                "hops": [network.link_name(link) for link in found.hops],
+                "stops": [network.link_name(link) for link in found.stops],
+                "labels": found.label_count,
+                "links": found.edges.bit_count(),
+                "stack": data.hex(),
+            }
+        )
+        return
+    counts = f"{len(found.hops)} hops, {len(found.trees)} trees, {len(found.stops)} stops"
+    print(f"{counts} on {found.edges.bit_count()} links")
+    print(f"{len(data)} bytes: {data.hex(' ', 2)}")
+
+
+@app.command()
+def explain(
+    topology: Topology,
+    publisher: Publisher,
+    receivers: Receivers,
+    folder: Folder = None,
+    strategy: Strategy = "random",
+    rules: Rules = 40,
+    encoder: EncoderName = "ours",
+    seed: Seed = 1,
+    json: Json = False,
+) -> None:
+    """Which labels, where each is used, and what each link carries."""
+    import msgspec
+
+    from treecast.middleware.routing.forwarding import faults
+    from treecast.middleware.routing.virtual.explain import explain as explained
+
+    scene = _Scene(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+    uses, links, outcome = explained(scene.network, scene.rules, scene.source, scene.found.labels)
+    wrong = faults(scene.network, scene.source, scene.receivers, outcome)
+    if json:
+        print_json(msgspec.to_builtins({"labels": uses, "links": links, "faults": wrong}))
+        return
+    print_table(
+        ("label", "id", "meaning", "used at"),
+        [(use.kind, use.number, use.meaning, _some(use.switches)) for use in uses],
+        empty="no labels",
+    )
+    print()
+    print_table(
+        ("from", "port", "to", "labels", "bytes"),
+        [(link.tail, link.port, link.head, link.labels, link.bytes) for link in links],
+        empty="no links",
+    )
+    print()
+    count = len(scene.receivers)
+    print("\n".join(wrong) if wrong else f"each of {count} receivers gets one copy, nobody else any")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+@app.command()
+def draw(
+    topology: Topology,
+    publisher: Publisher,
+    receivers: Receivers,
+    out: Annotated[Path, typer.Option("--out", help="A file that ends in .svg or .png.")],
+    folder: Folder = None,
+    strategy: Strategy = "random",
+    rules: Rules = 40,
+    encoder: EncoderName = "ours",
+    seed: Seed = 1,
+) -> None:
+    """The network with tree, hop and stop edges, as SVG or PNG."""
+    from treecast.middleware.evaluation.drawing import draw as draw_picture
+    from treecast.middleware.routing.errors import RoutingError
+
+    scene = _Scene(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+    title = f"{topology}: {strategy}, {rules} rules per switch, {scene.found.label_count} labels"
+    try:
+        draw_picture(scene.network, scene.rules, scene.source, scene.receivers, scene.found, out, title)
+    except RoutingError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"--out {out}: {error.strerror}") from error
+    print(out)

@@ -1,0 +1,107 @@
+"""A figure: tasks that can run anywhere, and what their rows become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from msgspec import Struct, field
+
+Row = dict[str, Any]
+
+
+class Options(Struct, frozen=True):
+    """What the command line chose. `runs` 0 stands for a figure's own number."""
+
+    seed: int = 1
+    runs: int = 0
+    jobs: int = 1
+    rules: int = 40
+    topologies: tuple[str, ...] = ()
+    topology_dir: Path | None = None
+    encoder: str = "largest"
+
+
+class Check(Struct, frozen=True):
+    """A statement of the paper, whether it holds here, and the numbers behind that."""
+
+    statement: str
+    holds: bool
+    seen: str
+
+
+class Plot(Struct, frozen=True):
+    """How rows are drawn: one picture per value of `panel`, one line (or bar) per value of `series`."""
+
+    x: str
+    y: str
+    series: str
+    panel: str = ""
+    kind: str = "lines"
+    stacked: tuple[str, ...] = ()
+
+
+class Result(Struct, frozen=True):
+    """What a figure came to."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: list[Row]
+    checks: list[Check] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    plots: tuple[Plot, ...] = ()
+    settings: Row = field(default_factory=dict)
+
+
+class Task(Struct, frozen=True):
+    """One piece of work: its point in the figure, and the number of its run."""
+
+    point: tuple[Any, ...]
+    run: int
+
+
+class Figure(Struct, frozen=True):
+    """What is measured and shown.
+
+    `points` lists what is to be measured; `work` measures one run of one point (a function of a module, so
+    that
+    another process finds it); `finish` makes the result of all rows.
+    """
+
+    name: str
+    title: str
+    runs: int
+    points: Callable[[Options], Sequence[tuple[Any, ...]]]
+    work: Callable[[Options, Task], list[Row]]
+    finish: Callable[[Options, list[Row]], Result]
+
+
+def rng_of(options: Options, *what: object) -> Random:
+    """A generator of its own for everything that is named, whatever process draws from it."""
+    return Random("/".join(map(str, (options.seed, *what))))
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def averages(rows: Sequence[Row], keys: Sequence[str], values: Sequence[str]) -> list[Row]:
+    """Rows of equal keys as one, with the mean of each value; in the order in which keys first came."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return [
+        {
+            **dict(zip(keys, group, strict=True)),
+            **{v: round(mean([row[v] for row in found]), 3) for v in values},
+        }
+        for group, found in groups.items()
+    ]
+
+
+def value(rows: Sequence[Row], column: str, **where: Any) -> float:
+    """The mean of a column over the rows that match."""
+    return mean([row[column] for row in rows if all(row[key] == wanted for key, wanted in where.items())])

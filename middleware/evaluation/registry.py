@@ -1,0 +1,11 @@
+"""All results that `treecast eval` knows, by name."""
+
+from __future__ import annotations
+
+from .figure import Figure
+from .thesis import FIGURES as THESIS
+
+
+def figures() -> dict[str, Figure]:
+    """Name to figure."""
+    return dict(THESIS)

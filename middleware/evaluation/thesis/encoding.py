@@ -1,0 +1,24 @@
+"""The encoders that figures can be made with: Algorithm 5.1, mended, in three orders, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...routing.errors import RoutingError
+from ...routing.network import Network
+from ...routing.virtual import reference
+from ...routing.virtual.encoder import Encoder
+from ...routing.virtual.rules import RuleBase
+from ...routing.virtual.stacks import Encoding, Request
+
+ORDERS = ("largest", "overlap", "gain")
+ENCODERS = (*ORDERS, "ours")
+
+
+def encoder_of(name: str, network: Network, rules: RuleBase) -> Callable[[Request], Encoding]:
+    """A function from requests to encodings. RoutingError where no encoder is so named."""
+    if name == "ours":
+        return Encoder(network, rules).encode
+    if name not in ORDERS:
+        raise RoutingError(f"no encoder {name!r}; there are {', '.join(ENCODERS)}")
+    return lambda asked: reference.encode(network, rules, asked, order=name)

@@ -1,0 +1,138 @@
+"""Reproduced figures: rows by seed alone, whatever the processes; results as table, JSON and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from treecast.middleware.evaluation.figure import Check, Options, Plot, Result, Task, averages, value
+from treecast.middleware.evaluation.population import SCENARIOS, moved, notifications, scenario
+from treecast.middleware.evaluation.registry import figures
+from treecast.middleware.evaluation.report import as_json, write
+from treecast.middleware.evaluation.runner import run
+from treecast.middleware.evaluation.topologies import TABLE_6_1, available, counts_note, load
+from treecast.middleware.routing.errors import RoutingError
+
+FIGURES = figures()
+ON_NETWORKS = ("thesis-fig6.9", "thesis-fig6.14", "thesis-fig6.15", "thesis-encoders")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network of 12 nodes in REPETITA's format: a ring with some chords."""
+    path: Path = tmp_path_factory.mktemp("networks")
+    edges = [(n, (n + 1) % 12) for n in range(12)] + [(0, 6), (3, 9), (2, 5)]
+    lines = ["NODES 12", "label x y", *(f"n{n} {n % 4} {n // 4}" for n in range(12)), ""]
+    lines += [f"EDGES {2 * len(edges)}", "label src dest weight bw delay"]
+    for number, (a, b) in enumerate(edges):
+        lines += [f"e{2 * number} {a} {b} 1 1 1", f"e{2 * number + 1} {b} {a} 1 1 1"]
+    (path / "Mini.graph").write_text("\n".join(lines))
+    return path
+
+
+def options(folder: Path, jobs: int = 1) -> Options:
+    return Options(seed=5, runs=1, jobs=jobs, rules=6, topologies=("Mini",), topology_dir=folder)
+
+
+@pytest.mark.parametrize("name", ON_NETWORKS)
+def test_figures_on_networks(name: str, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = run(FIGURES[name], options(folder), quiet=True)
+    assert result.rows
+    assert result.checks
+    assert all(set(result.columns) <= set(row) for row in result.rows)
+    files = write(result, tmp_path)
+    assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(as_json(result)))
+    assert result.title in (tmp_path / f"{name}.txt").read_text()
+    assert len([file for file in files if file.suffix == ".png"]) == len(result.plots)
+
+
+def test_the_number_of_processes_changes_nothing(folder: Path) -> None:
+    one, two = (run(FIGURES["thesis-encoders"], options(folder, jobs), quiet=True) for jobs in (1, 2))
+    assert as_json(one) == as_json(two)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        ("thesis-fig3.12", 0),
+        ("thesis-fig3.15", 0),
+        ("thesis-fig4.6", 0),
+        ("thesis-fig5.11", 0),
+        ("thesis-fig5.13", -1),
+    ],
+)
+def test_one_run_of_a_point_follows_from_the_seed(name: str, at: int) -> None:
+    figure, chosen = FIGURES[name], Options(seed=3)
+    point = figure.points(chosen)[at]
+    rows = figure.work(chosen, Task(point, 0))
+    assert rows
+    assert rows == figure.work(chosen, Task(point, 0))
+    assert rows != figure.work(Options(seed=4), Task(point, 0))
+
+
+def test_modified_rules_as_a_whole() -> None:
+    result = run(FIGURES["thesis-fig4.8"], Options(seed=1, runs=1), quiet=True)
+    assert [check.holds for check in result.checks] == [True] * 3
+
+
+def test_all_figures_of_the_issue_are_there() -> None:
+    wanted = ["3.10", "3.11", "3.12", "3.13", "3.14", "3.15", "4.5", "4.6", "4.7", "4.8"]
+    wanted += ["5.11", "5.12", "5.13", "6.9", "6.14", "6.15"]
+    assert {f"thesis-fig{number}" for number in wanted} <= set(FIGURES)
+    assert all(name == figure.name for name, figure in FIGURES.items())
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_clients_move_as_far_as_they_should(name: str, folder: Path) -> None:
+    network = load("Mini", folder)
+    before, after = scenario(network, name, 0.3, Random(2))
+    assert len(before.subscribers) == len(after.subscribers) == 4
+    assert all(len(subs) == 4 and publisher not in subs for publisher, subs in before.subscribers.items())
+    assert all(0.01 <= share <= 1 for subs in before.subscribers.values() for share in subs.values())
+    still = moved(before, after, 0.0, Random(1))
+    assert still.subscribers.keys() == before.subscribers.keys()
+    assert all(set(still.subscribers[p]) == set(before.subscribers[p]) for p in before.subscribers)
+    gone = moved(before, after, 1.0, Random(1))
+    assert gone.subscribers.keys() == after.subscribers.keys()
+    for churn in (0.0, 0.5, 1.0):
+        mixed = moved(before, after, churn, Random(3))
+        assert len(mixed.subscribers) == 4
+        assert all(publisher not in subs and subs for publisher, subs in mixed.subscribers.items())
+        for asked in notifications(network, mixed, 5, Random(4)):
+            assert asked.receivers
+            assert not asked.receivers >> asked.start & 1
+
+
+def test_topologies_by_name(folder: Path, tmp_path: Path) -> None:
+    assert available(["Mini", "Nowhere"], folder) == ["Mini"]
+    with pytest.raises(RoutingError, match="Nowhere"):
+        load("Nowhere", folder)
+    (tmp_path / "Bad.graph").write_text("NODES x")
+    with pytest.raises(RoutingError, match="Bad"):
+        load("Bad", tmp_path)
+    assert counts_note("Mini", load("Mini", folder)) == ""
+    assert len(TABLE_6_1) == 27
+
+
+def test_averages() -> None:
+    rows = [{"a": 1, "b": 2.0}, {"a": 2, "b": 5.0}, {"a": 1, "b": 4.0}]
+    assert averages(rows, ("a",), ("b",)) == [{"a": 1, "b": 3.0}, {"a": 2, "b": 5.0}]
+    assert value(rows, "b", a=1) == 3.0
+    assert value(rows, "b", a=9) == 0.0
+
+
+def test_a_result_without_matplotlib_is_text_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = Result(
+        "x", "a title", ("n",), [{"n": 1.5}], [Check("it is so", False, "1.5")], plots=(Plot("n", "n", "n"),)
+    )
+    assert [file.name for file in write(result, tmp_path)] == ["x.json", "x.txt"]
+    assert "does not hold: it is so (1.5)" in (tmp_path / "x.txt").read_text()
