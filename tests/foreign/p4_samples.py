@@ -37,6 +37,7 @@ from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
 from treecast.middleware.dataplane.p4files import load_file
 
 ALLOW_LIST = Path(__file__).with_name("p4_samples.toml")
+TUTORIALS = ALLOW_LIST.with_name("tutorials")  # vectors of ours: those of p4c stand beside its samples
 SECONDS = 60
 STAGES = ("load", "p4info", "run")
 
@@ -79,8 +80,8 @@ def samples(suites: Path) -> list[Sample]:
         found += _of_p4c(folder)
     for folder in sorted(suites.rglob("exercises")):
         for program in sorted(folder.rglob("solution/*.p4")):
-            name = f"tutorials/{program.relative_to(folder)}"
-            found.append(Sample(name, program))
+            name, ours = f"tutorials/{program.relative_to(folder)}", TUTORIALS / f"{program.stem}.stf"
+            found.append(Sample(name, program, None, ours if ours.is_file() else None))
     return found
 
 
