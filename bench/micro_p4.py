@@ -4,8 +4,8 @@
 .venv/bin/python -m bench.micro_p4 --program X.p4 --packet HEX --port N
 
 Two programs of the tests: a state packet that goes to the four ports of a register's bitmask (Ethernet, IPv4
-and UDP are parsed), and a router (longest prefix, time to live, two checksums, a counter). Both engines run in turn, over
-processor time, so that a disturbed machine disturbs both; the best round of each counts.
+and UDP are parsed), and a router (longest prefix, time to live, two checksums, a counter). Both engines run
+in turn, over processor time, so that a disturbed machine disturbs both; the best round of each counts.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .. import ir
 from ..runtime.arrays import CounterArray, MeterArray, RegisterArray
 from ..runtime.counts import DROP_ASSERT
-from ..runtime.machine import digest_name
+from ..runtime.machine import digest_name, is_standard
 from ..runtime.select import ALGORITHMS
 from ..runtime.text import format_log
 from .expressions import inside, signed, unsigned, wrap
@@ -159,7 +159,14 @@ class Externs(Statements):
     # --- the packet's future
 
     def _mark_to_drop(self, call: ir.ExternCall) -> None:
-        meta = self.place(call.arguments[0].value)
+        if call.arguments:
+            self._drop(self.place(call.arguments[0].value))
+            return
+        found = [one for one in self.stores.values() if isinstance(one, Group) and is_standard(one.type)]
+        for meta in {id(one): one for one in found}.values():  # the old form: whatever there is
+            self._drop(meta)
+
+    def _drop(self, meta: Store) -> None:
         assert isinstance(meta, Group)
         assert isinstance(meta.type, ir.StructType)
         for field, store in zip(meta.type.fields, meta.items, strict=True):

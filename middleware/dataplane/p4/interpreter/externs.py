@@ -8,7 +8,7 @@ from .. import ir
 from ..bits import in_range
 from ..runtime.arrays import CounterArray, MeterArray, RegisterArray
 from ..runtime.counts import DROP_ASSERT
-from ..runtime.machine import digest_name
+from ..runtime.machine import digest_name, is_standard
 from ..runtime.select import hashed
 from ..runtime.text import format_log
 from .signals import DropSignal
@@ -116,10 +116,15 @@ class Externs(Statements):
     # --- the packet's future
 
     def _mark_to_drop(self, call: ir.ExternCall) -> None:
-        (meta,) = self._values(call)
-        type_ = call.arguments[0].value.type
+        for meta in self._values(call):
+            self._drop(meta.get(), call.arguments[0].value.type)
+        if not call.arguments:  # the old form: whatever standard metadata there is
+            for info, value in zip(self.program.variables, self.variables, strict=True):
+                if value is not None and is_standard(info.type):
+                    self._drop(value, info.type)
+
+    def _drop(self, fields: list[Value], type_: ir.Type) -> None:
         assert isinstance(type_, ir.StructType)
-        fields = meta.get()
         for number, field in enumerate(type_.fields):
             if field.name == "egress_spec":
                 fields[number] = self.drop_port

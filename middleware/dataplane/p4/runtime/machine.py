@@ -81,6 +81,11 @@ def _size(one: ir.ExternInstance) -> int:
     return int(one.argument("size"))
 
 
+def is_standard(type_: ir.Type) -> bool:
+    """Whether it is v1model's standard metadata."""
+    return isinstance(type_, ir.StructType) and type_.name == "standard_metadata_t"
+
+
 # --- digests
 
 

@@ -51,8 +51,6 @@ def check_supported(program: ir.Program) -> None:
 def _call(call: ir.ExternCall) -> list[Diagnostic]:
     if call.name not in EXTERNS:
         return [Diagnostic(call.span, f"extern {call.name} is not supported by this target")]
-    if call.name == "mark_to_drop" and not call.arguments:
-        return [Diagnostic(call.span, "write mark_to_drop(standard_metadata)")]
     if call.name in FIELD_LISTS and any(ir.width_of(one) for one in call.type_arguments):
         better = f"{FIELD_LISTS[call.name]}_preserving_field_list"
         return [Diagnostic(call.span, f"{call.name} cannot preserve fields: use {better} and @field_list")]
@@ -78,6 +76,4 @@ def _table(table: ir.Table) -> list[Diagnostic]:
     for key in table.keys:
         if key.match_kind is ir.MatchKind.RANGE and isinstance(key.type, ir.Bits) and key.type.signed:
             found.append(Diagnostic(key.span, "a range key is unsigned"))
-        if key.match_kind is ir.MatchKind.SELECTOR and table.implementation is None:
-            found.append(Diagnostic(key.span, "a selector key needs an action selector as implementation"))
     return found

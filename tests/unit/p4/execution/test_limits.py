@@ -155,3 +155,10 @@ def test_many_entries() -> None:
         one.control.delete("I.t", {name: ExactMatch(value)})
     one.receive(0, PACKET, 0.0)
     assert one.stats().tables["I.t"].misses == 1
+
+
+@ENGINES
+def test_the_old_mark_to_drop(interpret: bool) -> None:
+    one = switch(interpret, ingress="s.mcast_grp = 3; mark_to_drop();")
+    assert one.receive(0, PACKET, 0.0) == []
+    assert one.stats().drops == {"dropped in ingress": 1}
