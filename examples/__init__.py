@@ -1,0 +1,1 @@
+"""Examples that run: `python -m examples.demo` and so on."""

@@ -1,0 +1,1 @@
+"""The paper's use case: four VNFs follow people through a city, by what WiFi scanners see. README.md."""
