@@ -7,6 +7,7 @@
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
+#   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 
 PYTHON   ?= python3
@@ -14,7 +15,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric foreign crash hosts clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric foreign crash crash-mqtt hosts clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -83,6 +84,7 @@ foreign: setup
 	@$(PY) -m tests.foreign $(FOREIGN)
 	@$(PY) -m tests.foreign.p4runtime_shell
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
+	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
 
 HOSTS ?= all
 hosts: setup compiled
@@ -90,6 +92,9 @@ hosts: setup compiled
 
 crash: setup
 	@$(PY) tests/fault/crash_run.py $(CRASH)
+
+crash-mqtt: setup
+	@$(PY) tests/fault/mqtt_crash_run.py $(CRASH)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) build dist .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -51,6 +51,8 @@ class Observation:
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
         yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")
         yield from _numbers("treecast_replicas", observed.counters.replicas, "the replica controller")
+        if "mqtt" in observed.counters.faces:
+            yield from _pubsub(observed.counters)
         yield from _faces(observed.counters.faces)
         if observed.coordinator is not None:
             yield from _numbers("treecast_relay", observed.counters.relay, "relay")
@@ -98,6 +100,13 @@ def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
             yield family
         else:
             yield CounterMetricFamily(f"{prefix}_{field.name}", doc, value=value)
+
+
+def _pubsub(counters: Counters) -> Iterator[Metric]:
+    yield from _numbers("treecast_pubsub", counters.pubsub, "publish/subscribe")
+    for field in fields(counters.pubsub_levels):
+        doc = f"{field.name.replace('_', ' ')} of publish/subscribe, a few seconds ago"
+        yield _gauge(f"treecast_pubsub_{field.name}", doc, getattr(counters.pubsub_levels, field.name))
 
 
 def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:

@@ -34,7 +34,12 @@ class MqttPart:
         self._wanted = address
         self.hub = PubSub(pubsub_settings(settings), counters.pubsub)
         self._open_journal()
-        self.face = MqttFace(self.hub, mqtt_settings(settings, address, unix_path), counters.face("mqtt"))
+        self.face = MqttFace(
+            self.hub,
+            mqtt_settings(settings, address, unix_path),
+            counters.face("mqtt"),
+            levels=counters.pubsub_levels,
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     def _open_journal(self) -> None:

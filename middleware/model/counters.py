@@ -89,6 +89,16 @@ class PubSubCounters(Struct):
     journal_cut_bytes: int = 0  # torn at the end of the journal, cut off at the start
 
 
+class PubSubLevels(Struct):
+    """How much there is now of what belongs to publish/subscribe, as of a few seconds ago."""
+
+    sessions: int = 0
+    connected: int = 0
+    subscriptions: int = 0
+    retained: int = 0
+    journal_bytes: int = 0
+
+
 class FaceCounters(Struct):
     """One per face."""
 
@@ -190,6 +200,7 @@ class Counters(Struct):
     stare: StareCounters = field(default_factory=StareCounters)
     replicas: ReplicaCounters = field(default_factory=ReplicaCounters)
     pubsub: PubSubCounters = field(default_factory=PubSubCounters)
+    pubsub_levels: PubSubLevels = field(default_factory=PubSubLevels)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
-from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.counters import FaceCounters, PubSubLevels
 
-from . import codec
+from . import codec, sys_topics
 from .connection import Connection
 from .counting import MqttCounting
 from .restoring import restore
@@ -43,7 +43,9 @@ class MqttFace:
         settings: MqttSettings,
         counters: FaceCounters,
         rng: random.Random | None = None,
+        levels: PubSubLevels | None = None,
     ) -> None:
+        """`levels`: told every now and then how much there is of what."""
         self.settings = settings
         self.counters = counters
         self.counting = MqttCounting()
@@ -60,6 +62,9 @@ class MqttFace:
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self.journal = hub.journal
+        self.levels = levels if levels is not None else PubSubLevels()
+        self._started_at = 0.0
+        self._sys_at = 0.0
         self._syncing = False
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
@@ -81,6 +86,7 @@ class MqttFace:
     async def start(self) -> None:
         """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
         self.loop = asyncio.get_running_loop()
+        self._started_at = self.loop.time()
         self.hub.wall = time.time()
         restored = restore(self.sessions, self.loop.time())
         if restored:
@@ -207,10 +213,24 @@ class MqttFace:
 
     def _tick(self) -> None:
         self.hub.wall = time.time()
-        self.sessions.tick(self.loop.time())
+        now = self.loop.time()
+        self.sessions.tick(now)
+        if now >= self._sys_at:
+            self._sys_at = now + self.settings.sys_interval
+            self._tell_of_itself(now)
         if self.journal is not None and not self._syncing:
             self.journal.flush()
         self._timer = self.loop.call_later(_TICK, self._tick)
+
+    def _tell_of_itself(self, now: float) -> None:
+        self.counting.fold(self.counters)
+        sys_topics.publish(self.hub, sys_topics.values(self.sessions, self.counters, now - self._started_at))
+        levels = self.levels
+        levels.sessions = len(self.sessions)
+        levels.connected = self.sessions.connected
+        levels.subscriptions = self.hub.subscriptions
+        levels.retained = self.hub.retained.count
+        levels.journal_bytes = self.journal.size if self.journal is not None else 0
 
     # --- what connections call
 

@@ -37,7 +37,7 @@ from .subscribing import granted, removed
 _QOS0: Final = codec.PUBLISH << 4  # the first byte of a publish of QoS 0 that is not retained
 _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
-_MOST_HEADER: Final = 5
+_OWN: Final = b"$SYS/"
 
 
 class PublishRun(Run):
@@ -229,6 +229,8 @@ class Session(SessionOutput):
         if not topic and self.version == V5:
             raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
         check_topic(topic)
+        if topic.startswith(_OWN):
+            raise MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
 
     def _single(self, data: bytes, position: int, end: int) -> int:
         size, body = read_length(data, position, end)
@@ -302,6 +304,8 @@ class Session(SessionOutput):
             return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a lasting session needs a client id")
         if connect.properties.auth_method is not None:
             return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is known here")
+        if connect.will is not None and connect.will.topic.startswith(_OWN):
+            return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:
             return MqttError(codec.SERVER_BUSY, "4.13", "as many clients as may be are connected")
         return None

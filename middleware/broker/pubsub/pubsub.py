@@ -79,15 +79,20 @@ class PubSub:
         targets = self.routes.get(topic)
         if targets is not None:
             return targets
+        targets = self.look_up(topic)
+        if len(self.routes) >= self.settings.route_cache:
+            self.routes.clear()
+        self.routes[topic] = targets
+        return targets
+
+    def look_up(self, topic: bytes) -> Targets:
+        """The same, and nothing is remembered of the topic."""
         found = self._trie.match(topic)
         key = tuple([id(subscription) for subscription in found])
         targets = self._same.get(key)
         if targets is None:
             targets = merge(found)
             self._same[key] = targets
-        if len(self.routes) >= self.settings.route_cache:
-            self.routes.clear()
-        self.routes[topic] = targets
         return targets
 
     def _forget_routes(self, filter: bytes) -> None:

@@ -745,3 +745,28 @@ def test_nothing_is_done_after_the_end(host: MemoryHost) -> None:
     pub.send_bytes(publish + encode(Disconnect(), V5) + publish)
     pub.send_bytes(publish)
     assert sub.payloads() == [b"x"]
+
+
+# --- what the server says about itself
+
+
+def test_sys_topics_are_published_retained_and_kept_from_clients(host: MemoryHost) -> None:
+    from treecast.middleware.model.counters import FaceCounters
+    from treecast.shims.mqtt import sys_topics
+
+    sub, everything = host.connected("s"), host.connected("e")
+    sub.subscribe("$SYS/broker/clients/#")
+    everything.subscribe("#")
+    sys_topics.publish(host.hub, sys_topics.values(host.sessions, FaceCounters(), 12.3))
+    got = {p.topic.decode().removeprefix(sys_topics.PREFIX): p.payload for p in sub.publishes()}
+    assert got["clients/connected"] == b"2"
+    assert everything.got() == []
+    late = host.connected("l")
+    late.subscribe("$SYS/broker/uptime")
+    assert [(p.payload, p.retain) for p in late.publishes()] == [(b"12 seconds", True)]
+    late.publish("$SYS/broker/uptime", b"0 seconds")
+    assert "server's own" in late.session.failure
+    other = host.connected("o")
+    other.publish("$SYS/broker/uptime", b"0 seconds")
+    assert "server's own" in other.session.failure
+    assert host.client().connect("w", will=Will(b"$SYS/x", b"")).reason == codec.BAD_TOPIC

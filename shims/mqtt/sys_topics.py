@@ -1,0 +1,44 @@
+"""What the server says about itself, under the names that Mosquitto gave them: `$SYS/broker/...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import treecast
+from treecast.middleware.broker.pubsub import Message, PubSub
+from treecast.middleware.model.counters import FaceCounters
+
+from .sessions import Sessions
+
+PREFIX = "$SYS/broker/"
+
+
+def values(sessions: Sessions, counters: FaceCounters, uptime: float) -> Iterator[tuple[str, str | int]]:
+    """Names below the prefix with their values. `uptime` in seconds."""
+    hub = sessions.hub
+    counted = hub.counters
+    yield "version", f"treecast version {treecast.__version__}"
+    yield "uptime", f"{int(uptime)} seconds"
+    yield "clients/connected", sessions.connected
+    yield "clients/disconnected", len(sessions) - sessions.connected
+    yield "clients/maximum", sessions.maximum
+    yield "clients/total", len(sessions)
+    yield "clients/expired", counted.sessions_expired
+    yield "bytes/received", counters.bytes_in
+    yield "bytes/sent", counters.bytes_out
+    yield "messages/received", sum(counters.requests.values())
+    yield "publish/messages/received", counters.requests.get("PUBLISH", 0)
+    yield "publish/messages/dropped", counted.dropped_full + counted.dropped_large + counted.expired
+    yield "retained messages/count", hub.retained.count
+    yield "subscriptions/count", hub.subscriptions
+    yield "shared_subscriptions/count", hub.shared_groups
+
+
+def publish(hub: PubSub, found: Iterator[tuple[str, str | int]]) -> None:
+    """Tells who is subscribed, and keeps the values for who will be; none of it reaches the disk."""
+    for name, value in found:
+        message = Message((PREFIX + name).encode(), str(value).encode(), retain=True)
+        hub.retained.put(message)
+        targets = hub.look_up(message.topic)  # a topic that is remembered may be published to
+        if targets.count:
+            hub.publish(message, targets, None)

@@ -1,0 +1,141 @@
+"""Eclipse's paho.mqtt.testing against our MQTT face, or against Mosquitto as the control.
+
+    python -m tests.foreign.paho --suites DIR [--control] [-k SELECT] [--json]
+
+DIR holds a clone of github.com/eclipse/paho.mqtt.testing, or is one. Its client_test.py and client_test5.py
+run.
+
+Exit code 0: nothing failed but what the allow list names, and everything that it names did fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+from .suite import Known, Outcome, known_failures
+
+HERE = Path(__file__).resolve().parent
+ALLOW_LIST = HERE / "paho.toml"
+SCRIPTS = ("client_test", "client_test5")
+# What the scripts expect beyond the protocol: a filter that is refused, a keep-alive of 60 s at most.
+FLAGS = ("--mqtt-refused-filters", "test/nosubscribe", "--mqtt-max-keep-alive", "60")
+OURS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0", *FLAGS)
+MOSQUITTO = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_keepalive 60\npersistence false\n"
+LIMIT_S = 900
+
+
+def find(suites: str) -> Path | None:
+    """The suite's `interoperability` folder under `suites`; None where it is not there."""
+    for folder in (Path(suites), Path(suites) / "paho.mqtt.testing"):
+        if (folder / "interoperability" / "client_test5.py").exists():
+            return folder / "interoperability"
+    return None
+
+
+@contextlib.contextmanager
+def treecast() -> Iterator[tuple[str, int]]:
+    """A daemon of our own."""
+    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", OURS) as daemon:
+        yield daemon.address("mqtt")
+
+
+@contextlib.contextmanager
+def mosquitto() -> Iterator[tuple[str, int]]:
+    """Mosquitto as the system has it."""
+    program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "mosquitto.conf"
+        config.write_text(MOSQUITTO.format(port=port))
+        process = subprocess.Popen(
+            [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            _wait_for(port)
+            yield "127.0.0.1", port
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def run(folder: Path, address: tuple[str, int], select: str = "") -> Outcome:
+    """Both scripts against the server at `address`."""
+    outcome = Outcome()
+    for script in SCRIPTS:
+        command = [sys.executable, "-W", "ignore", str(HERE / "paho_driver.py"), script, address[0]]
+        command += [str(address[1]), *(["-k", select] if select else [])]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        lines = done.stdout.strip().splitlines()
+        if not lines or not lines[-1].startswith("{"):
+            raise RuntimeError(f"{script} gave no result:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        found = json.loads(lines[-1])
+        outcome.passed += [f"{script}::{test}" for test in found["passed"]]
+        outcome.failed |= {f"{script}::{test}": why for test, why in found["failed"].items()}
+        outcome.skipped |= {f"{script}::{test}": why for test, why in found["skipped"].items()}
+    return outcome
+
+
+def news(outcome: Outcome, known: list[Known]) -> list[str]:
+    """What differs from the allow list, as lines to print."""
+    failed = outcome.unexpected_failures(known)
+    return [
+        *(f"failed: {test}: {why}" for test, why in failed.items()),
+        *(f"passes now, take it off the allow list: {test}" for test in outcome.unexpected_passes(known)),
+        *(f"on the allow list, but did not run: {test}" for test in outcome.stale(known)),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.foreign.paho", description=__doc__)
+    parser.add_argument("--suites", default="", help="where paho.mqtt.testing is")
+    parser.add_argument("--control", action="store_true", help="Mosquitto instead of our daemon")
+    parser.add_argument("-k", dest="select", default="", help="only tests that match, as unittest's -k")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    folder = find(options.suites)
+    if folder is None:
+        print(f"{options.suites or 'no folder'} holds no paho.mqtt.testing: clone it, and say --suites DIR")
+        return 2
+    with mosquitto() if options.control else treecast() as address:
+        outcome = run(folder, address, options.select)
+    known = [] if options.control else known_failures(ALLOW_LIST)
+    lines = news(outcome, known) if not options.select else []
+    if options.json:
+        print(json.dumps(dataclasses.asdict(outcome) | {"news": lines}))
+    else:
+        print(f"{len(outcome.passed)} passed, {len(outcome.failed)} failed, {len(outcome.skipped)} skipped")
+        print("\n".join(lines))
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Runs one script of Eclipse's paho.mqtt.testing against a server: `paho_driver.py SCRIPT HOST PORT [-v]`.
+
+The scripts' own command lines disagree with the unittest version that they hand them to, so what those
+would have set is set here, and nothing else. Run in the suite's `interoperability` folder. The last line
+printed is JSON:
+{"passed": [...], "failed": {test: first line of why}, "skipped": {...}}.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+import unittest
+
+NAMES = ["TopicA", "TopicA/B", "Topic/C", "TopicA/C", "/TopicA"]
+FILTERS = ["TopicA/+", "+/C", "#", "/#", "/+", "+/+", "TopicA/#"]
+
+
+class Result(unittest.TextTestResult):
+    """Remembers who passed."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.passed = []
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.passed.append(test._testMethodName)
+
+
+def main():
+    script, host, port, *rest = sys.argv[1:]
+    sys.path.insert(0, ".")
+    module = importlib.import_module(script)
+    prefix = f"{script}/" if script == "client_test5" else ""
+    module.host, module.port, module.topic_prefix = host, int(port), prefix
+    module.topics = [prefix + name for name in NAMES]
+    module.wildtopics = [prefix + filter for filter in FILTERS]
+    module.nosubscribe_topics = ("test/nosubscribe",)
+    logging.getLogger().setLevel(logging.ERROR)
+    runner = unittest.TextTestRunner(resultclass=Result, verbosity=2, stream=sys.stderr)
+    result = unittest.main(module, argv=[script, *rest], testRunner=runner, exit=False).result
+    bad = [*result.failures, *result.errors]
+    outcome = {
+        "passed": result.passed,
+        "failed": {test._testMethodName: text.strip().splitlines()[-1] for test, text in bad},
+        "skipped": {test._testMethodName: why for test, why in result.skipped},
+    }
+    print(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main()
