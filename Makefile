@@ -5,6 +5,7 @@
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
+#   make bench-mqtt  the MQTT face against Mosquitto              (BENCH=...)
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
@@ -15,7 +16,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric foreign crash crash-mqtt hosts clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt foreign crash crash-mqtt hosts clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,6 +77,9 @@ bench: setup compiled
 
 bench-fabric: setup compiled
 	@$(PY) -m bench fabric --treecast-python $(COMPILED)/bin/python $(BENCH)
+
+bench-mqtt: setup compiled
+	@$(PY) -m bench mqtt --treecast-python $(COMPILED)/bin/python $(BENCH)
 
 proto: setup
 	@$(PY) proto/generate

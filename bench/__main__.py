@@ -177,6 +177,53 @@ def _finish_fabric(
     console.print(f"written: {out / 'bench-fabric.json'}, .md and .png")
 
 
+@app.command()
+def mqtt(
+    rounds: Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")] = 5,
+    messages: Annotated[int, typer.Option(min=1000, help="messages of 100 B per load")] = 4_000_000,
+    rate: Annotated[
+        list[int] | None, typer.Option(help="messages a second of the latency runs; default 20000 and 50000")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="how long a latency run takes")] = 10,
+    only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
+    out: Annotated[Path, typer.Option(help="where the JSON, the table and the plot go")] = Path("out"),
+    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = "treecast,mosquitto",
+    treecast_python: Annotated[
+        str, typer.Option(help="the Python whose treecast is measured; default: this one")
+    ] = sys.executable,
+    data: Annotated[
+        Path | None, typer.Option(help="the folder under which data directories are made")
+    ] = None,
+) -> None:
+    """Treecast's MQTT face against Mosquitto."""
+    from bench.peers.mosquitto import INSTALL, MosquittoPeer, TreecastMqttPeer, program
+    from bench.workloads.mqtt import workloads
+
+    console = _console(json)
+    if quick:
+        rounds, messages, seconds, rate = 1, min(messages, 40_000), 1, rate or [1_000]
+    names = [name.strip() for name in peers.split(",")]
+    if "mosquitto" in names and program() is None:
+        console.print(f"[red]{INSTALL}[/red]")
+        raise typer.Exit(2)
+    chosen = _choose(workloads(messages, tuple(rate or (20_000, 50_000)), seconds), only, console)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        known: dict[str, Peer] = {
+            "treecast": TreecastMqttPeer(python=treecast_python, parent=Path(folder)),
+            "mosquitto": MosquittoPeer(Path(folder)),
+        }
+        found = [known[name] for name in names if name in known]
+        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+        context = {"comparison": "mqtt", "machine": machine.describe(), "rounds": rounds}
+        run.run()
+    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
+    _finish(run, found, context, out, json, console, "Mosquitto", "bench-mqtt")
+    if run.failures:
+        raise typer.Exit(1)
+
+
 @app.command("micro-fabric")
 def micro_fabric(
     rounds: Annotated[int, typer.Option(min=1, help="how often each variant takes its turn")] = 5,
@@ -233,14 +280,21 @@ def _peers(names: list[str], python: str, fsync: str, folder: Path, console: Con
 
 
 def _finish(
-    run: Rounds, peers: list[Peer], context: dict[str, object], out: Path, json: bool, console: Console
+    run: Rounds,
+    peers: list[Peer],
+    context: dict[str, object],
+    out: Path,
+    json: bool,
+    console: Console,
+    theirs: str = "Apache Kafka",
+    stem: str = "bench-kafka",
 ) -> None:
     """Prints the settings and the table; writes the JSON, the table as Markdown, and the plot."""
-    rows = report.summarise(run.samples, "Treecast", "Apache Kafka")
+    rows = report.summarise(run.samples, "Treecast", theirs)
     names = [peer.name for peer in peers]
     document = report.as_json(rows, run.samples, {**context, "failures": run.failures})
-    report.write_json(out / "bench-kafka.json", document)
-    (out / "bench-kafka.md").write_text(report.as_markdown(rows, names))
+    report.write_json(out / f"{stem}.json", document)
+    (out / f"{stem}.md").write_text(report.as_markdown(rows, names))
     if json:
         Console().print_json(data=document)
     else:
@@ -249,11 +303,11 @@ def _finish(
         console.print(report.settings_table("machine", machine.describe()))
         report.show(console, rows, names, run.failures)
     try:
-        plot.draw(rows, names, out / "bench-kafka.png", "Treecast and Apache Kafka on one machine")
+        plot.draw(rows, names, out / f"{stem}.png", f"Treecast and {theirs} on one machine")
     except ImportError:
         console.print("no plot: install the `bench` extra for matplotlib")
         return
-    console.print(f"written: {out / 'bench-kafka.json'}, .md and .png")
+    console.print(f"written: {out / f'{stem}.json'}, .md and .png")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,94 @@
+"""Mosquitto as the system packages it, and Treecast's MQTT face, as peers of one comparison."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.core.peer import Peer
+from bench.core.process import ServerProcess, free_port
+from bench.peers.treecast import TreecastPeer
+
+INSTALL = "Mosquitto is not installed: `apt-get install mosquitto` (the service need not run)"
+# No bounds on what waits or is in flight, so that Mosquitto neither drops nor waits where we don't.
+CONFIG = {
+    "allow_anonymous": "true",
+    "persistence": "false",
+    "max_inflight_messages": "0",
+    "max_queued_messages": "0",
+    "set_tcp_nodelay": "true",
+    "log_type": "error",
+}
+
+
+def program() -> str | None:
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+
+
+class MosquittoPeer(Peer):
+    """One Mosquitto on loopback."""
+
+    name = "Mosquitto"
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self._parent = parent
+        self._folder: Path | None = None
+        self._process: ServerProcess | None = None
+        self._port = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    def start(self) -> float:
+        found = program()
+        if found is None:
+            raise RuntimeError(INSTALL)
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="mosquitto-", dir=self._parent))
+        self._port = free_port()
+        config = folder / "mosquitto.conf"
+        lines = [f"listener {self._port} 127.0.0.1", *(f"{key} {value}" for key, value in CONFIG.items())]
+        config.write_text("\n".join(lines) + "\n")
+        self._process = ServerProcess([found, "-c", str(config)], folder / "server.log")
+        return self._process.wait_until(lambda: listens(self._port), 30)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def pids(self) -> list[int]:
+        return [] if self._process is None else self._process.pids()
+
+    def settings(self) -> Mapping[str, str]:
+        done = subprocess.run([program() or "", "-h"], capture_output=True, text=True, check=False)
+        version = next((line for line in done.stdout.splitlines() if "version" in line), "unknown")
+        return {"version": version, **CONFIG}
+
+
+class TreecastMqttPeer(TreecastPeer):
+    """`treecast up` whose MQTT face is on."""
+
+    def __init__(self, *, python: str, parent: Path | None = None) -> None:
+        self._mqtt_port = free_port()
+        flags = ("--mqtt", f"127.0.0.1:{self._mqtt_port}")
+        super().__init__(python=python, flags=flags, fsync="never", parent=parent)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._mqtt_port if self.ready() else self._port
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,270 @@
+"""The MQTT load process (see `bench.core.load`): pre-encoded publishes, and subscribers that count bytes.
+
+Of one run all publishes are equally long, so what comes is counted and acknowledged by slices over whole
+chunks, and the load costs little beyond what the kernel takes to move the bytes. Publishers stay at most
+`window` messages ahead of the slowest subscriber: neither server has to drop.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+SILENCE = 30.0
+CONNECT = bytes.fromhex("100e00044d51545404020000")
+TOPIC = b"bench/topic"
+STAMP = struct.Struct(">d")
+
+
+def publish(size: int, qos: int, packet_id: int = 0) -> bytes:
+    """One PUBLISH of `size` bytes of payload."""
+    body = struct.pack(">H", len(TOPIC)) + TOPIC
+    body += struct.pack(">H", packet_id) if qos else b""
+    body += b"x" * size
+    out, left = bytearray([0x30 | qos << 1]), len(body)
+    while left >= 0x80:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out) + body
+
+
+def connect(host: str, port: int, name: str) -> socket.socket:
+    """A connected client of version 3.1.1 with a clean session."""
+    found = socket.create_connection((host, port), SILENCE)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client_id = name.encode()
+    body = bytes.fromhex("00044d51545404020000") + struct.pack(">H", len(client_id)) + client_id
+    found.sendall(bytes([0x10, len(body)]) + body)
+    _exactly(found, 4)
+    return found
+
+
+def _exactly(found: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = found.recv(size - len(data))
+        if not more:
+            raise OSError("the server closed the connection")
+        data += more
+    return data
+
+
+class Subscriber:
+    """Counts whole packets of `packet` bytes each; acknowledges those of QoS 1."""
+
+    def __init__(self, host: str, port: int, name: str, qos: int, packet: int) -> None:
+        self.socket = connect(host, port, name)
+        body = b"\0\1" + struct.pack(">H", len(TOPIC)) + TOPIC + bytes([qos])
+        self.socket.sendall(bytes([0x82, len(body)]) + body)
+        _exactly(self.socket, 5)
+        self.socket.setblocking(False)
+        self.count = 0
+        self._qos = qos
+        self._packet = packet
+        self._id_at = packet  # where a packet's id is, in a packet
+        self._rest = b""
+        self._acks = b""
+        self.latencies: list[float] = []
+        self.stamped = False
+
+    def receive(self) -> None:
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            return
+        if not data:
+            raise OSError("the server closed the connection")
+        data = self._rest + data
+        whole = len(data) // self._packet
+        used = whole * self._packet
+        self._rest = data[used:]
+        if self.stamped:
+            now = time.perf_counter()
+            at = self._packet - self._payload
+            for number in range(whole):
+                self.latencies.append(now - STAMP.unpack_from(data, number * self._packet + at)[0])
+        if self._qos and whole:
+            self._acknowledge(data, whole, used)
+        self.count += whole
+
+    def set_payload(self, size: int) -> None:
+        self._payload = size
+        self._id_at = self._packet - size - 2
+
+    def _acknowledge(self, data: bytes, whole: int, used: int) -> None:
+        acks = bytearray(4 * whole)
+        acks[0::4], acks[1::4] = b"\x40" * whole, b"\x02" * whole
+        acks[2::4] = data[self._id_at : used : self._packet]
+        acks[3::4] = data[self._id_at + 1 : used : self._packet]
+        self._acks += bytes(acks)
+        self.flush()
+
+    def flush(self) -> None:
+        if self._acks:
+            try:
+                self._acks = self._acks[self.socket.send(self._acks) :]
+            except BlockingIOError:
+                pass
+
+
+class Publisher:
+    """Sends copies of one packet; of QoS 1 with ids from 1 to `window`, over and over."""
+
+    def __init__(self, host: str, port: int, name: str, qos: int, size: int, window: int) -> None:
+        self.socket = connect(host, port, name)
+        self.socket.setblocking(False)
+        packets = [publish(size, qos, number % window + 1) for number in range(window)]
+        self.packet = len(packets[0])
+        self._ring = memoryview(b"".join(packets))
+        self._sent = 0  # bytes
+        self.acked = 0
+        self._rest = 0
+
+    @property
+    def sent(self) -> int:
+        return self._sent // self.packet
+
+    def send(self, allowed: int) -> bool:
+        """Sends up to message `allowed`; True where the socket is full."""
+        end = allowed * self.packet
+        while self._sent < end:
+            start = self._sent % len(self._ring)
+            try:
+                self._sent += self.socket.send(self._ring[start : start + min(end - self._sent, 1 << 20)])
+            except BlockingIOError:
+                return True
+        return False
+
+    def receive(self) -> None:
+        """Counts PUBACKs."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            return
+        if not data:
+            raise OSError("the server closed the connection")
+        self._rest += len(data)
+        self.acked += self._rest // 4
+        self._rest %= 4
+
+
+class Load:
+    """One run of `order`: messages, size, qos, publishers, subscribers, window, single (a packet per
+    write)."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.order = order
+        host, port, size, qos = order["host"], order["port"], order["size"], order["qos"]
+        window = order["window"] // order["publishers"]
+        self.publishers = [
+            Publisher(host, port, f"p{number}", qos, size, max(window, 1))
+            for number in range(order["publishers"])
+        ]
+        self.packet = self.publishers[0].packet
+        self.subscribers = [
+            Subscriber(host, port, f"s{number}", qos, self.packet) for number in range(order["subscribers"])
+        ]
+        for subscriber in self.subscribers:
+            subscriber.set_payload(size)
+        self._poll = select.epoll()
+        self._by_number = {one.socket.fileno(): one for one in (*self.publishers, *self.subscribers)}
+        for number in self._by_number:
+            self._poll.register(number, select.EPOLLIN)
+
+    def run(self) -> dict[str, Any]:
+        order = self.order
+        total = order["messages"] // len(self.publishers) * len(self.publishers)
+        each = total // len(self.publishers)
+        ahead = order["window"] // len(self.publishers)
+        began = heard = time.perf_counter()
+        slowest = -1
+        while True:
+            now_slowest = min(subscriber.count for subscriber in self.subscribers)
+            if now_slowest != slowest:
+                slowest, heard = now_slowest, time.perf_counter()
+            if slowest >= total:
+                break
+            if time.perf_counter() - heard > SILENCE:
+                raise OSError(f"{slowest} of {total} messages came, then none for {SILENCE:.0f} s")
+            full = self._send(each, slowest // len(self.publishers) + ahead)
+            self._receive(0.0 if full else 1.0)
+        seconds = time.perf_counter() - began
+        return {"records": total * len(self.subscribers), "published": total, "seconds": seconds}
+
+    def _send(self, each: int, allowed: int) -> bool:
+        """Whether more could be sent at once."""
+        single = self.order["single"]
+        full = False
+        for publisher in self.publishers:
+            until = min(each, allowed)
+            if single:
+                until = min(until, publisher.sent + 1)
+            full = publisher.send(until) or full
+            if single and publisher.sent < min(each, allowed):
+                full = True
+        return full
+
+    def _receive(self, wait: float) -> None:
+        for number, _ in self._poll.poll(wait):
+            self._by_number[number].receive()
+        for subscriber in self.subscribers:
+            subscriber.flush()
+
+    def latency(self) -> dict[str, Any]:
+        """An open loop: `rate` messages a second, each with the time when it was due."""
+        order = self.order
+        (publisher,) = self.publishers
+        subscriber = self.subscribers[0]
+        subscriber.stamped = True
+        head = publish(order["size"], 0)[: -order["size"]]
+        tail = b"x" * (order["size"] - STAMP.size)
+        rate, total = order["rate"], order["messages"]
+        sent, pending = 0, b""
+        began = heard = time.perf_counter()
+        while subscriber.count < total:
+            now = time.perf_counter()
+            due = min(total, int((now - began) * rate) + 1)
+            if due > sent:
+                parts = [head + STAMP.pack(began + number / rate) + tail for number in range(sent, due)]
+                pending += b"".join(parts)
+                sent, heard = due, now
+            if pending:
+                try:
+                    pending = pending[publisher.socket.send(pending) :]
+                except BlockingIOError:
+                    pass
+            self._receive(0.0002)
+            if now - heard > SILENCE:
+                raise OSError(f"{subscriber.count} of {total} messages came")
+        found = sorted(subscriber.latencies)
+        seconds = time.perf_counter() - began
+        return {
+            "records": total,
+            "seconds": seconds,
+            "p50": found[len(found) // 2],
+            "p99": found[len(found) * 99 // 100],
+        }
+
+
+def main() -> int:
+    order = json.loads(sys.stdin.readline())
+    try:
+        load = Load(order)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        result = load.latency() if order.get("rate") else load.run()
+    except OSError as error:
+        print(json.dumps({"error": f"MQTT load: {error}"}), flush=True)
+        return 1
+    print(json.dumps({"result": result}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
