@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.unit.p4.p4runtime.programs import KITCHEN
 
 from treecast.middleware.cli.app import run
+from treecast.middleware.control.switches import SwitchSession, SwitchState
+from treecast.middleware.daemon.process import parse_ready
 from treecast.middleware.dataplane.p4 import bundle
 from treecast.middleware.dataplane.p4.p4info import build_p4info, parse_text
+from treecast.middleware.dataplane.p4.runtime import ActionCall, Entry, ExactMatch
 
 VECTORS = """
 add prefix_table hdr.ethernet.dst:0x020000000002/48 forward(port:3)
@@ -121,3 +127,30 @@ def test_run_shows_the_difference(program: Path, tmp_path: Path, capsys: pytest.
 def test_switches_that_cannot_be(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["p4", "switch", *flags]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_switch_serves_until_it_is_ended(program: Path, tmp_path: Path) -> None:
+    stats, socket = tmp_path / "stats.json", tmp_path / "s"
+    command = [sys.executable, "-m", "treecast.middleware.cli", "p4", "switch", str(program), "--name", "s1"]
+    command += ["--p4runtime", f"unix:{socket}", "--stats", str(stats)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert parse_ready(line.strip()) == {
+            "name": "s1",
+            "p4runtime": f"unix:{socket}",
+            "ports": "none",
+            "program": "kitchen.p4",
+        }
+        asyncio.run(_add_an_entry(f"unix:{socket}"))
+        process.terminate()
+        assert process.wait(60) == 0
+    counts = json.loads(stats.read_text())
+    assert (counts["name"], counts["pipeline"]["ingress_passes"]) == ("s1", 0)
+
+
+async def _add_an_entry(address: str) -> None:
+    entry = Entry({"hdr.ethernet.dst": ExactMatch(1)}, ActionCall("MyIngress.drop"))
+    async with SwitchSession(address) as session:
+        await session.learn_program()
+        assert await session.bring_to(SwitchState.of(entries=[("MyIngress.exact_table", entry)])) == 1
