@@ -142,3 +142,6 @@ def tokens(text: str, file: str) -> Iterator[Token]:
             kind = BAD
         column = found.start() - start + 1
         yield Token(kind, word, file, line, column, column + len(word.split("\n", 1)[0]), row)
+        if kind == STRING and "\n" in word:
+            line += word.count("\n")
+            start = found.start() + word.rindex("\n") + 1

@@ -29,7 +29,7 @@ class Conversions(TypeRefs):
     def _implicit(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
         if isinstance(typed.type, types.Infinite):
             base = types.underlying(wanted)
-            if isinstance(base, ir.Bits) and not isinstance(wanted, types.SerialEnum | types.NewType):
+            if isinstance(base, ir.Bits) and not isinstance(wanted, types.SerialEnum):
                 return self.sized(typed, base, span, wanted)
             return None
         if isinstance(typed.type, types.SerialEnum) and same(typed.type.bits, wanted):

@@ -20,6 +20,7 @@ from .scope import (
     Scope,
     TypeEntity,
 )
+from .v1model import check_v1model
 
 OLDEST, NEWEST = 20180101, 20200408  # V1MODEL_VERSION
 Checked = tuple[ir.Program | None, list[Diagnostic], list[Diagnostic]]
@@ -55,7 +56,11 @@ class Checker(Declarations):
             return None
         self._check_names()
         self._check_version()
-        return self._program(name, pipeline, marks, lines)
+        if self.problems:
+            return None
+        found = self._program(name, pipeline, marks, lines)
+        check_v1model(found, self.complain, self.warn)
+        return found
 
     def _check_names(self) -> None:
         """What control planes see under one name must be one thing."""

@@ -49,6 +49,12 @@ def test_syntax_errors_in_two_declarations_are_both_reported() -> None:
     assert [one.span.line for one in error.diagnostics] == [1, 2]
 
 
+def test_lines_are_counted_through_comments_strings_and_continued_lines() -> None:
+    text = '/* a\n b */ @doc("one\n two") \\\n const bit<8> c = x;\n'
+    (first, *_) = refused(text).diagnostics
+    assert str(first.span) == "t.p4:4:19"
+
+
 def test_what_was_refused_is_not_complained_about_again() -> None:
     assert complaint("nowhere v; v = 1; meta.x = v;") == "'nowhere' is not declared"
 
