@@ -101,7 +101,8 @@ class Joining:
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:
-        return FabricSettings(multicast=self._settings.carrier is not Carrier.UNICAST)
+        carrier = self._settings.carrier
+        return FabricSettings(multicast=carrier is not Carrier.UNICAST, subscribe=carrier is Carrier.STARE)
 
     def stare(self) -> JoinedStare:
         """Once the relay has started."""

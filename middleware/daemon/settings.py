@@ -38,9 +38,10 @@ class LogFormat(enum.Enum):
 
 
 class Carrier(enum.Enum):
-    """AUTO is the best that is found to work, host by host."""
+    """AUTO is the best that is found to work, host by host; STARE as well, on STARE's switches."""
 
     AUTO = "auto"
+    STARE = "stare"
     UNICAST = "unicast"
 
 
@@ -107,7 +108,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Carrier,
         Meta(
             description="what may carry topics to other hosts; auto: ip-multicast where several hosts want a"
-            " topic and a probe shows that it reaches them, unicast to the rest"
+            " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and switches"
+            " of STARE's are told which topics this host wants"
         ),
     ] = Carrier.AUTO
     kafka_advertised: Annotated[

@@ -49,6 +49,8 @@ from .carriers.carrier import CarrierState
 from .carriers.interfaces import NO_INTERFACE, Interface, interface_of
 from .carriers.ip_multicast import IpMulticast, bind_receiver, prepare_sender, refusal_of
 from .carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
+from .carriers.stare import NAME as STARE
+from .carriers.stare import Stare
 from .carriers.unicast import Unicast
 from .complaints import Complaints
 from .core.log import StreamLog
@@ -174,6 +176,7 @@ class Fabric:
         if not self._settings.multicast:
             refusal = "multicast is switched off"
         self._group_udp: UdpSocket | None = None
+        self._stare: Stare | None = None
         if not refusal:
             sock = self._open(family)
             try:
@@ -187,6 +190,8 @@ class Fabric:
                 _log.warning("fabric: no multicast: %s", refusal)
             else:
                 self._group_udp = self._watch(sock, self._group_readable)
+                if self._settings.subscribe:
+                    self._stare = Stare(self.interface, self._udp, self._random)
         return IpMulticast(self.interface, self._udp, self._group_udp, refusal)
 
     def _segment_bytes(self, family: int) -> int:
@@ -206,6 +211,8 @@ class Fabric:
         if self._timer is not None:
             self._timer.cancel()
         self._closed = True
+        if self._stare is not None:
+            self._stare.close()
         for udp in (self._udp, self._group_udp):
             if udp is not None:
                 self._loop.remove_reader(udp.sock.fileno())
@@ -325,9 +332,25 @@ class Fabric:
     def join_group(self, state_id: int) -> None:
         """Becomes a member of the state's group. OSError where the kernel or the interface refuses."""
         self._multicast.join(state_id)
+        if self._stare is not None:
+            self._stare.join(state_id)
+            self._work_soon()
 
     def leave_group(self, state_id: int) -> None:
         self._multicast.leave(state_id)
+        if self._stare is not None:
+            self._stare.leave(state_id)
+            self._work_soon()
+
+    @property
+    def group_carrier(self) -> str:
+        """The name of what carries to groups."""
+        return "ip-multicast" if self._stare is None else STARE
+
+    @property
+    def registered(self) -> bool:
+        """Whether a switch of STARE's has acknowledged a group that this host wants."""
+        return self._stare is not None and self._stare.registered
 
     def send_probe(self, state_id: int, nonce: int) -> None:
         """To the group: who gets it has `on_probe` called, and answers on another way."""
@@ -344,7 +367,7 @@ class Fabric:
             self.interface,
             self.stream_settings.mtu,
             self._udp.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
-            (self._unicast.state(), self._multicast.state()),
+            (self._unicast.state(), self._group_state()),
             len(self._origins),
             len(self._joined),
         )
@@ -356,6 +379,10 @@ class Fabric:
     def joined(self) -> list[Joined]:
         """All that are received, for inspection."""
         return list(self._joined.values())
+
+    def _group_state(self) -> CarrierState:
+        found = self._multicast.state()
+        return found if self._stare is None else replace(found, name=STARE)
 
     # --- from the network
 
@@ -412,6 +439,8 @@ class Fabric:
             return
         now = self.now()
         streams = self._streams
+        if self._stare is not None:
+            self._subscribe(self._stare, now)
         # after a stall, what is about to be asked for may be in a socket already
         answer = not streams.receivers.due(now) or self._take_in_all(now) or self._put_off >= _PUT_OFF
         self._put_off = 0 if answer else self._put_off + 1
@@ -429,6 +458,13 @@ class Fabric:
             if streams.unreached:
                 self._fall_back()
         self._set_timer(now)
+
+    def _subscribe(self, carrier: Stare, now: float) -> None:
+        """What the switch has said, and what it is to be told."""
+        for header in self._streams.acks:
+            carrier.acknowledged(header, now)
+        self._streams.acks.clear()
+        carrier.work(now)
 
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
@@ -486,6 +522,8 @@ class Fabric:
 
     def _set_timer(self, now: float) -> None:
         at = self._streams.next_deadline(now)
+        if self._stare is not None:
+            at = min(at, self._stare.next_deadline())
         if self._udp.queued:
             at = max(at, now + _PAUSE)  # `_writable` comes earlier
         if at <= now:

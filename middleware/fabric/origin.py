@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .fabric import Fabric
 
 
-_CARRIERS = {False: "unicast", True: "ip-multicast"}  # what live data goes by, and whether to a group
+UNICAST = "unicast"
 
 
 class PeerView(Struct, frozen=True):
@@ -33,7 +33,7 @@ class PeerView(Struct, frozen=True):
     state: PeerState
     next: int
     heard: float  # by the fabric's clock
-    carrier: str  # what live data goes to it by: unicast, ip-multicast
+    carrier: str  # what live data goes to it by: unicast, ip-multicast, stare
 
 
 class SentView(Struct, frozen=True):
@@ -134,13 +134,16 @@ class Origin:
         ]
 
     def _carrier_of(self, host: int) -> str:
-        return _CARRIERS[self.state_id is not None and host in self.confirmed]
+        return self._carrier(self.state_id is not None and host in self.confirmed)
+
+    def _carrier(self, grouped: bool) -> str:
+        return self._fabric.group_carrier if grouped else UNICAST
 
     def sent(self) -> list[SentView]:
         """What all of it has cost, repairs and heartbeats too."""
         shipped = sorted(self.counters.shipped.items())
         return [
-            SentView(_CARRIERS[grouped], purpose, one.packets, one.size)
+            SentView(self._carrier(grouped), purpose, one.packets, one.size)
             for (grouped, purpose), one in shipped
         ]
 

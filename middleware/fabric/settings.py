@@ -20,3 +20,4 @@ class FabricSettings(Struct, frozen=True):
     loopback: bool = True  # multicast reaches other fabric hosts of this machine too
     offload: bool = True  # UDP_SEGMENT and UDP_GRO, where the kernel has them
     multicast: bool = True
+    subscribe: bool = False  # switches of STARE's are told which groups this host wants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import json
@@ -16,9 +17,12 @@ from pathlib import Path
 
 import pytest
 from tests.network.conftest import StartLab
+from tests.network.test_carriers import MESSAGES, carry, fabrics, in_host, stream
+from tests.unit.fabric.edges import STREAM, until
 
 from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link, Switch
 from treecast.middleware.dataplane.lab.lab import Lab
+from treecast.middleware.fabric.settings import FabricSettings
 from treecast.shims import stare
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "p4"
@@ -83,7 +87,7 @@ def vnfs(made: Lab, *hosts: str) -> Iterator[list[stare.Vnf]]:
         ]
 
 
-def until(vnf: stare.Vnf, publisher: int, value: bytes) -> list[stare.Update]:
+def until_value(vnf: stare.Vnf, publisher: int, value: bytes) -> list[stare.Update]:
     found: list[stare.Update] = []
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -111,10 +115,10 @@ def test_states_between_three_hosts(
         for value in values:
             one.publish(state, value)
         for vnf in (two, three):
-            assert [update.value for update in until(vnf, one.id, b"last")] == values
+            assert [update.value for update in until_value(vnf, one.id, b"last")] == values
         two.unsubscribe(state)
         one.publish(state, b"after")
-        until(three, one.id, b"after")
+        until_value(three, one.id, b"after")
         assert two.receive(0.2) is None
     if design != "bridge":
         assert _replicas(made) > 0
@@ -129,3 +133,34 @@ def _replicas(made: Lab) -> int:
     while not path.exists() and time.monotonic() < end:
         time.sleep(0.05)
     return int(json.loads(path.read_text())["pipeline"]["replicas"])
+
+
+STATE = 5000
+
+
+async def test_streams_travel_by_the_stare_carrier(
+    lab: StartLab, require: Callable[[object, str], None]
+) -> None:
+    """Segments with VNF id 0: the switch copies them to who has registered, and to nobody else."""
+    require(importlib.util.find_spec("finsy"), "finsy is not installed")
+    made = await asyncio.to_thread(built, lab, "register")
+    settings = FabricSettings(stream=STREAM, subscribe=True)
+    async with fabrics(made, *HOSTS, settings=settings) as at:
+        heard: set[int] = set()
+        fabric = at["h2"]
+        in_host(made, "h2", lambda: fabric.join_group(STATE))
+        fabric.on_probe = lambda *_: heard.add(2)
+        await until(lambda: fabric.registered)
+        origin, sinks = stream(at["h1"], fabric)
+        await carry(origin, sinks, 1)
+        at["h1"].send_probe(STATE, 1)
+        await until(lambda: heard == {2})
+        origin.use_group(STATE, {2})
+        before = made.counters("h3")["rx_bytes"]
+        await carry(origin, sinks)
+        assert [peer.carrier for peer in origin.peers()] == ["stare"]
+        assert fabric.state().carriers[1].name == "stare"
+        assert made.counters("h3")["rx_bytes"] - before < 20_000  # of a million that h2 got
+        fabric.leave_group(STATE)
+        await until(lambda: not fabric.registered)
+    assert _replicas(made) >= MESSAGES

@@ -39,6 +39,7 @@ _STREAM: Final = struct.Struct(">II")
 _STREAM_AT: Final = 4
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
+_MOST_ACKS: Final = 4096  # of one turn; more are sent again
 _JUDGED_BY: Final = 64  # messages sent to a group, before a host's requests are held against it
 _JUDGED_AFTER: Final = 1.0  # seconds at least; and twice in a row, for a host that stood still asks as well
 
@@ -119,6 +120,7 @@ class Streams:
     ) -> None:
         self.host = host
         self.receivers = Receivers(host, settings, random, assembly_bytes=assembly_bytes, complain=complain)
+        self.acks: list[stare.StareHeader] = []  # of switches; the caller takes them away
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller takes them away
         self.unreached: list[
             tuple[Served, int]
@@ -180,6 +182,10 @@ class Streams:
             header = stare.decode_header(buffer[start:end])
         except stare.StareError:
             self._complain(EdgeFault.NO_STARE_HEADER)
+            return False
+        if header.kind is stare.StareKind.SUB_ACK:
+            if len(self.acks) < _MOST_ACKS:
+                self.acks.append(header)
             return False
         if not header.carries_segment or header.kind is not stare.StareKind.PUBLISH:
             self._complain(EdgeFault.BARE_STATE)

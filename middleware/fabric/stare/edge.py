@@ -209,7 +209,9 @@ class StareEdge:
         self.node = Node(settings, self._random, self.counters, networked=self._network is not None)
 
     def close(self) -> None:
-        """At once; the controller elsewhere finds out by the channel."""
+        """At once; the switch is told, the controller elsewhere finds out by the channel."""
+        if not self._closed and self._network is not None:
+            self._ship(self.node.farewell())
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

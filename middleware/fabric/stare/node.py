@@ -163,6 +163,11 @@ class Node:
         self.counters.values_dropped = self._received.values_dropped
         return output
 
+    def farewell(self) -> list[Packet]:
+        """What the switch is told as the host goes."""
+        headers = self._subscriptions.farewell()
+        return [Packet(header.kind, header.state, encode_header(header)) for header in headers]
+
     # --- VNFs
 
     def open(self, token: int, now: float) -> None:

@@ -149,6 +149,12 @@ class Subscriptions:
         self._step(header.state, SubEvent.ACK, now)
         return True
 
+    def farewell(self) -> list[StareHeader]:
+        """One SUB-remove of each, as the host goes and waits for no answer."""
+        return [
+            StareHeader(StareKind.SUB_REMOVE, state_id, 0, e.number) for state_id, e in self._entries.items()
+        ]
+
     def work(self, now: float) -> None:
         """Sends what is due."""
         for state_id in self._timers.due(now):
