@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from finsy.proto import p4r
-from tests.unit.p4.p4runtime.planes import SCHEMA, Served
+from tests.unit.p4.p4runtime.planes import SCHEMA, Served, until
 from tests.unit.p4.p4runtime.programs import KITCHEN, ethernet
 
 from treecast.middleware.control.switches.difference import diff
@@ -123,7 +123,7 @@ async def test_whoever_is_outbid_may_not_write(served: Served) -> None:
     async with SwitchSession(served.address, election_id=5) as old:
         await old.set_program(PROGRAM)
         async with SwitchSession(served.address, election_id=6):
-            await old.lost.wait()
+            await until(old.lost.is_set)
             with pytest.raises(SwitchRefused, match="not the primary"):
                 await old.bring_to(RICH)
 
@@ -168,13 +168,11 @@ async def test_packets_and_digests_are_heard(served: Served) -> None:
         to_us = Entry({MAC: LpmMatch(FAR, 48)}, ActionCall(_name("to_controller")))
         await session.bring_to(SwitchState.of(entries=[(_name("prefix_table"), to_us)]))
         served.receive(2, ethernet(FAR))
-        while not heard:
-            await session.read()
+        await until(lambda: heard)
         assert heard[0].packet.payload == ethernet(FAR)
         metadata = [
             p4r.PacketMetadata(metadata_id=n, value=value) for n, value in ((1, b"\x05"), (2, b"\x00"))
         ]
         await session.send_packet(ethernet(1), metadata)
-        while not served.sent:
-            await session.read()
+        await until(lambda: served.sent)
         assert served.sent[0].port == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -169,3 +170,10 @@ def modify(**entity: Any) -> p4r.Update:
 
 def delete(**entity: Any) -> p4r.Update:
     return p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(**entity))
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Waits for what the other side of a connection does; TimeoutError after WAIT."""
+    async with asyncio.timeout(WAIT):
+        while not holds():
+            await asyncio.sleep(0.01)

@@ -16,6 +16,7 @@ from tests.unit.p4.p4runtime.planes import (
     insert,
     lpm,
     number,
+    until,
 )
 from tests.unit.p4.p4runtime.programs import KITCHEN, ethernet
 
@@ -209,9 +210,7 @@ async def test_packets_to_and_from_the_controller(plane: Plane, switch: Served) 
     out.metadata.add(metadata_id=1, value=number(6))
     out.metadata.add(metadata_id=2, value=number(0))
     await plane.send(p4r.StreamMessageRequest(packet=out))
-    await plane.read(p4r.Entity(table_entry=p4r.TableEntry()))
-    while not switch.sent:
-        await plane.read(p4r.Entity(table_entry=p4r.TableEntry()))
+    await until(lambda: switch.sent)
     assert [(one.port, one.packet) for one in switch.sent] == [(6, ethernet(1))]
 
 
