@@ -18,7 +18,7 @@ from typing import Final
 from ..bits import members
 from ..network import Network
 from ..steiner.mehlhorn import mehlhorn
-from .growth import Grown, Soil, grow, improve, weigh
+from .growth import Grown, Soil, grow, grow_boldly, improve, weigh
 from .rules import RuleBase
 from .stacks import Encoding, Request, encoding
 
@@ -86,13 +86,15 @@ class Encoder:
         for node in receivers:
             wanted[node] = 1
         soil = Soil(self.network, asked.access)
-        bare = Choice([], improve(soil, grow(soil, asked.start, wanted, len(receivers)), wanted))
+        bare = Choice([], grow(soil, asked.start, wanted, len(receivers)))
         most = max(bare.tree.size, int(bare.tree.size * self.stretch))
         best = bare
         for first in self._step(soil, bare, asked, wanted, len(receivers), most, self.starts):
             found = self._follow(soil, first, asked, wanted, len(receivers), most)
             if found.beats(best):
                 best = found
+        if best is bare:
+            best = Choice([], improve(soil, bare.tree, wanted))
         return best
 
     def _follow(
@@ -108,7 +110,8 @@ class Encoder:
             choice = further[0]
             soil.add(self.edge_lists[choice.places[-1]])
         choice = self._leave_out(soil, choice, asked, wanted, count, most)
-        improved = improve(soil, choice.tree, wanted)
+        tree = grow(soil, asked.start, wanted, count)
+        improved = improve(soil, tree if tree.labels < choice.tree.labels else choice.tree, wanted)
         if improved.size <= most:
             choice = Choice(choice.places, improved)
         for place in choice.places:
@@ -127,10 +130,10 @@ class Encoder:
     ) -> list[Choice]:
         """The best choices with one virtual tree more, the best first, at most `keep`."""
         found: list[Choice] = []
-        for place in self._shortlist(soil, choice):
+        for place in self._shortlist(choice, asked):
             edges = self.edge_lists[place]
             soil.add(edges)
-            tree = grow(soil, asked.start, wanted, count)
+            tree = grow_boldly(soil, asked.start, wanted, count)
             stayed = weigh(soil, choice.tree)
             if tree.size > most or stayed < tree.labels:
                 tree = Grown(choice.tree.entered, choice.tree.nodes, choice.tree.edges, stayed)
@@ -138,17 +141,20 @@ class Encoder:
             _insert(found, Choice([*choice.places, place], tree), keep)
         return found
 
-    def _shortlist(self, soil: Soil, choice: Choice) -> list[int]:
+    def _shortlist(self, choice: Choice, asked: Request) -> list[int]:
         """The candidates that gain most with the tree as it is, and those that share most edges with it."""
-        edges, union = choice.tree.edges, soil.union
+        edges, union = choice.tree.edges, 0
+        for place in choice.places:
+            union |= self.masks[place]
         leaving = 0
         for node in choice.tree.nodes:
             leaving |= self.network.link_masks[node]
         for node in choice.tree.nodes[1:]:
             link = choice.tree.entered[node]
             leaving &= ~(3 << (link & -2))
-        for edge in members(union | soil.access):
-            leaving &= ~(3 << 2 * edge)
+        for place in choice.places:
+            leaving &= ~self.both_ways[place]
+        leaving &= ~self._links(members(asked.access))
         open_edges = edges & ~union
         ranked: list[int] = []
         shared: list[int] = []

@@ -19,6 +19,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from mypy_extensions import i64
+
 from ..errors import RoutingError
 from ..network import Network
 
@@ -30,6 +32,8 @@ LINK: Final = 1
 # 1 and 3 are lost by it; these did better on the zoo's networks, as a tree is seldom left for one node only.
 BOLD: Final = 3
 AWAY: Final = 5
+# How often all branches of a tree are tried again.
+PASSES: Final = 3
 
 
 class Grown:
@@ -47,36 +51,36 @@ class Grown:
 
 
 class Soil:
-    """What a tree grows on: the union of chosen virtual trees, as lists."""
+    """What a tree grows on: the union of chosen virtual trees, as lists. The access edge is no part of it."""
 
     def __init__(self, network: Network, access: int) -> None:
         self.network = network
-        self.access = access
-        self.union = 0
+        self.access = access.bit_length() - 1
+        self.chosen = 0
         self.inside: list[int] = [0] * len(network.ends)  # per edge: how many chosen trees hold it
         self.degree: list[int] = [0] * len(network.names)  # per node: how many edges of the union
 
     def add(self, edges: list[int]) -> None:
         """Chooses one more virtual tree."""
-        inside, degree = self.inside, self.degree
+        inside, degree, ends = self.inside, self.degree, self.network.ends
+        self.chosen += 1
         for edge in edges:
-            if inside[edge] == 0 and not self.access >> edge & 1:
-                first, second = self.network.ends[edge]
+            if inside[edge] == 0 and edge != self.access:
+                first, second = ends[edge]
                 degree[first] += 1
                 degree[second] += 1
-                self.union |= 1 << edge
             inside[edge] += 1
 
     def remove(self, edges: list[int]) -> None:
         """Takes one back."""
-        inside, degree = self.inside, self.degree
+        inside, degree, ends = self.inside, self.degree, self.network.ends
+        self.chosen -= 1
         for edge in edges:
             inside[edge] -= 1
-            if inside[edge] == 0 and not self.access >> edge & 1:
-                first, second = self.network.ends[edge]
+            if inside[edge] == 0 and edge != self.access:
+                first, second = ends[edge]
                 degree[first] -= 1
                 degree[second] -= 1
-                self.union &= ~(1 << edge)
 
 
 class Prices:
@@ -138,11 +142,16 @@ def grow(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
 
     The better of a wary and a bold one. RoutingError where receivers cannot be reached.
     """
+    bold = grow_boldly(soil, start, wanted, missing)
+    if not soil.chosen:
+        return bold
     wary = _extend(soil, [start], [-1] * len(wanted), wanted, missing, wary_prices(soil, wanted))
-    if not soil.union:
-        return wary
-    bold = _extend(soil, [start], [-1] * len(wanted), wanted, missing, bold_prices(soil, start, wanted))
-    return bold if _is_better(bold, wary) else wary
+    return wary if _is_better(wary, bold) else bold
+
+
+def grow_boldly(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
+    """The bold one alone: half the work, and mostly the better."""
+    return _extend(soil, [start], [-1] * len(wanted), wanted, missing, bold_prices(soil, start, wanted))
 
 
 def _is_better(tree: Grown, other: Grown) -> bool:
@@ -155,9 +164,11 @@ def _extend(
     soil: Soil, nodes: list[int], entered: list[int], wanted: list[int], missing: int, prices: Prices
 ) -> Grown:
     """The same from a tree that is there; `nodes`, root first, and `entered` become the answer's."""
-    network, size = soil.network, len(wanted)
-    heads, tails, out, inside = network.heads, network.tails, network.out, soil.inside
-    price, way = [FAR] * size, [-1] * size
+    network, inside = soil.network, soil.inside
+    heads, tails, out = network.heads, network.tails, network.out
+    in_price, out_price = prices.inside, prices.outside
+    size: i64 = len(wanted)
+    price, way = [FAR] * len(wanted), [-1] * len(wanted)
     heap: list[int] = []  # price * nodes + node, which sorts as the pair does
     for node in nodes:
         price[node] = -1
@@ -166,27 +177,29 @@ def _extend(
     while missing > 0:
         if not heap:
             raise RoutingError("a receiver cannot be reached")
-        entry = heappop(heap)
-        node = entry % size
-        paid = price[node]
+        entry: i64 = heappop(heap)
+        at: i64 = entry % size
+        paid: i64 = price[at]
         if paid < 0:
             paid = 0
         if entry // size > paid:
             continue
-        if paid > 0 and wanted[node]:
-            while price[node] >= 0:  # up to the tree
-                entered[node] = way[node]
-                nodes.append(node)
-                missing -= wanted[node]
-                price[node] = -1
-                heappush(heap, node)
-                node = tails[way[node]]
+        if paid > 0 and wanted[at]:
+            here: int = at
+            while price[here] >= 0:  # up to the tree
+                entered[here] = way[here]
+                nodes.append(here)
+                missing -= wanted[here]
+                price[here] = -1
+                heappush(heap, here)
+                here = tails[way[here]]
             continue
-        for link in out[node]:
-            head = heads[link]
-            if price[head] >= 0:
-                cost = paid + (prices.inside[head] if inside[link >> 1] else prices.outside[head])
-                if cost < price[head]:
+        for link in out[at]:
+            head: i64 = heads[link]
+            known: i64 = price[head]
+            if known >= 0:
+                cost: i64 = paid + (in_price[head] if inside[link >> 1] else out_price[head])
+                if cost < known:
                     price[head] = cost
                     way[head] = link
                     heappush(heap, cost * size + head)
@@ -211,15 +224,16 @@ def weigh(soil: Soil, tree: Grown) -> int:
 
 
 def improve(soil: Soil, tree: Grown, wanted: list[int]) -> Grown:
-    """Local search: each branch that ends at a receiver is cut back and grown again; the best is kept."""
-    better = True
-    while better:
-        better = False
+    """Local search: each branch that ends at a receiver is cut back and grown again, while that helps."""
+    prices = wary_prices(soil, wanted)
+    for _ in range(PASSES):
+        before = tree
         for leaf in _leaves(soil, tree):
-            other = _regrow(soil, tree, wanted, leaf)
+            other = _regrow(soil, tree, wanted, leaf, prices)
             if _is_better(other, tree):
-                tree, better = other, True
-                break
+                tree = other
+        if tree is before:
+            break
     return tree
 
 
@@ -230,12 +244,16 @@ def _leaves(soil: Soil, tree: Grown) -> list[int]:
     return [node for node in tree.nodes[1:] if not inner[node]]
 
 
-def _regrow(soil: Soil, tree: Grown, wanted: list[int], leaf: int) -> Grown:
-    """Without the branch to a leaf, up to where it forks off or serves somebody else, and grown again."""
+def _regrow(soil: Soil, tree: Grown, wanted: list[int], leaf: int, prices: Prices) -> Grown:
+    """Without the branch to a leaf, up to where it forks off or serves somebody else, and grown again; the
+    same
+    tree where it is no leaf any more."""
     tails, entered = soil.network.tails, list(tree.entered)
     children = [0] * len(entered)
     for node in tree.nodes[1:]:
         children[tails[entered[node]]] += 1
+    if children[leaf]:
+        return tree
     root, node = tree.nodes[0], leaf
     while node != root and children[node] == 0 and (node == leaf or not wanted[node]):
         above = tails[entered[node]]
@@ -243,4 +261,4 @@ def _regrow(soil: Soil, tree: Grown, wanted: list[int], leaf: int) -> Grown:
         children[above] -= 1
         node = above
     kept = [node for node in tree.nodes if node == root or entered[node] >= 0]
-    return _extend(soil, kept, entered, wanted, 1, wary_prices(soil, wanted))
+    return _extend(soil, kept, entered, wanted, 1, prices)

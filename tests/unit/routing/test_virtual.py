@@ -101,15 +101,17 @@ def test_prices_are_labels(network: Network, seed: int) -> None:
     asked = request(network, source, receivers)
     soil = Soil(network, asked.access)
     chosen = rng.sample(sorted(rules.trees), rng.randint(0, len(rules.trees)))
+    union = 0
     for number in chosen:
         soil.add(members(rules.trees[number]))
+        union |= rules.trees[number]
     wanted = [int(node in receivers) for node in range(network.node_count)]
     tree = grow(soil, asked.start, wanted, len(receivers))
-    stops = reference.count_stops(network, soil.union & ~tree.edges, tree.edges, asked.start)
-    assert tree.labels == weigh(soil, tree) == (tree.edges & ~soil.union).bit_count() + stops
+    stops = reference.count_stops(network, union & ~tree.edges, tree.edges, asked.start)
+    assert tree.labels == weigh(soil, tree) == (tree.edges & ~union).bit_count() + stops
     for number in chosen:
         soil.remove(members(rules.trees[number]))
-    assert (soil.union, sum(soil.degree), sum(soil.inside)) == (0, 0, 0)
+    assert (soil.chosen, sum(soil.degree), sum(soil.inside)) == (0, 0, 0)
 
 
 def test_a_chord_needs_two_stops() -> None:
