@@ -13,6 +13,7 @@ from treecast.middleware.model.identity import Host, new_cluster_id
 from .cluster import Cluster
 from .composition import Parts
 from .directory import DataDirectory
+from .long_poll import LongPolls
 from .parts import JoinCluster
 from .settings import BrokerSettings
 
@@ -50,6 +51,11 @@ class Broker:
     @property
     def cluster(self) -> Cluster:
         return self._open.cluster
+
+    @property
+    def polls(self) -> LongPolls:
+        """What the fetches of all faces wait with; from `start` to `close`."""
+        return self._open.polls
 
     async def start(self) -> None:
         """Opens the data directory and recovers what is in it.

@@ -28,6 +28,7 @@ from .directory import DataDirectory, DataDirectoryError
 from .groups import GroupCoordinator, GroupSettings
 from .housekeeping import Chore, Housekeeping
 from .local import LocalCluster
+from .long_poll import LongPolls
 from .partitions import LocalPartitions
 from .parts import JoinCluster, LocalParts
 from .settings import BrokerSettings
@@ -60,6 +61,7 @@ class Parts:
         self._shared = SharedFiles()
         self._log_settings = _log_settings(settings)
         self.flusher = Flusher()
+        self.polls = LongPolls(asyncio.get_running_loop())
         self.tables = _open_tables(directory, settings)
         self.producer_ids = producer_ids = ProducerIds(self.tables)
         self.transactions = TransactionCoordinator(
@@ -97,6 +99,7 @@ class Parts:
             clock,
             rng,
             directory.run,
+            self.polls,
         )
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.storage.file_range import SENDFILE_BYTES
+from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .partition import LogPartition
+from .values import Isolation, PartitionRead
+
+NO_OFFSET: Final = -1
 
 
 class FollowedPartition(LogPartition):
-    """Takes what the leader has, as it has it. Readers see no more than is here, and wait for the rest."""
+    """Takes what the leader has, as it has it. Readers see no more than is here, and wait for the rest.
 
-    def append_replicated(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+    What was appended last is remembered until `forget_fresh`, so that those who have waited for it get it
+    without a look into the file.
+    """
+
+    def __init__(self, name: TopicPartition, log: PartitionLog) -> None:
+        super().__init__(name, log)
+        self._fresh = b""
+        self._fresh_offset = NO_OFFSET
+
+    def append_replicated(self, batches: bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """Appends a chunk of whole batches, and wakes who waits for them once.
 
         CORRUPT_BATCH, and nothing appended, where they cannot follow what is here. STORAGE where the disk
@@ -23,10 +39,25 @@ class FollowedPartition(LogPartition):
         log = self.log
         before, end, stable = log.size, log.end_offset, log.stable_offset
         try:
-            log.append_replicated(batches, headers, now_ms)
+            log.append_replicated(memoryview(batches), headers, now_ms)
+            if len(batches) < SENDFILE_BYTES:  # from there on the file is as good
+                self._fresh, self._fresh_offset = batches, end
         finally:
             if log.end_offset > end:
                 self._wake(max(log.size - before, 0), end, stable)
+
+    def forget_fresh(self) -> None:
+        """Who has waited for the last append has been answered."""
+        self._fresh, self._fresh_offset = b"", NO_OFFSET
+
+    def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
+        size = len(self._fresh)
+        if offset != self._fresh_offset or size > max_bytes or isolation != Isolation.READ_UNCOMMITTED:
+            return super().read(offset, max_bytes, isolation, at_least_one=at_least_one)
+        self._check_here()
+        log = self.log
+        log.counters.read_bytes += size
+        return PartitionRead([self._fresh], size, log.end_offset, log.stable_offset, log.start_offset)
 
     def truncate(self, offset: int, now_ms: int) -> int:
         """Takes back all from `offset` on; answers where the replica ends now. STORAGE."""

@@ -20,13 +20,13 @@ class LongPolls:
     """What the waits of a loop share: who is to be told next, and who is told when its time is over.
 
     Time-outs are kept in slots of `TICK` seconds, and one timer runs for the next slot that has any.
-    Between `hold` and `let_go`, a chunk is being served: who is woken meanwhile is told by `let_go`,
-    without another turn of the loop.
+    Between `hold` and `let_go`, a chunk is being served, of a client or of another host: who is woken
+    meanwhile is told by `let_go`, without another turn of the loop. Holds may lie in each other.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._held = False
+        self._held = 0
         self._called = False
         self._woken: list[FetchWait] = []
         self._slots: dict[int, dict[FetchWait, None]] = {}
@@ -36,11 +36,11 @@ class LongPolls:
     # --- who is woken
 
     def hold(self) -> None:
-        self._held = True
+        self._held += 1
 
     def let_go(self) -> None:
-        self._held = False
-        if self._woken:
+        self._held -= 1
+        if self._woken and not self._held:
             self._tell()
 
     def wake(self, wait: FetchWait) -> None:

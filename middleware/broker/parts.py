@@ -19,6 +19,7 @@ from treecast.middleware.storage.tables import Tables
 
 from .cluster import Cluster
 from .groups import GroupCoordinator
+from .long_poll import LongPolls
 from .partitions import LocalPartitions
 from .settings import BrokerSettings
 from .topics import TopicRegistry
@@ -27,7 +28,7 @@ from .transactions import ProducerIds, TransactionCoordinator
 
 class LocalParts(Struct, frozen=True):
     """One host's own share of a cluster. `clock` gives seconds since the Unix epoch; `run` is the number
-    of this run of the host, which no other run of it has.
+    of this run of the host, which no other run of it has. `polls`: of all faces.
 
     `registry` holds the topics of the time when the host was alone, until they are handed over.
     """
@@ -45,6 +46,7 @@ class LocalParts(Struct, frozen=True):
     clock: Callable[[], float]
     rng: random.Random
     run: int
+    polls: LongPolls
 
 
 class JoinedCluster(Cluster, Protocol):

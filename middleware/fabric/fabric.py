@@ -20,6 +20,8 @@
 Everything runs in the event loop's thread, and nothing here waits. Work is done per received burst: all its
 segments go to their streams, then each stream that was touched hands out what is in order (one
 `Sink.deliver` per stream), then what has to be sent is sent. One timer stands at the earliest deadline.
+A record that comes alone is not kept waiting: it is sent from within `publish` or `grown`, before its producer
+is answered, and at the other end it is handed out before the socket is asked whether there is more.
 Times are those of `clock`, which must not go back; a jump ahead makes receivers silent and orphans, and
 heals by itself.
 """
@@ -66,6 +68,8 @@ _log = logging.getLogger(__name__)
 
 _BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has its turn
 _PUT_OFF: Final = 8  # turns, at most
+_LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
+_APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
 _IPV4_HEADER: Final = 20
 _IPV6_HEADER: Final = 40
 _UDP_HEADER: Final = 8
@@ -117,8 +121,13 @@ class Fabric:
         self._origins: dict[int, Origin] = {}  # by the number of what is served
         self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
         self._soon = False
+        self._working = False
         self._closed = False
         self._put_off = 0  # turns in which receivers did not answer, because more had arrived
+        self._sent_at = -NEVER  # when something was last sent from within `publish` or `grown`
+        self._turn = 0  # of the socket
+        self._found = 0  # bursts
+        self._several = False  # the last turn brought more than one burst
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
 
@@ -143,7 +152,7 @@ class Fabric:
         except OSError:
             sock.close()
             raise
-        self._udp = self._watch(sock, lambda: self._readable(self._udp, 0))
+        self._udp = self._watch(sock, self._udp_readable)
         self._unicast = Unicast(self._udp)
         self._multicast = self._start_multicast(family)
         self.stream_settings = replace(self._settings.stream, mtu=self._segment_bytes(family))
@@ -388,14 +397,36 @@ class Fabric:
 
     def _readable(self, udp: UdpSocket, skip: int) -> None:
         """Takes what has arrived. `skip` bytes lie before each segment."""
-        self._take_in(udp, skip, self.now())
+        now = self.now()
+        if self._several or not self._take_one(udp, skip, now):
+            self._found = 0 if self._several else 1
+            self._take_in(udp, skip, now)
+            self._several = self._found > 1
         self._work()
+
+    def _take_one(self, udp: UdpSocket, skip: int, now: float) -> bool:
+        """Hands out what has come alone before anything else is done. Whether that was a whole message.
+
+        Then, but for now and then, nobody asks whether there is more: that costs as much as to receive, and the
+        loop calls again if there is.
+        """
+        self._turn += 1
+        try:
+            length, size = udp.receive(self._buffer)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            _log.warning("fabric: receiving failed: %s", error)
+            return True
+        self._streams.burst(self._buffer, length, size, skip, now)
+        return self._take(now) == 1 and length == size and self._turn % _LOOK_EVERY != 0
 
     def _take_in(self, udp: UdpSocket, skip: int, now: float) -> bool:
         """Whether all that had arrived there was taken."""
         try:
             for _ in range(_BURSTS_PER_TURN):
                 length, size = udp.receive(self._buffer)
+                self._found += 1
                 self._streams.burst(self._buffer, length, size, skip, now)
         except BlockingIOError:
             pass
@@ -412,6 +443,9 @@ class Fabric:
             taken = self._take_in(self._group_udp, stare.HEADER_SIZE, now) and taken
         return taken
 
+    def _udp_readable(self) -> None:
+        self._readable(self._udp, 0)
+
     def _group_readable(self) -> None:
         assert self._group_udp is not None
         self._readable(self._group_udp, stare.HEADER_SIZE)
@@ -422,6 +456,24 @@ class Fabric:
         """The origin's stream is looked at in this turn of the event loop."""
         self._streams.touch(origin.served)
         self._work_soon()
+
+    def send_new(self, origin: Origin) -> None:
+        """The origin's stream has a new message: sent at once if it comes alone, else with those after it."""
+        self._streams.touch(origin.served)
+        if self._soon or self._working or self._closed or self._udp.queued:
+            self._work_soon()
+            return
+        now = self.now()
+        if now - self._sent_at < _APART:
+            self._work_soon()
+            return
+        self._sent_at = now
+        try:
+            self._serve(now)
+            self._set_timer(now)
+        except Exception as error:  # who publishes has done nothing wrong, and the stream will be looked at again
+            self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
+            self._work_soon()
 
     def _work_soon(self) -> None:
         if not self._soon:
@@ -446,17 +498,13 @@ class Fabric:
         self._put_off = 0 if answer else self._put_off + 1
         if streams.probes:
             self._answer_probes()
-        taken = streams.receivers.take(now)
-        if taken:
-            self._deliver(taken)
+        self._take(now)
         streams.receivers.over.clear()
         if answer:
             self._ship(streams.answers(now))
         # while much waits for the kernel, streams wait too: what was sent now would be dropped
         if self._udp.queued <= self._settings.queue_bytes // 2:
-            self._ship(streams.serve(now))
-            if streams.unreached:
-                self._fall_back()
+            self._serve(now)
         self._set_timer(now)
 
     def _subscribe(self, carrier: Stare, now: float) -> None:
@@ -465,6 +513,22 @@ class Fabric:
             carrier.acknowledged(header, now)
         self._streams.acks.clear()
         carrier.work(now)
+
+    def _take(self, now: float) -> int:
+        """Hands out the messages whose turn it is; how many. What sinks publish is sent by `_work`."""
+        taken = self._streams.receivers.take(now)
+        if taken:
+            self._working = True
+            try:
+                self._deliver(taken)
+            finally:
+                self._working = False
+        return len(taken)
+
+    def _serve(self, now: float) -> None:
+        self._ship(self._streams.serve(now))
+        if self._streams.unreached:
+            self._fall_back()
 
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:

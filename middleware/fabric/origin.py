@@ -99,17 +99,17 @@ class Origin:
         """The message's sequence; None while too much waits to be sent. Only where the log is the fabric's.
 
         `expires` is a time of the fabric's clock. What is published in one turn of the event loop is sent
-        together. ValueError as `Sender.publish`.
+        together, but for the first of it. ValueError as `Sender.publish`.
         """
         sequence = self._sender.publish(
             payload, records, self._fabric.now(), after=after, content=content, expires=expires
         )
-        self._fabric.wake(self)
+        self._fabric.send_new(self)
         return sequence
 
     def grown(self) -> None:
         """The stream's own log has more records than before."""
-        self._fabric.wake(self)
+        self._fabric.send_new(self)
 
     def add_receiver(self, host: int, first: int | None = None) -> None:
         """`host` gets all from `first` on (default: from now on). Its account begins anew if it had one."""

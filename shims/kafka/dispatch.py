@@ -64,6 +64,9 @@ class BrokerView(Protocol):
     @property
     def cluster(self) -> Cluster: ...
 
+    @property
+    def polls(self) -> LongPolls: ...
+
 
 class Dispatcher:
     """Answers requests of all connections of a face."""
@@ -76,7 +79,7 @@ class Dispatcher:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.fetch_max_bytes = settings.fetch_max_bytes
-        self.polls = LongPolls(loop)
+        self.polls = broker.polls
         self._broker = broker
         self._cluster: Cluster = broker.cluster  # looked up once: a broker that is started keeps its own
         self._settings = settings

@@ -18,6 +18,7 @@ from treecast.middleware.model.errors import TreecastError
 
 JOIN_BYTES = 64 * 1024  # answers up to this size together are sent as one buffer
 _NO_SOCKET = -1
+_UNKNOWN = -2
 
 
 class Sender:
@@ -31,6 +32,7 @@ class Sender:
         self._resumed = resumed
         self._socket: socket.socket | None = None  # a duplicate: the transport's own is not to be touched
         self._number = _NO_SOCKET  # its descriptor
+        self._own = _UNKNOWN  # the transport's own descriptor: written to, and nothing else
         self._queue: deque[Chunk] = deque()
         self._skip = 0  # bytes of the first chunk that are sent
 
@@ -46,15 +48,32 @@ class Sender:
         elif size <= JOIN_BYTES:
             first = chunks[0]
             if len(chunks) == 1 and isinstance(first, bytes):
-                self._transport.write(first)
+                self._write(first)
             else:
-                self._transport.write(b"".join([in_memory(chunk) for chunk in chunks]))
+                self._write(b"".join([in_memory(chunk) for chunk in chunks]))
         elif self._may_bypass(chunks):
             self._queue.extend(chunks)
             self._pump(waiting=False)
         else:
             for chunk in chunks:  # cheaper than `writelines`, and copied by neither under uvloop
                 self._transport.write(in_memory(chunk))
+
+    def _write(self, data: bytes) -> None:
+        """At once where the transport has nothing unsent: by itself it would wait for the end of this turn
+        of the loop. What the socket does not take, and its errors, are the transport's.
+        """
+        if not self._transport.get_write_buffer_size():
+            if self._own == _UNKNOWN:
+                self._own = _plain_socket(self._transport)
+            if self._own != _NO_SOCKET and not self._transport.is_closing():
+                try:
+                    sent = os.write(self._own, data)
+                except OSError:
+                    sent = 0
+                if sent == len(data):
+                    return
+                data = data[sent:]
+        self._transport.write(data)
 
     def close(self) -> None:
         """Drops what is unsent. Safe to call twice."""
@@ -123,6 +142,15 @@ class Sender:
         else:
             self._skip = 0
             self._queue.popleft()
+
+
+def _plain_socket(transport: asyncio.Transport) -> int:
+    """The descriptor of the transport's socket, where what is written there is what goes out."""
+    own = transport.get_extra_info("socket")
+    if own is None or transport.get_extra_info("sslcontext") is not None:
+        return _NO_SOCKET
+    number: int = own.fileno()
+    return number
 
 
 def is_in_file(chunk: Chunk) -> TypeGuard[FileRange]:

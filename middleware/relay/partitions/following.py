@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Channels, Methods
@@ -52,6 +53,7 @@ class Following:
         settings: PartitionSettings,
         counters: RelayCounters,
         clock: Callable[[], float],
+        polls: LongPolls,
     ) -> None:
         self.on_interest: Callable[[Topic, bool], None] | None = (
             None  # a topic is wanted here, or not any more
@@ -64,6 +66,7 @@ class Following:
         self._settings = settings
         self._counters = counters
         self._clock = clock
+        self._polls = polls
         self._remote: dict[TopicPartition, RemotePartition] = {}
         self._topic_of: dict[TopicPartition, Topic] = {}  # of those in `_remote`, as they were found
         self._wanted: dict[str, set[int]] = {}  # by topic: the partitions that are followed
@@ -225,6 +228,7 @@ class Following:
             self._settings,
             self._counters,
             self._clock,
+            self._polls,
             partition.changed,
             tail=topic.config.replica == "tail",
         )

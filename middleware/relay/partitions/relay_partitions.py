@@ -56,6 +56,7 @@ class RelayPartitions:
             settings,
             counters,
             parts.clock,
+            parts.polls,
         )
         view.topics.subscribe(self._topic_changed)
         view.hosts.subscribe(self._host_changed)

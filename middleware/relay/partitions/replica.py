@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.followed import FollowedPartition
+from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.fabric import Fabric
@@ -48,6 +49,7 @@ class Replica:
         settings: PartitionSettings,
         counters: RelayCounters,
         clock: Callable[[], float],
+        polls: LongPolls,
         changed: Callable[[], None],
         *,
         tail: bool,
@@ -63,6 +65,7 @@ class Replica:
         self._settings = settings
         self._counters = counters
         self._clock = clock
+        self._polls = polls
         self._changed = changed
         self._tail = tail
         self._start = 0  # where the leader's log begins
@@ -199,9 +202,15 @@ class Replica:
     # --- what the stream brings
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """A whole chunk with one append; waiting readers are told once."""
+        """A whole chunk with one append; waiting readers are told once, and answered before anything else."""
         data, headers = gathered(deliveries)
-        self.partition.append_replicated(memoryview(data), headers, int(self._clock() * 1000))
+        partition = self.partition
+        self._polls.hold()
+        try:
+            partition.append_replicated(data, headers, int(self._clock() * 1000))
+        finally:
+            self._polls.let_go()
+            partition.forget_fresh()
         self._failures = 0
         self._counters.replicated_batches += len(headers)
         self._counters.replicated_bytes += len(data)

@@ -89,7 +89,7 @@ async def test_what_was_followed_is_led_and_the_other_way_round(tmp_path: Path) 
         partitions.get("t", 0).read(0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True).chunks[0]
     )
     replica = partitions.follow(TOPIC, 1)
-    replica.append_replicated(memoryview(data), [read_header(data, 0)], 1)
+    replica.append_replicated(data, [read_header(data, 0)], 1)
     before, waiter = partitions.get("t", 0), Waiter()
     before.watch(waiter, Isolation.READ_UNCOMMITTED)
     await partitions.apply(TOPIC, {1})
@@ -150,7 +150,7 @@ async def test_readers_of_a_replica_are_woken_once_for_a_chunk(tmp_path: Path) -
     waiter, committed = Waiter(), Waiter()
     replica.watch(waiter, Isolation.READ_UNCOMMITTED)
     replica.watch(committed, Isolation.READ_COMMITTED)
-    replica.append_replicated(memoryview(data), headers, 1)
+    replica.append_replicated(data, headers, 1)
     assert waiter.told == committed.told == [len(data)]
     assert replica.truncate(3, 1) == 2
     assert waiter.told == committed.told == [len(data), 0]

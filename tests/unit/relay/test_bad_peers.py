@@ -114,7 +114,9 @@ async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> N
     assert (await b.read(0)).size > 0  # of the leader
     a.channels.handler.__self__._entries[PartitionMethod.FOLLOW].handler = follow  # type: ignore[attr-defined]
     await until(b.copied())
-    tail = led.of_topic("t")[0].log._tail
+    stream = led.of_topic("t")[0]
+    tail = stream.log._tail
+    a.fabric.wake(stream.origin)  # so that what is appended now is sent at the end of this turn, not at once
     a.append(b"right")
     right = tail.messages[-1]
     payload = bytearray(right.payload)

@@ -17,6 +17,7 @@ from tests.unit.fabric.edges import KEYS, lose
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.broker.cluster import PartitionLeader
 from treecast.middleware.broker.directory import DataDirectory
+from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.values import Appended, Isolation, PartitionRead, Topic
@@ -251,6 +252,7 @@ class TestHost:
             self.clock,
             rng,
             self.run,
+            LongPolls(asyncio.get_running_loop()),
         )
         self.relay = RelayPartitions(
             parts,

@@ -235,6 +235,7 @@ class TownHost:
             now,
             self.town.rng,
             1,
+            unused,
         )
 
     def kill(self) -> None:
