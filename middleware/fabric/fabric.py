@@ -20,8 +20,8 @@
 Everything runs in the event loop's thread, and nothing here waits. Work is done per received burst: all its
 segments go to their streams, then each stream that was touched hands out what is in order (one
 `Sink.deliver` per stream), then what has to be sent is sent. One timer stands at the earliest deadline.
-A record that comes alone is not kept waiting: it is sent from within `publish` or `grown`, before its producer
-is answered, and at the other end it is handed out before the socket is asked whether there is more.
+A record that comes alone is not kept waiting: it is sent from within `publish` or `grown`, before its
+producer is answered, and at the other end it is handed out before the socket is asked whether there is more.
 Times are those of `clock`, which must not go back; a jump ahead makes receivers silent and orphans, and
 heals by itself.
 """
@@ -471,7 +471,9 @@ class Fabric:
         try:
             self._serve(now)
             self._set_timer(now)
-        except Exception as error:  # who publishes has done nothing wrong, and the stream will be looked at again
+        except (
+            Exception
+        ) as error:  # who publishes has done nothing wrong, and the stream will be looked at again
             self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
             self._work_soon()
 

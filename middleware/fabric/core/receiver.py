@@ -104,6 +104,9 @@ class Receiver:
         self._echoed = False  # the last report was heard
         self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
         self._word_at = NEVER  # when an orphan tells others how far it is
+        self._quiet_until = (
+            -NEVER
+        )  # before it, if nothing but data in its order comes, there is nothing to send
 
     # --- from above
 
@@ -237,7 +240,9 @@ class Receiver:
         kind = segment.kind
         if kind is Kind.DATA or kind is Kind.REPAIR:
             self._data(segment, now)
-        elif kind is Kind.NAK:
+            return
+        self._quiet_until = -NEVER
+        if kind is Kind.NAK:
             self._nak(segment.sender, Nak.decode(segment.payload), now)
         elif kind is Kind.HEARTBEAT:
             self._heartbeat(Heartbeat.decode(segment.payload), now)
@@ -252,6 +257,10 @@ class Receiver:
 
     def _data(self, segment: Segment, now: float) -> None:
         refused = self._data_refusal(segment)
+        if refused is None and self._buffer.add_next(segment):
+            self._check_lag()
+            return
+        self._quiet_until = -NEVER
         if refused is None:
             refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
             if segment.kind is Kind.REPAIR:
@@ -354,6 +363,7 @@ class Receiver:
 
     def _step(self, event: ReceiverEvent) -> None:
         self.state = receiver_step(self.state, event)
+        self._quiet_until = -NEVER
 
     # --- for others, when the origin is gone
 
@@ -399,6 +409,8 @@ class Receiver:
 
     def to_send(self, now: float) -> list[Outgoing]:
         """All that is to be sent now."""
+        if now < self._quiet_until and not self._queue:
+            return []
         if now >= self._heard + self._settings.orphaned_after:
             self._origin_silent(now)
         elif self.state is not ReceiverState.ORPHANED:
@@ -487,11 +499,17 @@ class Receiver:
 
     def _report_by(self, time: float) -> None:
         self._report_at = min(self._report_at, time)
+        self._quiet_until = min(self._quiet_until, time)
 
     def next_deadline(self, now: float) -> float:
         """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
         if self._queue:
             return now
+        if now >= self._quiet_until:
+            self._quiet_until = self._earliest()
+        return self._quiet_until
+
+    def _earliest(self) -> float:
         times = [self._report_at]
         if self.state not in (ReceiverState.JOINING, ReceiverState.DONE):
             times.append(self._buffer.gaps.next_deadline())

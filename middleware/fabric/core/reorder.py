@@ -60,6 +60,22 @@ class Reorder:
             self.gaps.open(self.known, end, due)
             self.known = end
 
+    def add_next(self, segment: Segment) -> bool:
+        """The short way of `add`, for what comes whole and in its order while nothing is missing.
+
+        Whether the segment was such a one, and is here now; if not, `add` says what becomes of it.
+        """
+        sequence, size = segment.sequence, len(segment.payload)
+        if sequence != self.known or segment.total != 1 or segment.kind is not Kind.DATA or len(self.gaps):
+            return False
+        if size > self._settings.message_bytes or not self._has_room(sequence, False):
+            return False
+        message = Message(sequence, segment.records, segment.payload, segment.after, segment.content)
+        self.known = message.end
+        self._here[sequence] = (message, False)
+        self._bytes += size + _COST_OF_MESSAGE
+        return True
+
     def add(self, segment: Segment, due: float, later: float) -> Refused | None:
         """Takes a segment of data. `due`: when to ask for what it shows to be missing.
 

@@ -82,6 +82,7 @@ class Sender:
         self._control: deque[Outgoing] = deque()
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
+        self._quiet_until = -NEVER  # before it, and as nothing was heard, there is at most live data to send
 
     # --- from above
 
@@ -118,18 +119,21 @@ class Sender:
         message = Message(self.log.end, records, payload, after, content)
         parts_of(message, self._settings.mtu)
         self._own.append(message, now, expires)
+        self._quiet_until = min(self._quiet_until, self._own.next_deadline())
         self._unsent_bytes += len(payload)
         return message.sequence
 
     def close(self, now: float) -> None:
         """No message follows. Receivers are told until they have settled all of it."""
         self.closed = True
+        self._quiet_until = -NEVER
         self._heartbeat_at = now
         self._heartbeat_interval = self._settings.heartbeat_first
 
     def add_receiver(self, host: int, now: float, first: int | None = None) -> None:
         """`host` gets all from `first` on (default: all from now on)."""
         first = self.log.end if first is None else first
+        self._quiet_until = -NEVER
         self.ledger.begin(host, first)
         self.peers.add(host, first, self._unsent, now)
         if self._heartbeat_at == NEVER:
@@ -137,6 +141,7 @@ class Sender:
 
     def remove_receiver(self, host: int) -> None:
         """What `host` has not settled expires for it."""
+        self._quiet_until = -NEVER
         if self.peers.remove(host):
             self.ledger.leave(host, self.log.end)
             self._trim()
@@ -151,6 +156,7 @@ class Sender:
     def receive(self, segment: Segment, now: float) -> None:
         """Takes a nak or a report."""
         self.counters.received += 1
+        self._quiet_until = -NEVER
         if (segment.origin, segment.stream, segment.epoch) != self.key:
             self.counters.refuse(Refused.OTHER_STREAM)
             return
@@ -246,10 +252,24 @@ class Sender:
 
     def to_send(self, now: float) -> list[Outgoing]:
         """All that is to be sent now."""
+        out: list[Outgoing] = []
+        if now < self._quiet_until:
+            self._live(out, now)
+            self._quiet_until = min(self._quiet_until, self._heartbeat_at)
+        else:
+            self._all(out, now)
+        if self._control:
+            out.extend(self._control)
+            self._control.clear()
+        for one in out:
+            self.counters.send(one)
+        return out
+
+    def _all(self, out: list[Outgoing], now: float) -> None:
         self.log.expire(now)
         self.peers.silence(now)
         self._announce(now)
-        out = list(self._control)  # before a replay: who is told the end knows that it is behind
+        out.extend(self._control)  # before a replay: who is told the end knows that it is behind
         self._control.clear()
         self._repair(out, now)
         self._live(out, now)
@@ -257,11 +277,6 @@ class Sender:
             if peer.reported:  # it listens
                 self._replay(peer, out, now)
         self._beat(now)
-        out.extend(self._control)
-        self._control.clear()
-        for one in out:
-            self.counters.send(one)
-        return out
 
     def _queue(self, kind: Kind, body: bytes, to: int | None) -> None:
         origin, stream, epoch = self.key
@@ -394,10 +409,16 @@ class Sender:
         """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
         if self._control:
             return now
+        if now >= self._quiet_until:
+            self._quiet_until = self._earliest(now)
+        if self._unsent < self.log.end:
+            return min(self._quiet_until, self._data_bucket.ready_at(now))
+        return self._quiet_until
+
+    def _earliest(self, now: float) -> float:
+        """When there is something to send that is no live data."""
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
         times += [peer.announce_at for peer in self.peers if peer.state is not PeerState.SILENT]
-        if self._unsent < self.log.end:
-            times.append(self._data_bucket.ready_at(now))
         times.append(max(self._repairs.next_deadline(), self._repair_bucket.ready_at(now)))
         for peer in self.peers.in_state(PeerState.CATCHING_UP):
             times.append(self._replay_at(peer, now))

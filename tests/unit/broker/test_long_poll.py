@@ -92,6 +92,23 @@ def test_bytes_add_up_over_partitions(bench: Bench) -> None:
     assert (bench.done, bench.watched) == (1, 0)
 
 
+def test_holds_lie_in_each_other(bench: Bench) -> None:
+    polls = bench.polls
+    bench.wait(1)
+    polls.hold()
+    polls.hold()
+    bench.partitions[0].grow(1)
+    polls.let_go()
+    assert bench.done == 0
+    polls.let_go()
+    assert bench.done == 1  # without a turn of the loop
+    bench.wait(1)
+    bench.partitions[0].grow(1)
+    assert bench.done == 1
+    bench.loop.settle()
+    assert bench.done == 2
+
+
 def test_the_deadline_ends_it(bench: Bench) -> None:
     bench.wait(100, timeout=5.0)
     bench.partitions[0].grow(99)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from treecast.middleware.broker.broker import Broker
+from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.settings import BrokerSettings
-from treecast.middleware.broker.values import Isolation, NewTopic, Topic
+from treecast.middleware.broker.values import Isolation, NewTopic, PartitionRead, Topic
 from treecast.middleware.model.counters import BrokerCounters, Counters, StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
@@ -22,7 +23,7 @@ from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
-from treecast.middleware.wire.record_batch import build_batch, read_header
+from treecast.middleware.wire.record_batch import build_batch, patch_batch, read_header
 
 CONFIG = TopicConfig.of()
 TOPIC = Topic("t", uuid.UUID(int=5), 4, CONFIG)
@@ -102,6 +103,49 @@ async def test_what_was_followed_is_led_and_the_other_way_round(tmp_path: Path) 
     followed = partitions.replica("t", 0)
     assert followed is not None
     assert followed.log.end_offset == 3
+    await partitions.close()
+
+
+class Reader:
+    """Waits at a replica, and reads when it is told."""
+
+    def __init__(self, replica: FollowedPartition, offset: int) -> None:
+        self.replica, self.offset = replica, offset
+        self.found: list[PartitionRead] = []
+
+    def grown(self, size: int) -> None:
+        self.found.append(self.read(1 << 20))
+
+    def gone(self) -> None:
+        raise AssertionError("the replica is here")
+
+    def read(self, max_bytes: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> PartitionRead:
+        return self.replica.read(self.offset, max_bytes, isolation, at_least_one=True)
+
+
+async def test_who_waits_at_a_replica_reads_what_has_just_come_without_the_file(tmp_path: Path) -> None:
+    partitions = opened(tmp_path / "logs")
+    replica = partitions.follow(TOPIC, 0)
+    for number in range(3):
+        data = bytearray(batch(2))
+        patch_batch(data, 0, 2 * number, 0)
+        reader = Reader(replica, 2 * number)
+        replica.watch(reader, Isolation.READ_UNCOMMITTED)
+        replica.append_replicated(bytes(data), [read_header(data, 0)], 1)
+        replica.unwatch(reader)
+        (fresh,) = reader.found
+        assert fresh.chunks == [bytes(data)]
+        assert reader.read(1).size == len(data)  # less room than it takes: as any read
+        assert reader.read(1 << 20, Isolation.READ_COMMITTED).size == len(data)
+        replica.forget_fresh()
+        from_file = reader.read(1 << 20)
+        assert b"".join(map(bytes, from_file.chunks)) == bytes(data)
+        assert (fresh.size, fresh.high_watermark, fresh.last_stable_offset, fresh.log_start_offset) == (
+            from_file.size,
+            from_file.high_watermark,
+            from_file.last_stable_offset,
+            from_file.log_start_offset,
+        )
     await partitions.close()
 
 

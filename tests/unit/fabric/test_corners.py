@@ -10,11 +10,22 @@ from treecast.middleware.fabric.core.peers import Peer, Peers
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.reorder import Reorder
 from treecast.middleware.fabric.core.schedule import Schedule
+from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.states import PeerState, ReceiverState
 from treecast.middleware.wire.segment import Kind, Segment, control
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
-from treecast.middleware.wire.segment_bodies import Close, Expiry, Gap, Heartbeat, Nak, Skipped
+from treecast.middleware.wire.segment_bodies import (
+    Close,
+    Expiry,
+    Gap,
+    Heartbeat,
+    Mode,
+    Nak,
+    Report,
+    Skipped,
+    Totals,
+)
 
 KEY = (1, 7, 1)
 SETTINGS = StreamSettings(catch_up_after=100, replay_stall=0.5, silent_after=5.0)
@@ -99,6 +110,64 @@ def test_what_was_here_of_a_skipped_message_is_forgotten_at_once() -> None:
     assert len(buffer.assembly) == 1
     buffer.skip(Skipped(5, 6, Expiry.AGE), 1.0)
     assert (len(buffer.assembly), buffer.assembly.used, buffer.next) == (0, 0, 0)
+
+
+def test_the_short_way_into_the_reorder_buffer_is_the_long_one() -> None:
+    """Whatever comes in whatever order: a segment that `add_next` takes leaves what `add` leaves."""
+    luck, short_ways = random.Random(4), 0
+    for _ in range(200):
+        short, long = (Reorder(SETTINGS, AssemblyBudget(1 << 20), 0) for _ in range(2))
+        for _ in range(30):
+            sequence = short.known if luck.random() < 0.95 else luck.randrange(40)
+            segment = data(
+                sequence, luck.choice([Kind.DATA] * 9 + [Kind.REPAIR]), total=luck.choice([1] * 19 + [2])
+            )
+            taken = short.add_next(segment)
+            short_ways += taken
+            refused = None if taken else short.add(segment, 1.0, 2.0)
+            assert long.add(segment, 1.0, 2.0) is refused
+            if luck.random() < 0.5:
+                for buffer in (short, long):
+                    while buffer.head() is not None:
+                        buffer.pop()
+            assert (short.next, short.known, short.bytes, len(short), len(short.gaps)) == (
+                long.next,
+                long.known,
+                long.bytes,
+                len(long),
+                len(long.gaps),
+            )
+            assert list(short.messages(0, 100)) == list(long.messages(0, 100))
+    assert short_ways > 500
+
+
+def test_nothing_is_left_to_send_where_a_sender_says_that_it_is_quiet() -> None:
+    """`to_send` and `next_deadline` have short ways while nothing is due: they give what the long ones do."""
+    quick, plain = (Sender(1, 7, 1, SETTINGS, 0.0) for _ in range(2))
+    luck, now, host = random.Random(5), 0.0, 2
+    for _ in range(3000):
+        now += luck.choice([0.0001, 0.002, 0.02, 0.3])
+        what = luck.randrange(8)
+        for sender in (quick, plain):
+            if what < 5:
+                sender.publish(b"x" * 10, 1, now)
+            elif what == 5:
+                body = Nak((Gap(max(sender.end - 3, 0), sender.end, 0, 0),), 1000)
+                sender.receive(control(Kind.NAK, *KEY, host, body.encode()), now)
+            elif what == 6 and sender.peers.get(host) is not None:
+                report = Report(Mode.LIVE, 0, sender.end, 1 << 20, int(now * 1e6), Totals(sender.end))
+                sender.receive(control(Kind.REPORT, *KEY, host, report.encode()), now)
+            elif sender.peers.get(host) is None:
+                sender.add_receiver(host, now, 0)
+        plain._quiet_until = -NEVER
+        sent = [
+            [(segment, out.to) for out in sender.to_send(now) for segment in out.segments()]
+            for sender in (quick, plain)
+        ]
+        assert sent[0] == sent[1]
+        plain._quiet_until = -NEVER
+        assert quick.next_deadline(now) <= plain.next_deadline(now)
+        assert quick.next_deadline(now) > now or plain.next_deadline(now) <= now
 
 
 def test_what_all_had_before_a_bound_took_more_is_told_as_size() -> None:

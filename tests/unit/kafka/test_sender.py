@@ -122,6 +122,27 @@ def test_bytes_come_whole_and_in_order(
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+def test_a_small_answer_is_with_the_client_before_the_loop_turns(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def scenario() -> None:
+        line = await Line.open()
+        line.send(b"now")
+        assert line.client.recv(10) == b"now"
+        parts = [bytes([number]) * 30_000 for number in range(20)]
+        for one in parts:  # more than the socket takes
+            line.send(one)
+        assert line.transport.get_write_buffer_size() > 0
+        assert await line.read(600_000) == b"".join(parts)
+        line.client.close()
+        line.send(b"for nobody")
+        line.send(b"for nobody")
+        await line.lost.wait()
+
+    run(loop, scenario)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_who_waits_is_told_when_the_client_has_read(
     loop: Callable[[], asyncio.AbstractEventLoop], log_file: Path
 ) -> None:
