@@ -407,8 +407,8 @@ class Fabric:
     def _take_one(self, udp: UdpSocket, skip: int, now: float) -> bool:
         """Hands out what has come alone before anything else is done. Whether that was a whole message.
 
-        Then, but for now and then, nobody asks whether there is more: that costs as much as to receive, and the
-        loop calls again if there is.
+        Then, but for now and then, nobody asks whether there is more: that costs as much as to receive, and
+        the loop calls again if there is.
         """
         self._turn += 1
         try:
