@@ -2,7 +2,8 @@
 
 Two Treecast daemons against one, against RabbitMQ federation and against two Kafka nodes with MirrorMaker 2.
 Each peer is held against the daemons that promise the same durability: Kafka answers from the page cache
-(`--fsync never`), RabbitMQ confirms a persistent message once it is on the disk (`--fsync batch`).
+(`--fsync never`), RabbitMQ confirms a persistent message once it is on the disk (`--fsync batch`). Bare
+loops, one and two of them, say what of a latency is the machine's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bench.core.measure import (
 )
 from bench.core.report import Row
 from bench.core.versus import Versus
+from bench.peers.floor_chain import FloorChain
 from bench.peers.kafka.mirror import MirrorMaker
 from bench.peers.rabbitmq import Federation
 from bench.peers.treecast_chain import TreecastChain
@@ -32,8 +34,9 @@ from bench.workloads.chain import ChainLatency, ChainThroughput
 
 ONE, TWO, TWO_FSYNC = "one daemon", "two daemons", "two daemons, fsync"
 RABBITMQ, MIRROR = "RabbitMQ federation", "Kafka + MirrorMaker 2"
+FLOOR_ONE, FLOOR_TWO = "floor, one", "floor, two"
 OURS = (ONE, TWO, TWO_FSYNC)
-PEERS = ("one", "two", "two-fsync", "rabbitmq-federation", "mirrormaker2")
+PEERS = ("one", "two", "two-fsync", "rabbitmq-federation", "mirrormaker2", "floor-one", "floor-two")
 RATES = (1_000, 5_000)
 KEPT_UP = 0.98  # a peer that reached less of the rate that was asked for was overloaded
 
@@ -46,9 +49,10 @@ _BESIDE: dict[Metric, float | None] = {
 }
 # At least twice the throughput, at most half the median latency of both; at most double that of one daemon.
 AGAINST = (
-    Versus(TWO, ONE, {THROUGHPUT: None, DELIVERY_P50: 2.0, **_BESIDE}),
+    Versus(TWO, ONE, {THROUGHPUT: None, DELIVERY_P50: 2.0, **_BESIDE}, FLOOR_TWO),
     Versus(TWO_FSYNC, RABBITMQ, {THROUGHPUT: 2.0, DELIVERY_P50: 0.5, **_BESIDE}),
     Versus(TWO, MIRROR, {THROUGHPUT: 2.0, DELIVERY_P50: 0.5, **_BESIDE}),
+    Versus(FLOOR_TWO, FLOOR_ONE, {DELIVERY_P50: None, SERVER_CPU: None}),
 )
 PANELS = (THROUGHPUT, DELIVERY_P50, DELIVERY_P99, SERVER_CPU, LOADED_MEMORY)
 
@@ -68,6 +72,8 @@ def peers(names: Sequence[str], python: str, folder: Path | None) -> list[Chain]
         "two-fsync": TreecastChain(2, name=TWO_FSYNC, python=python, fsync="batch", parent=folder),
         "rabbitmq-federation": Federation(parent=folder),
         "mirrormaker2": MirrorMaker(parent=folder),
+        "floor-one": FloorChain(1, name=FLOOR_ONE, parent=folder),
+        "floor-two": FloorChain(2, name=FLOOR_TWO, parent=folder),
     }
     return [known[name] for name in names]
 

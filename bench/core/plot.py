@@ -9,7 +9,7 @@ from typing import Any
 from .measure import Metric
 from .report import Row, Spread, asked, number
 
-COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8"}
+COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8", "floor, one": "#cfcfcf", "floor, two": "#9a9a9a"}
 OURS = ("#1b7f79", "#7fc4b8", "#12524e")  # where several of the peers are Treecast
 MANY = 3  # names; more do not fit beside the title
 OTHERS = ("#d9822b", "#7a5195", "#3f6fb5")

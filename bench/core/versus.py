@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .measure import Metric
-from .report import Row, asked, coloured
+from .report import FLOOR_SHARE, RATIOS, Row, asked, coloured
 
 OVERLOADED = "overloaded"
 
@@ -18,12 +18,14 @@ OVERLOADED = "overloaded"
 class Versus:
     """`ours` against `theirs`: the metrics that are compared, each with the ratio asked for, or None.
 
-    At least that ratio where higher is better, else at most.
+    At least that ratio where higher is better, else at most. `floor` is the peer that does the same as ours
+    by a bare loop: at 90 % of what it reaches, a ratio counts as reached whatever it is (DESIGN section 10).
     """
 
     ours: str
     theirs: str
     asked: Mapping[Metric, float | None]
+    floor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +39,30 @@ class Ratio:
     value: float
     asked: float | None
     void: bool = False  # one of the two was overloaded, and the quotient says nothing
+    share_of_floor: float | None = None  # 1.0 is the floor itself; higher is better in both directions
 
     @property
     def reached(self) -> bool | None:
         if self.asked is None or self.void:
             return None
+        return self._met or (self.share_of_floor is not None and self.share_of_floor >= FLOOR_SHARE)
+
+    @property
+    def _met(self) -> bool:
+        assert self.asked is not None
         return self.value >= self.asked if self.metric.higher_is_better else self.value <= self.asked
 
     @property
     def verdict(self) -> str:
         if self.void:
             return OVERLOADED
-        return "" if self.reached is None else "yes" if self.reached else "no"
+        if self.reached is None:
+            return ""
+        return "no" if not self.reached else "yes" if self._met else "yes (floor)"
 
-    def cells(self) -> list[str]:
-        return [f"{self.value:.3g}x", asked(self.metric, self.asked)]
+    def cells(self, verdict: str) -> list[str]:
+        share = "" if self.share_of_floor is None else f"{self.share_of_floor:.0%}"
+        return [f"{self.value:.3g}x", asked(self.metric, self.asked), verdict, share]
 
 
 def compare(
@@ -69,8 +80,18 @@ def compare(
                 value = ours.median / theirs.median
                 void = any((row.workload, name) in overloaded for name in (versus.ours, versus.theirs))
                 pair = (versus.ours, versus.theirs)
-                found.append(Ratio(row.workload, row.metric, *pair, value, versus.asked[row.metric], void))
+                wanted, share = versus.asked[row.metric], _share(row, versus)
+                found.append(Ratio(row.workload, row.metric, *pair, value, wanted, void, share))
     return found
+
+
+def _share(row: Row, versus: Versus) -> float | None:
+    """How near ours comes to its floor, where that was measured."""
+    ours, floor = row.peers.get(versus.ours), row.peers.get(versus.floor)
+    if not ours or not floor or not ours.median or not floor.median:
+        return None
+    higher = row.metric.higher_is_better
+    return ours.median / floor.median if higher else floor.median / ours.median
 
 
 def as_json(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
@@ -82,7 +103,7 @@ def as_table(ratios: Sequence[Ratio]) -> Table:
     table = Table(title="ratios of the medians")
     for column in ("metric", "of", "to"):
         table.add_column(column, no_wrap=True)
-    for column in ("ratio", "asked", "reached"):
+    for column in RATIOS:
         table.add_column(column, justify="right", no_wrap=True)
     last = ""
     for ratio in ratios:
@@ -91,14 +112,15 @@ def as_table(ratios: Sequence[Ratio]) -> Table:
                 table.add_section()
             table.add_row(f"[bold]{ratio.workload}[/bold]")
         names = (f"  {ratio.metric.name}", ratio.ours, ratio.theirs)
-        table.add_row(*names, *ratio.cells(), coloured(ratio.verdict))
+        table.add_row(*names, *ratio.cells(coloured(ratio.verdict)))
         last = ratio.workload
     return table
 
 
 def as_markdown(ratios: Sequence[Ratio]) -> str:
-    lines = ["| workload | metric | of | to | ratio | asked | reached |", "|" + " --- |" * 4 + " ---: |" * 3]
+    head = " | ".join(("workload", "metric", "of", "to", *RATIOS))
+    lines = [f"| {head} |", "|" + " --- |" * 4 + " ---: |" * len(RATIOS)]
     for ratio in ratios:
-        cells = [ratio.workload, ratio.metric.name, ratio.ours, ratio.theirs, *ratio.cells(), ratio.verdict]
+        cells = [ratio.workload, ratio.metric.name, ratio.ours, ratio.theirs, *ratio.cells(ratio.verdict)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -164,6 +164,10 @@ class PartitionStreamLog:
                 first = begin
         if first >= end:
             return
+        newest = self._tail.messages[-1] if self._tail.messages else None
+        if newest is not None and newest.sequence == first and newest.end == end:  # a record that came alone
+            yield newest
+            return
         failed = self.failed_reads
         for message in self._from(first):
             if message.sequence >= end:

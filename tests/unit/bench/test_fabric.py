@@ -5,10 +5,12 @@ import sys
 
 import pytest
 from bench import fabric
+from bench.chain.load import Order, prepare
 from bench.core import report, versus
 from bench.core.chain import Route
 from bench.core.measure import DELIVERY_P50, REACHED, START_UP, THROUGHPUT, Sample
 from bench.core.versus import Versus
+from bench.peers.floor_chain import FloorChain
 from bench.peers.kafka import jars
 from bench.peers.kafka.mirror import MirrorMaker, mirror_properties
 from bench.peers.rabbitmq import Federation, node
@@ -44,6 +46,28 @@ def test_ratios_are_held_against_what_is_asked_of_the_pair(metric, asked, ours, 
     assert (ratio.value, ratio.reached) == (ours / theirs, reached)
 
 
+@pytest.mark.parametrize(("floor", "verdict", "share"), [(1.8, "no", 0.6), (2.7, "yes (floor)", 0.9)])
+def test_a_ratio_counts_at_ninety_per_cent_of_the_floor(floor, verdict, share):
+    found = rows(DELIVERY_P50, two=[3.0], one=[1.0], floor=[floor])
+    (ratio,) = versus.compare(found, [Versus("two", "one", {DELIVERY_P50: 2.0}, "floor")])
+    assert (ratio.verdict, round(ratio.share_of_floor, 6)) == (verdict, share)
+    (bare,) = versus.compare(found, [Versus("two", "one", {DELIVERY_P50: 2.0}, "absent")])
+    assert (bare.verdict, bare.share_of_floor) == ("no", None)
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_the_bare_loops_carry_every_record_once(hosts, tmp_path):
+    floor = FloorChain(hosts, name="floor", parent=tmp_path)
+    floor.start()
+    try:
+        for size in (100, 1024):
+            run = prepare(Order(floor.route, 300, size, 1000))()
+            assert run["records"] == 300  # a record that came twice, or not at all, fails the run
+    finally:
+        floor.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_pairs_without_both_sides_are_left_out():
     found = rows(THROUGHPUT, two=[3.0], zero=[0.0])
     against = [Versus("two", who, {THROUGHPUT: 2.0}) for who in ("absent", "zero")]
@@ -68,7 +92,7 @@ def test_many_names_are_drawn(tmp_path):
     pytest.importorskip("matplotlib", reason="the bench extra is not installed")
     from bench.core import plot
 
-    names = [*fabric.OURS, fabric.RABBITMQ, fabric.MIRROR]
+    names = [*fabric.OURS, fabric.RABBITMQ, fabric.MIRROR, fabric.FLOOR_ONE, fabric.FLOOR_TWO]
     found = rows(THROUGHPUT, **{name: [1e3, 2e3] for name in names})
     target = tmp_path / "p.svg"
     plot.draw(found, names, target, "title", fabric.PANELS, fabric.OURS)
@@ -90,7 +114,9 @@ def test_the_issue_s_demands_are_asked():
 
 def test_peers_have_the_names_that_are_compared():
     found = fabric.peers(fabric.PEERS, sys.executable, None)
-    assert [peer.name for peer in found] == [*fabric.OURS, fabric.RABBITMQ, fabric.MIRROR]
+    floors = [fabric.FLOOR_ONE, fabric.FLOOR_TWO]
+    assert [peer.name for peer in found] == [*fabric.OURS, fabric.RABBITMQ, fabric.MIRROR, *floors]
+    assert [peer.name for peer in found if peer.is_floor] == floors
     assert [peer.settings()["durability"] for peer in found[:3]] == [
         "fsync = never",
         "fsync = never",
