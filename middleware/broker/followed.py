@@ -56,7 +56,7 @@ class FollowedPartition(LogPartition):
             return super().read(offset, max_bytes, isolation, at_least_one=at_least_one)
         self._check_here()
         log = self.log
-        log.counters.read_bytes += size
+        log.read_elsewhere(size)
         return PartitionRead([self._fresh], size, log.end_offset, log.stable_offset, log.start_offset)
 
     def truncate(self, offset: int, now_ms: int) -> int:

@@ -31,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -124,7 +125,9 @@ class Fabric:
         self._working = False
         self._closed = False
         self._put_off = 0  # turns in which receivers did not answer, because more had arrived
-        self._sent_at = -NEVER  # when something was last sent from within `publish` or `grown`
+        self._sent_at = (
+            -NEVER
+        )  # when something was last sent from within `publish` or `grown` (time.monotonic)
         self._turn = 0  # of the socket
         self._found = 0  # bursts
         self._several = False  # the last turn brought more than one burst
@@ -463,11 +466,12 @@ class Fabric:
         if self._soon or self._working or self._closed or self._udp.queued:
             self._work_soon()
             return
-        now = self.now()
-        if now - self._sent_at < _APART:
+        instant = time.monotonic()  # the loop's time stands still within a turn, and goes on by milliseconds
+        if instant - self._sent_at < _APART:
             self._work_soon()
             return
-        self._sent_at = now
+        self._sent_at = instant
+        now = self.now()
         try:
             self._serve(now)
             self._set_timer(now)

@@ -475,6 +475,11 @@ class PartitionLog:
         self.counters.read_bytes += total
         return chunks, total
 
+    def read_elsewhere(self, size: int) -> None:
+        """Somebody was given the last `size` bytes from memory: the next read begins at the end."""
+        self.counters.read_bytes += size
+        self._remember(self.end_offset, self.active.size)
+
     def _remember(self, offset: int, position: int) -> None:
         """The next read of the same consumer begins at `offset`, which is at `position` of its segment."""
         if offset >= 0:
