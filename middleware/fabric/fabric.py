@@ -475,9 +475,7 @@ class Fabric:
         try:
             self._serve(now)
             self._set_timer(now)
-        except (
-            Exception
-        ) as error:  # who publishes has done nothing wrong, and the stream will be looked at again
+        except Exception as error:  # not the fault of who publishes; the stream is looked at again
             self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
             self._work_soon()
 
