@@ -381,9 +381,15 @@ class Expressions(Base):
             return self._side_by_side(
                 store
             ), f"({store.layout.fixed} + {store.fields[store.layout.varbit]}[1])"
+        return self.joined(self.parts_of(store))
+
+    def parts_of(self, store: Store) -> list[tuple[str, str]]:
+        """The bits of each part, and their number."""
+        if isinstance(store, Scalar | Header):
+            return [self.bits_of(store)]
         if not isinstance(store, Group):
             raise Unsupported("the bits of a stack or union")
-        return self.joined([self.bits_of(item) for item in store.items])
+        return [part for item in store.items for part in self.parts_of(item)]
 
     def joined(self, parts: list[tuple[str, str]]) -> tuple[str, str]:
         """Bits side by side, the first one highest."""

@@ -13,7 +13,7 @@ from ..runtime.text import format_log
 from .expressions import inside, signed, unsigned, wrap
 from .layout import Unsupported
 from .statements import Statements
-from .stores import Group, Header, Scalar, Stack, Store
+from .stores import Group, Header, Scalar, Store
 
 
 class Externs(Statements):
@@ -95,8 +95,8 @@ class Externs(Statements):
 
     # --- numbers
 
-    def _hashed(self, algorithm: ir.Expression, bits: str, width: str) -> str:
-        """A text that may have the effect of taking a random number."""
+    def _hashed(self, algorithm: ir.Expression, parts: list[tuple[str, str]]) -> str:
+        """The hash of the parts, side by side."""
         if not isinstance(algorithm, ir.Literal) or not isinstance(algorithm.type, ir.Enum):
             raise Unsupported("a hash algorithm that isn't known at load")
         name = algorithm.type.members[int(algorithm.value)]
@@ -105,12 +105,28 @@ class Externs(Statements):
             number = self.temp()
             self.writer.line(f"{number} = {self.bound('random_', self.machine.random)}.next64()")
             return number
+        if name == "csum16" and all(width.isdigit() for _, width in parts):
+            return self._csum16([(bits, int(width)) for bits, width in parts])
+        bits, width = self.joined(parts)
         return f"{self.bound(f'hash_{name}', function)}({bits}, {width})"
+
+    def _csum16(self, parts: list[tuple[str, int]]) -> str:
+        """The ones' complement sum is the rest of a division by 65535, and 2**16 has the rest 1: what counts
+        is where a part stands within its 16 bits, and no long number has to be put together."""
+        left = sum(width for _, width in parts)
+        left += -left & 15
+        texts = []
+        for bits, width in parts:
+            left -= width
+            texts.append(f"({bits} << {left & 15})" if left & 15 else bits)
+        total = self.temp()
+        self.writer.assign(total, " + ".join(texts) or "0")
+        return f"(65535 - ({total} % 65535 or (65535 if {total} else 0)))"
 
     def _hash(self, call: ir.ExternCall) -> None:
         result, algorithm, base, data, size = (one.value for one in call.arguments)
         target = self.place(result)
-        number = self._hashed(algorithm, *self.bits_of(self.value(data)))
+        number = self._hashed(algorithm, self.parts_of(self.value(data)))
         low, high = self.text(base), self.hold(self.text(size))
         if high.isdigit():
             text = f"{low} + {number} % {high}" if int(high) else low
@@ -129,19 +145,17 @@ class Externs(Statements):
 
     def _checksum16(self, call: ir.ExternCall) -> Store:
         bits, width = self.bits_of(self.value(call.arguments[0].value))
-        name = self.temp()
         function = self.bound("hash_csum16", ALGORITHMS["csum16"])
-        self.writer.assign(name, f"{function}({bits}, {width})")
-        return Scalar(name, call.type)
+        return Scalar(f"{function}({bits}, {width})", call.type)
 
     # --- checksums
 
     def _checked(self, call: ir.ExternCall) -> str:
-        parts = [self.bits_of(self.value(call.arguments[1].value))]
+        parts = self.parts_of(self.value(call.arguments[1].value))
         if call.name.endswith("payload"):
             parts.append(("int_(p[o:])", "((L - o) << 3)"))
-        number = self._hashed(call.arguments[3].value, *self.joined(parts))
-        return wrap(number, call.arguments[2].value.type)
+        number, type_ = self._hashed(call.arguments[3].value, parts), call.arguments[2].value.type
+        return number if number.startswith("(65535 -") and ir.width_of(type_) >= 16 else wrap(number, type_)
 
     def _verify_checksum(self, call: ir.ExternCall) -> None:
         condition = self.writer.block(f"if {self.text(call.arguments[0].value)}:")
@@ -213,7 +227,13 @@ class Externs(Statements):
             ]
         if isinstance(store, Group):
             return [number for item in store.items for number in self._leaf_numbers(item)]
-        raise Unsupported("a digest of a header")
+        if isinstance(store, Header):
+            return [number for leaf in self._fields(store) for number in self._leaf_numbers(leaf)]
+        raise Unsupported("a digest of a stack or union")
+
+    def _fields(self, header: Header) -> list[Scalar]:
+        """All fields, which a digest or message of the whole header makes variables."""
+        return [Scalar(header.fields[n], leaf.type) for n, leaf in enumerate(header.layout.leaves)]
 
     def _assert(self, call: ir.ExternCall) -> None:
         check = self._scalars(call)[0]
@@ -233,9 +253,10 @@ class Externs(Statements):
         """Numbers as the program sees them."""
         if isinstance(store, Scalar):
             return [f"{store.text}[0]" if isinstance(store.type, ir.Varbit) else f"int({store.text})"]
-        if isinstance(store, Header | Stack):
-            raise Unsupported("a header in a log message")
-        assert isinstance(store, Group)
+        if isinstance(store, Header):
+            return [number for leaf in self._fields(store) for number in self._shown(leaf)]
+        if not isinstance(store, Group):
+            raise Unsupported("a stack or union in a log message")
         return [number for item in store.items for number in self._shown(item)]
 
 

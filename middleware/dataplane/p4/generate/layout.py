@@ -104,6 +104,9 @@ class Layouts:
         elif isinstance(node, ir.TableAction):
             for argument in node.arguments:
                 self._write(argument)  # their directions are the action's
+        elif isinstance(node, ir.ExternCall) and node.name in ("digest", "log_msg"):
+            for one in node.arguments:
+                self._touch_in(one.value.type)
         elif isinstance(node, BUILT) and isinstance(node.type, ir.HeaderType):
             self._touch_all(self.of(node.type))
 
@@ -127,6 +130,18 @@ class Layouts:
                     layout.written.update(leaves)
                 return
             at = at.base
+
+    def _touch_in(self, type_: ir.Type) -> None:
+        """All headers in a value."""
+        if isinstance(type_, ir.HeaderType):
+            layout = self.of(type_)
+            layout.live.update(range(len(layout.leaves)))
+        elif isinstance(type_, ir.StructType):
+            for field in type_.fields:
+                self._touch_in(field.type)
+        elif isinstance(type_, ir.TupleType):
+            for element in type_.elements:
+                self._touch_in(element)
 
     def _touch_all(self, layout: Layout) -> None:
         layout.live.update(range(len(layout.leaves)))

@@ -83,15 +83,16 @@ class Parsing(Externs):
             stack = self._stack(target.base)
             self.writer.assign(stack.next, f"{stack.next} + 1")
 
-    def fill(self, header: Header) -> None:
-        """A header from the bytes here; they are there."""
+    def fill(self, header: Header, begin: int = 0) -> None:
+        """A header from the bytes here (or `begin` later); they are there."""
         layout = header.layout
         self.writer.assign(header.valid, "True")
-        self.writer.assign(header.raw, f"p[{self.here()}:{self.here(layout.size)}]")
+        self.writer.assign(header.raw, f"p[{self.here(begin)}:{self.here(begin + layout.size)}]")
         self.writer.assign(header.dirty, "False")
         for number in layout.order():
             leaf = layout.leaves[number]
-            self.writer.assign(header.fields[number], self.peeked(leaf.offset, leaf.width, leaf.type))
+            text = self.peeked(begin * 8 + leaf.offset, leaf.width, leaf.type)
+            self.writer.assign(header.fields[number], text)
 
     def peeked(self, offset: int, width: int, type_: ir.Type) -> str:
         """A fixed field, `offset` bits from here."""
@@ -171,8 +172,13 @@ class Parsing(Externs):
                 store, offset = self._peek_parts(one, offset)
                 items.append(store)
             return Group(items, type_), offset
+        if isinstance(type_, ir.HeaderType) and offset % 8 == 0:
+            header = self.new_store(self.temp(), type_)
+            assert isinstance(header, Header)
+            self.fill(header, offset // 8)
+            return header, offset + header.layout.fixed
         if isinstance(type_, ir.HeaderType | ir.UnionType | ir.StackType | ir.Varbit):
-            raise Unsupported("a lookahead of headers in a struct")
+            raise Unsupported("a lookahead of a stack or union, or of a header within a byte")
         width = ir.width_of(type_)
         name = self.temp()
         self.writer.assign(name, self.peeked(offset, width, type_))

@@ -138,8 +138,12 @@ class Pipeline(Parsing):
     # --- egress and what follows
 
     def _back(self) -> list[str]:
+        self.shares = False
         probe = self._written(self._egress)
         one_by_one = self._differs(probe)
+        self.shares = one_by_one and self._may_share(
+            self._written(lambda: self._block(self.program.pipeline.egress))
+        )
         self.requests = set()
         body = self._written(lambda: self._each_copy(one_by_one))
         loaded = self._choose_passed(body)
@@ -185,14 +189,46 @@ class Pipeline(Parsing):
         self.writer.assign("q_cut", "cut")
         self._reset_colors()
         self._enter_egress()
+        if self.shares:
+            self.writer.line("ch = False")
         self._block(self.program.pipeline.egress)
         self._clone_egress()
         with self.writer.block(f"if {self.standard['egress_spec']} != {self.machine.drop_port}:"):
-            self._block(self.program.pipeline.compute)
-            self._deparse()
+            self._compute_and_deparse()
             self._leave()
         with self.writer.block("else:"):
             self.writer.line(f"K.drop({DROP_EGRESS!r}, DROPS_)")
+
+    def _compute_and_deparse(self) -> None:
+        """Copies in whose headers egress has changed nothing share their bytes."""
+        writer = self.writer
+        if not self.shares:
+            self._block(self.program.pipeline.compute)
+            self._deparse()
+            return
+        with writer.block("if ch or same is None:"):
+            writer.line("changed = ch")
+            writer.line("ch = ch or ch_0")
+            self._block(self.program.pipeline.compute)
+            self._deparse()
+            writer.line("if not changed: same = data")
+        with writer.block("else:"):
+            writer.line("data = same")
+
+    def _may_share(self, egress: list[Line]) -> bool:
+        """Whether what is computed and emitted follows from the headers that egress leaves, and what it was
+        given."""
+        after = self._written(self._after_egress)
+        loaded = loaded_names(after, set())
+        user = set(leaf_texts(self.user)) & assigned_names(egress, loaded_names(egress, loaded))
+        random = not loaded.isdisjoint(EFFECTS) or any(
+            name[0] in "MRCVX" and name[1:2].isdigit() for name in loaded
+        )
+        return not (user & loaded) and not random and "q_cut" not in self.requests and not self.stacks
+
+    def _after_egress(self) -> None:
+        self._block(self.program.pipeline.compute)
+        self._deparse()
 
     def _each_copy(self, one_by_one: bool) -> None:
         if not one_by_one:
@@ -253,6 +289,7 @@ class Pipeline(Parsing):
 
     in_loop = False
     cuts = False
+    shares = False
 
     def _send(self) -> None:
         writer = self.writer
@@ -270,6 +307,7 @@ class Pipeline(Parsing):
             return
         changed = assigned_names(body, loaded)
         names = [name for name in self.passed if name in changed or name in self.stacks]
+        names = [name for name in names if name != "ch" or not self.shares]
         restored = []
         for name in names:
             stack = self.stacks.get(name)
@@ -277,6 +315,8 @@ class Pipeline(Parsing):
             restored.append(Line(2, f"{name} = {value}", [], []))
         body[1:1] = restored
         body[0:0] = [Line(1, f"{name}_0 = {name}", [], []) for name in names]
+        if self.shares:
+            body[0:0] = [Line(1, text, [], []) for text in ("ch_0 = ch", "same = None")]
 
     def _clone_egress(self) -> None:
         """The same headers, fresh metadata, egress again, after the copies that wait already."""
@@ -299,6 +339,8 @@ class Pipeline(Parsing):
         return ", ".join([*values, *(self._passed_text(name) for name in self.passed)])
 
     def _passed_text(self, name: str) -> str:
+        if name == "ch" and self.shares:
+            return "ch or ch_0"
         if name in self.fresh_user:
             return self._kept_text(name, "q_clone[1]")
         if name in leaf_texts(self.meta):

@@ -7,11 +7,14 @@ import pytest
 from treecast.middleware.dataplane.p4.frontend import load_program
 from treecast.middleware.dataplane.p4.runtime import (
     ActionCall,
+    CloneSession,
     ControlError,
     Entry,
     ExactMatch,
     MeterConfig,
+    MulticastGroup,
     Problem,
+    Replica,
     Switch,
     ValueSetMember,
 )
@@ -162,3 +165,19 @@ def test_the_old_mark_to_drop(interpret: bool) -> None:
     one = switch(interpret, ingress="s.mcast_grp = 3; mark_to_drop();")
     assert one.receive(0, PACKET, 0.0) == []
     assert one.stats().drops == {"dropped in ingress": 1}
+
+
+SHARED = """if (s.egress_rid == 2) { h.h.b = 0x77; }
+if (h.h.a == 5 && s.instance_type != 2) { clone(CloneType.E2E, 9); }"""
+
+
+@ENGINES
+def test_copies_that_egress_leaves_alone_and_one_that_it_does_not(interpret: bool) -> None:
+    one = switch(interpret, ingress="s.mcast_grp = 4; h.h.b = 0x33;", egress=SHARED)
+    replicas = tuple(Replica(port, port) for port in (1, 2, 3))
+    one.control.insert_multicast_group(MulticastGroup(4, replicas))
+    one.control.insert_clone_session(CloneSession(9, (Replica(6, 0),)))
+    outs = one.receive(0, bytes.fromhex("0102aa"), 0.0)
+    assert [out.packet.hex() for out in outs] == ["0133aa", "0177aa", "0133aa"]
+    outs = one.receive(0, bytes.fromhex("0502aa"), 0.0)
+    assert [(out.port, out.packet.hex()) for out in outs[3:]] == [(6, "0533aa"), (6, "0577aa"), (6, "0533aa")]
