@@ -4,8 +4,9 @@
 .venv/bin/python -m bench.micro_p4 --program X.p4 --packet HEX --port N
 
 Two programs of the tests: a state packet that goes to the four ports of a register's bitmask (Ethernet, IPv4
-and UDP are parsed), and a router (longest prefix, time to live, two checksums, a counter). Both engines run
-in turn, over processor time, so that a disturbed machine disturbs both; the best round of each counts.
+and UDP are parsed), and a router (longest prefix, time to live, two checksums, a counter); and the register
+design of STARE in p4/, a publish to four ports. Both engines run in turn, over processor time, so that a
+disturbed machine disturbs both; the best round of each counts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from treecast.middleware.dataplane.p4.runtime import (
     Switch,
 )
 
-PROGRAMS = Path(__file__).resolve().parents[1] / "tests/unit/p4/execution/programs"
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "tests/unit/p4/execution/programs"
 ETHERNET = bytes.fromhex("0a0b0c0d0e0f0102030405060800")
 
 
@@ -50,10 +52,23 @@ def router(switch: Switch) -> None:
         switch.control.insert("I.routes", Entry({"h.ipv4.dst": LpmMatch(0x0A010203 & mask, prefix)}, call))
 
 
-SCENES: dict[str, tuple[Callable[[Switch], None], bytes]] = {
-    "bitmask": (bitmask, ETHERNET + ipv4(0xEF000100)),
-    "router": (router, ETHERNET + ipv4(0x0A010203)),
+def stare(switch: Switch) -> None:
+    switch.control.set_register("StareIngress.subscribers", 256, 0b11110)
+    replicas = tuple(Replica(port) for port in range(1, 5))
+    switch.control.insert_multicast_group(MulticastGroup(0b11110, replicas))
+
+
+SCENES: dict[Path, tuple[Callable[[Switch], None], bytes]] = {
+    PROGRAMS / "bitmask.p4": (bitmask, ETHERNET + ipv4(0xEF000100)),
+    PROGRAMS / "router.p4": (router, ETHERNET + ipv4(0x0A010203)),
+    ROOT / "p4/stare_register.p4": (stare, ETHERNET + ipv4(0xEF000100)),
 }
+
+
+def include(name: str, file: str) -> tuple[str, str] | None:
+    """Files beside the program."""
+    path = Path(file).parent / name
+    return (str(path), path.read_text()) if path.exists() else None
 
 
 def packets_per_second(switch: Switch, port: int, packet: bytes, count: int) -> float:
@@ -66,7 +81,7 @@ def packets_per_second(switch: Switch, port: int, packet: bytes, count: int) -> 
 
 
 def measure(path: Path, fill: Callable[[Switch], None], port: int, packet: bytes, rounds: int) -> None:
-    program = load_program(path.read_text(), path.name)
+    program = load_program(path.read_text(), str(path), include)
     switches = [Switch(program, ports=range(16), interpret=interpret) for interpret in (True, False)]
     for switch in switches:
         fill(switch)
@@ -78,7 +93,7 @@ def measure(path: Path, fill: Callable[[Switch], None], port: int, packet: bytes
             best[number] = max(best[number], packets_per_second(switch, port, packet, count))
     plain, fast = best
     print(
-        f"{path.stem:12} {len(first[0])} copies  {switches[1].engine}  {fast:10,.0f} packets/s "
+        f"{path.stem:16} {len(first[0])} copies  {switches[1].engine}  {fast:10,.0f} packets/s "
         f" {1e6 / fast:6.2f} us  interpreted {plain:8,.0f}  ratio {fast / plain:6.1f}"
     )
 
@@ -95,8 +110,8 @@ def main() -> None:
     if arguments.program:
         measure(arguments.program, lambda switch: None, arguments.port, arguments.packet, arguments.rounds)
         return
-    for name, (fill, packet) in SCENES.items():
-        measure(PROGRAMS / f"{name}.p4", fill, 0, packet, arguments.rounds)
+    for path, (fill, packet) in SCENES.items():
+        measure(path, fill, 0, packet, arguments.rounds)
 
 
 if __name__ == "__main__":
