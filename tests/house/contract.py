@@ -63,7 +63,8 @@ PURE_FILES = (
     ),
     *(f"middleware/control/{name}.py" for name in ("hosts", "topics", "homes", "allotments")),
     *(f"middleware/control/{name}.py" for name in ("history", "admission")),
-    *(f"middleware/control/switches/{name}.py" for name in ("state", "difference", "messages")),
+    *(f"middleware/control/switches/{name}.py" for name in ("state", "difference", "messages", "refusals")),
+    "middleware/control/switches/local.py",
     *(f"middleware/dataplane/lab/{name}.py" for name in ("description", "impairment", "plan", "units")),
 )
 

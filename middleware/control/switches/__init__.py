@@ -5,13 +5,17 @@ Any P4Runtime switch will do: a hardware one, bmv2, or the embedded target.
 """
 
 from .difference import Change, Kind, apply, diff
-from .session import SwitchDiffers, SwitchRefused, SwitchSession
+from .local import LocalSwitch
+from .refusals import SwitchDiffers, SwitchRefused
+from .session import Program, SwitchSession
 from .state import EntryKey, SwitchState
 
 __all__ = [
     "Change",
     "EntryKey",
     "Kind",
+    "LocalSwitch",
+    "Program",
     "SwitchDiffers",
     "SwitchRefused",
     "SwitchSession",

@@ -22,27 +22,12 @@ from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
 
 from .difference import Change, diff
 from .messages import filters_for, state_of, update_of
+from .refusals import SwitchDiffers, SwitchRefused
 from .state import SwitchState
 
 MOST_UPDATES = 500  # in one Write: the status with a detail for each fits into the metadata that finsy takes
 CONNECT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
-
-
-class SwitchRefused(Exception):
-    """The switch does not do what is asked: another controller is primary, or it refuses a write."""
-
-
-class SwitchDiffers(Exception):
-    """The switch has acknowledged everything, and holds something else. `changes` would mend it."""
-
-    def __init__(self, name: str, changes: tuple[Change, ...]) -> None:
-        first = changes[0]
-        super().__init__(
-            f"{name} differs from what was written in {len(changes)} places, the first:"
-            f" {first.kind.value} {first.field} {first.key}"
-        )
-        self.changes = changes
 
 
 class Program(Struct, frozen=True):

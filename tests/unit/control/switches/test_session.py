@@ -11,8 +11,12 @@ from tests.unit.p4.p4runtime.planes import SCHEMA, Served, until
 from tests.unit.p4.p4runtime.programs import KITCHEN, ethernet
 
 from treecast.middleware.control.switches.difference import diff
-from treecast.middleware.control.switches.session import Program, SwitchDiffers, SwitchRefused, SwitchSession
+from treecast.middleware.control.switches.local import LocalSwitch
+from treecast.middleware.control.switches.refusals import SwitchDiffers, SwitchRefused
+from treecast.middleware.control.switches.session import Program, SwitchSession
 from treecast.middleware.control.switches.state import SwitchState
+from treecast.middleware.dataplane.p4 import bundle
+from treecast.middleware.dataplane.p4.p4runtime.entities import Entities
 from treecast.middleware.dataplane.p4.runtime import (
     ActionCall,
     CloneSession,
@@ -27,6 +31,7 @@ from treecast.middleware.dataplane.p4.runtime import (
     MeterConfig,
     MulticastGroup,
     Replica,
+    Switch,
     TernaryMatch,
     ValueSetMember,
 )
@@ -176,3 +181,21 @@ async def test_packets_and_digests_are_heard(served: Served) -> None:
         await session.send_packet(ethernet(1), metadata)
         await until(lambda: served.sent)
         assert served.sent[0].port == 5
+
+
+def test_a_switch_of_this_process_is_brought_to_the_same_states() -> None:
+    switch = Switch(bundle.load(KITCHEN.encode()), ports=range(8))
+    local = LocalSwitch(SCHEMA, Entities(SCHEMA, switch.control), "s1")
+    assert local.bring_to(RICH) == len(RICH)
+    assert local.read(RICH) == RICH
+    assert local.bring_to(RICH) == 0
+    too_much = SwitchState.of(
+        entries=[
+            (_name("exact_table"), Entry({MAC: ExactMatch(n)}, ActionCall(_name("drop")))) for n in range(5)
+        ]
+    )
+    with pytest.raises(SwitchRefused, match=r"s1: .*exact_table"):
+        local.bring_to(too_much)
+    assert local.read(RICH) == RICH
+    assert local.bring_to(OTHER) == len(diff(RICH, OTHER))
+    assert local.read(OTHER) == OTHER
