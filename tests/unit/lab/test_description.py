@@ -10,6 +10,7 @@ from treecast.middleware.dataplane.lab.description import (
     DescriptionError,
     Host,
     Link,
+    Switch,
     parse,
 )
 from treecast.middleware.dataplane.lab.impairment import Impairment
@@ -102,3 +103,15 @@ def test_bridges_in_a_ring_are_refused() -> None:
     with pytest.raises(DescriptionError, match=r"links\[2\]: c and a are joined already"):
         Description(hosts={"h": Host()}, bridges=dict.fromkeys("abc", Bridge()), links=links)
     Description(hosts={"h": Host()}, bridges=dict.fromkeys("abc", Bridge()), links=links[:2])
+
+
+def test_switches() -> None:
+    lab = parse('[hosts.a]\n[switches.s1]\nprogram = "x.p4"\n[switches.s2]\ncpu_port = 64\n', "lab.toml")
+    assert lab.switches == {"s1": Switch("x.p4"), "s2": Switch("", 64)}
+    assert list(lab.nodes) == ["a", "s1", "s2"]
+    with pytest.raises(
+        DescriptionError, match=r"switches\.s1\.programme: unknown key; the nearest is 'program'"
+    ):
+        parse('[hosts.a]\n[switches.s1]\nprogramme = "x.p4"\n', "lab.toml")
+    with pytest.raises(DescriptionError, match=r"switches\.a: hosts\.a has this name already"):
+        parse("[hosts.a]\n[switches.a]\n", "lab.toml")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link, Router
+from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link, Router, Switch
 from treecast.middleware.dataplane.lab.plan import (
+    AddNeighbour,
     AddRoute,
     AwaitUp,
     MakeNode,
@@ -14,6 +15,7 @@ from treecast.middleware.dataplane.lab.plan import (
     Plan,
     Shape,
     StartRelay,
+    StartSwitch,
     TurnOffloadsOff,
     make_plan,
 )
@@ -129,3 +131,44 @@ def _arrives(plan: Plan, node: str, destination: str) -> bool:
         assert hop.node in plan.description.routers
         node = hop.node
     return False
+
+
+def switched(hosts: str, switches: str, links: list[str], **options: bool) -> Plan:
+    return make_plan(
+        Description(
+            hosts=dict.fromkeys(hosts, Host()),
+            switches=dict.fromkeys(switches, Switch("x.p4", 100)),
+            links=tuple(Link((pair[0], pair[1]), **options) for pair in links),
+        )
+    )
+
+
+def test_a_switch_has_its_links_as_ports_and_no_address() -> None:
+    plan = switched("ab", "st", ["as", "st", "tb"])
+    assert addresses(plan) == {"a": ["10.64.0.1/24"], "b": ["10.64.0.2/24"], "s": [], "t": []}
+    started = [step for step in plan.steps if isinstance(step, StartSwitch)]
+    assert started == [
+        StartSwitch("s", "x.p4", 100, ((1, "port0"), (2, "port1"))),
+        StartSwitch("t", "x.p4", 100, ((1, "port0"), (2, "port1"))),
+    ]
+    assert MakeNode("s", quiet=True) in plan.steps
+
+
+def test_hosts_on_a_switch_know_each_other() -> None:
+    plan = switched("abc", "s", ["as", "bs", "ac"])
+    neighbours = [step for step in plan.steps if isinstance(step, AddNeighbour) and "." in step.address]
+    assert [(one.node, one.interface, one.address, one.mac) for one in neighbours] == [
+        ("a", "eth0", "10.64.0.2", "02:54:00:00:00:02"),
+        ("b", "eth0", "10.64.0.1", "02:54:00:00:00:01"),
+    ]
+
+
+def test_frames_at_a_switch_are_those_of_a_wire() -> None:
+    plan = switched("a", "s", ["as"])
+    off = {(step.node, step.interface) for step in plan.steps if isinstance(step, TurnOffloadsOff)}
+    assert off == {("a", "eth0"), ("s", "port0")}
+
+
+def test_switches_may_be_joined_in_rings() -> None:
+    plan = switched("a", "stu", ["as", "st", "tu", "us"])
+    assert len([step for step in plan.steps if isinstance(step, StartSwitch)]) == 3
