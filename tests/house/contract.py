@@ -54,7 +54,10 @@ PURE_FILES = (
     *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "outbox", "events", "settings")),
     *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calling", "serving", "session")),
     *(f"middleware/fabric/stare/{name}.py" for name in ("settings", "timers", "subscriptions", "replica")),
-    *(f"middleware/fabric/stare/{name}.py" for name in ("published", "received", "announcements", "node")),
+    *(
+        f"middleware/fabric/stare/{name}.py"
+        for name in ("published", "received", "announcements", "node", "output")
+    ),
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
     *(

@@ -274,9 +274,7 @@ class ReplicaController:
                 for span in signal.spans:
                     self._tail(host, span, now)
             case SignalKind.REPORT:
-                self._silent.pop(host, None)
-                for span in signal.spans:
-                    self._report(host, span, now)
+                self._reports(host, signal, now)
             case SignalKind.RECOVER:
                 self._recover(host, signal)
             case SignalKind.UPDATE:
@@ -363,6 +361,15 @@ class ReplicaController:
             self._queries.set(host, now)
         else:
             self._fetches.set(key, now)
+
+    def _reports(self, host: int, signal: Signal, now: float) -> None:
+        """As long as they bring it forward, a host that is far behind is asked again at once."""
+        self._silent.pop(host, None)
+        before = len(self._behind.get(host, ()))
+        for span in signal.spans:
+            self._report(host, span, now)
+        if 0 < len(self._behind.get(host, ())) < before:
+            self._queries.set(host, now)
 
     def _report(self, host: int, span: Span, now: float) -> None:
         key = span.state, span.vnf

@@ -31,7 +31,8 @@ from treecast.middleware.wire import stare
 from treecast.middleware.wire.stare import StareKind
 from treecast.middleware.wire.stare_signals import Opened, Update
 
-from .node import Node, Output, Packet
+from .node import Node
+from .output import Output, Packet
 from .settings import NEVER, StareSettings
 from .subscriptions import SubState
 from .timers import Random

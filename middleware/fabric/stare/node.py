@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import enum
 
-from msgspec import Struct, field
-
 from treecast.middleware.model.counters import StareCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.stare import (
@@ -33,9 +31,7 @@ from treecast.middleware.wire.stare import (
     encode_header,
 )
 from treecast.middleware.wire.stare_signals import (
-    MOST_ENTRIES,
     Closed,
-    Opened,
     ReportFlag,
     Signal,
     SignalError,
@@ -48,44 +44,13 @@ from treecast.middleware.wire.stare_signals import (
 from treecast.middleware.wire.stare_updates import TooLargeError, cut, largest
 
 from .announcements import About, Announcements
+from .output import Batch, Output, Packet, Unknown
 from .published import Pair, PublishedStates
 from .received import Received
 from .replica import Refusal
 from .settings import StareSettings
-from .subscriptions import SubChange, Subscriptions, SubState
+from .subscriptions import Subscriptions, SubState
 from .timers import Random
-
-_BATCH_BYTES = 1 << 18  # of updates in one signal
-
-
-class Packet(Struct, frozen=True):
-    """A datagram for the group of (kind, state)."""
-
-    kind: StareKind
-    state: int
-    data: bytes
-
-
-class Output(Struct):
-    """What a node wants done."""
-
-    packets: list[Packet] = field(default_factory=list)
-    signals: list[bytes] = field(default_factory=list)  # to the replica controller
-    deliveries: list[tuple[int, Update]] = field(default_factory=list)  # to a VNF of this host
-    opened: list[Opened] = field(default_factory=list)
-    changes: list[SubChange] = field(default_factory=list)  # of subscriptions with the switch
-
-
-class Unknown(enum.Enum):
-    """Reasons for refusals that are a node's own."""
-
-    NO_HEADER = "no header of STARE"
-    NO_SIGNAL = "no signal"
-    STRAY_ACK = "an acknowledgement of nothing that was asked for"
-    STRAY_KIND = "a request, which only switches take"
-    STRAY_SIGNAL = "a signal that only the replica controller takes"
-    NOT_SUBSCRIBED = "nobody here subscribes to the state"
-    OWN = "of this host"
 
 
 class Node:
@@ -518,27 +483,3 @@ class Node:
             assert all(vnf in self._subscribers[state] for state in subscribed)
             assert all((state, vnf) in self._published.pairs() for state in published)
         assert all(self._subscribers.values())
-
-
-class Batch:
-    """Updates as few signals of bounded size."""
-
-    def __init__(self, signals: list[bytes]) -> None:
-        self._signals = signals
-        self._updates: list[Update] = []
-        self._size = 0
-
-    def add(self, update: Update) -> None:
-        if self._updates and (
-            self._size + len(update.value) > _BATCH_BYTES or len(self._updates) == MOST_ENTRIES
-        ):
-            self.send()
-        self._updates.append(update)
-        self._size += len(update.value)
-
-    def send(self) -> None:
-        """What is left, if anything."""
-        if self._updates:
-            signal = Signal(SignalKind.UPDATE, updates=tuple(self._updates))
-            self._signals.append(encode_signal(signal))
-        self._updates, self._size = [], 0
