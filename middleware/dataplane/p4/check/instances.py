@@ -9,8 +9,8 @@ from .. import ast, ir, types
 from ..ir.annotations import Annotation, Scalar
 from ..source import Span
 from .base import Frame, Refused, is_hidden, qualified
-from .calls import NO_OBJECTS
 from .externs import PACKETS, SIZES, has_object
+from .functions import NO_OBJECTS
 from .inference import accepts, substitute, unify
 from .parsers import Parsers
 from .scope import (

@@ -1,0 +1,243 @@
+"""Functions and actions: their calls, and their bodies, each lowered once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .. import ast, ir, types
+from ..source import Span
+from .base import Frame
+from .externs import PACKETS, has_function
+from .inference import Inference, Signature
+from .scope import (
+    ActionEntity,
+    ExternEntity,
+    FunctionEntity,
+    ParameterType,
+    Scope,
+    Typed,
+    TypeEntity,
+    VariableEntity,
+)
+
+NO_OBJECTS: Mapping[str, ExternEntity] = {}
+
+
+class Functions(Inference):
+    """The part of the checker that calls and lowers functions and actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._active: list[object] = []
+        self._lowered: dict[tuple[int, tuple[types.Type, ...]], int] = {}
+
+    def nothing(self, span: Span) -> Typed:
+        """The value of a call that gives none."""
+        return Typed(types.VOID, ir.Default(types.VOID, span))
+
+    # --- functions
+
+    def function_call(self, node: ast.Call, entity: FunctionEntity, expected: types.Type | None) -> Typed:
+        by_prototype = {id(_prototype(one)): one for one in entity.overloads}
+        prototypes = [_prototype(one) for one in entity.overloads]
+        chosen = self.choose(entity.name, prototypes, node.arguments, node.span)
+        declaration = by_prototype[id(chosen)]
+        signature = self.signature(chosen, entity.scope)
+        if isinstance(declaration, ast.ExternFunction):
+            return self._extern_function(node, declaration, signature, expected)
+        arguments, result, bound = self.arguments(signature, node, expected)
+        if self.frame.kind == "parser" and entity.name == "verify":
+            self.fail(node.span, "'verify' is the core library's")
+        index = self.function(declaration, bound, entity.scope)
+        passed = without_packets(arguments, signature.parameters)
+        represented = self.represent(result, node.span)
+        return Typed(result, ir.Call(index, passed, represented, node.span))
+
+    def function(self, declaration: ast.Function, bound: tuple[types.Type, ...], scope: Scope) -> int:
+        """The lowered function for this binding of its type parameters."""
+        key = (id(declaration), bound)
+        if key in self._lowered:
+            return self._lowered[key]
+        if declaration in self._active:
+            self.fail(declaration.span, f"function '{declaration.name}' calls itself")
+        self._active.append(declaration)
+        prototype = declaration.prototype
+        outer = Scope(scope, self.function_orders[id(declaration)] + 1)
+        for name, type_ in zip(prototype.types, bound, strict=True):
+            outer.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
+        frame = Frame("function", declaration.name, "")
+        with self.body(frame, outer):
+            frame.result = types.VOID if prototype.result is None else self.type_of(prototype.result)
+            result = self.represent(frame.result, declaration.span)
+            parameters = self.bind(self.parameters(prototype.parameters))
+            problems = len(self.problems)
+            body = self.statements(declaration.body)
+            sound = len(self.problems) == problems
+            if sound and not isinstance(result, ir.Void) and not always_returns(body):
+                self.complain(declaration.span, f"function '{declaration.name}' may end without a value")
+        self._active.pop()
+        self.functions.append(ir.Function(declaration.name, parameters, result, body, declaration.span))
+        self._lowered[key] = len(self.functions) - 1
+        return self._lowered[key]
+
+    def bind(
+        self, parameters: tuple[ParameterType, ...], objects: Mapping[str, ExternEntity] = NO_OBJECTS
+    ) -> tuple[ir.Parameter, ...]:
+        """Makes parameters the variables of the present scope. Extern objects are none: they are known."""
+        found = []
+        for one in parameters:
+            span = one.declaration.span
+            if isinstance(one.type, types.ExternType):
+                if one.type.name not in PACKETS and one.name not in objects:
+                    why = "extern objects can be passed to controls and parsers only"
+                    self.fail(span, f"parameter '{one.name}' is a {one.type.name}: {why}")
+                entity = objects.get(one.name) or ExternEntity(None, one.type, span)
+                self.declare(one.name, entity, span)
+                continue
+            index = self.new_variable(one.name, one.type, span)
+            writable = one.direction in ("out", "inout")
+            self.declare(one.name, VariableEntity(index, one.type, writable, span), span)
+            represented = self.represent(one.type, span)
+            found.append(
+                ir.Parameter(
+                    one.name,
+                    ir.Direction(one.direction),
+                    index,
+                    represented,
+                    one.declaration.annotations,
+                    types.named(one.type),
+                )
+            )
+        return tuple(found)
+
+    def _extern_function(
+        self,
+        node: ast.Call,
+        declaration: ast.ExternFunction,
+        signature: Signature,
+        expected: types.Type | None,
+    ) -> Typed:
+        name = declaration.name
+        arguments, result, bound = self.arguments(signature, node, expected)
+        if not has_function(declaration):
+            self.fail(node.span, f"this target has no extern function '{name}'")
+        if name == "verify":
+            if self.frame.kind != "parser":
+                self.fail(node.span, "'verify' can be called in parsers only")
+            self.emit(ir.Verify(arguments[0].value, arguments[1].value, node.span))
+            return self.nothing(node.span)
+        if name == "static_assert":
+            return self._static_assert(node, arguments)
+        return self.extern_call(node, name, None, arguments, result, bound)
+
+    def _static_assert(self, node: ast.Call, arguments: list[ir.Argument]) -> Typed:
+        condition = arguments[0].value
+        if not isinstance(condition, ir.Literal):
+            self.fail(node.span, "what static_assert checks must be known when the program is loaded")
+        if not condition.value:
+            said = arguments[1].value if len(arguments) > 1 else None
+            text = f": {said.value}" if isinstance(said, ir.Literal) else ""
+            self.fail(node.span, f"static_assert failed{text}")
+        return self.literal(True, types.BOOL, node.span)
+
+    def extern_call(
+        self,
+        node: ast.Call,
+        name: str,
+        instance: int | None,
+        arguments: list[ir.Argument],
+        result: types.Type,
+        bound: tuple[types.Type, ...],
+    ) -> Typed:
+        for one in arguments:
+            if one.direction is ir.Direction.NONE and not isinstance(one.value, ir.Literal):
+                self.fail(
+                    one.value.span, f"this argument of '{name}' must be known when the program is loaded"
+                )
+        represented = tuple(self.represent(one, node.span) for one in bound)
+        result_type = self.represent(result, node.span)
+        call = ir.ExternCall(name, instance, represented, tuple(arguments), result_type, node.span)
+        return Typed(result, call)
+
+    # --- actions
+
+    def action_call(self, node: ast.Call, entity: ActionEntity) -> Typed:
+        if self.frame.kind not in ("control", "action"):
+            self.fail(node.span, f"an action can't be called in a {self.frame.kind}")
+        index = self.action(entity)
+        signature = Signature(entity.declaration.name, (), entity.parameters, types.VOID, entity.scope)
+        arguments, _, _ = self.arguments(signature, node, None)
+        passed = without_packets(arguments, entity.parameters)
+        self.emit(ir.CallAction(index, passed, node.span))
+        return self.nothing(node.span)
+
+    def action(self, entity: ActionEntity) -> int:
+        """The lowered action."""
+        if entity.index >= 0:
+            return entity.index
+        declaration = entity.declaration
+        if declaration in self._active:
+            self.fail(declaration.span, f"action '{declaration.name}' calls itself")
+        self._active.append(declaration)
+        name = self.plane_of(entity)
+        with self.body(Frame("action", name, entity.prefix), entity.scope):
+            entity.parameters = self.parameters(declaration.parameters)
+            self._check_action_parameters(entity.parameters)
+            parameters = self.bind(entity.parameters)
+            body = self.statements(declaration.body)
+        self._active.pop()
+        marks = declaration.annotations
+        hidden = any(mark.name == "hidden" for mark in marks)
+        self.actions.append(ir.Action(name, parameters, body, marks, hidden, declaration.span))
+        entity.index = len(self.actions) - 1
+        return entity.index
+
+    def plane_of(self, entity: ActionEntity) -> str:
+        raise NotImplementedError
+
+    def _check_action_parameters(self, parameters: tuple[ParameterType, ...]) -> None:
+        data = False
+        for one in parameters:
+            data = data or not one.direction
+            if one.direction and data:
+                said = "parameters with a direction come before those that the control plane gives"
+                self.fail(one.declaration.span, said)
+            if not one.direction and not isinstance(
+                types.underlying(one.type), ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode
+            ):
+                of = types.describe(one.type)
+                self.fail(one.declaration.span, f"a control plane can't give a value of type {of}")
+
+    # --- further up
+
+    def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
+        raise NotImplementedError
+
+
+def _prototype(declaration: ast.Function | ast.ExternFunction) -> ast.Prototype:
+    return declaration.prototype
+
+
+def without_packets(
+    arguments: list[ir.Argument], parameters: tuple[ParameterType, ...]
+) -> tuple[ir.Argument, ...]:
+    """The arguments without packet_in and packet_out."""
+    return tuple(
+        one
+        for one, parameter in zip(arguments, parameters, strict=True)
+        if not isinstance(parameter.type, types.ExternType)
+    )
+
+
+def always_returns(body: tuple[ir.Statement, ...]) -> bool:
+    """Whether every way through the statements ends in a return or exit."""
+    for one in body:
+        match one:
+            case ir.Return() | ir.Exit():
+                return True
+            case ir.If(yes=yes, no=no) if always_returns(yes) and always_returns(no):
+                return True
+            case ir.Switch(cases=cases, default=default) | ir.SwitchAction(cases=cases, default=default):
+                if all(always_returns(case.body) for case in cases) and always_returns(default):
+                    return True
+    return False
