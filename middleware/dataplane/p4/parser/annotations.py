@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from .. import ast
 from ..directives import evaluate
 from ..ir.annotations import Annotation, Scalar
 from ..lexer import END, INTEGER, STRING, Token
@@ -15,7 +18,14 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 class Annotations(Expressions):
-    """The part of the parser that reads annotations."""
+    """The part of the parser that reads annotations.
+
+    `constants` are those declared so far, for the expressions in structured annotations (`@a[1 + N]`).
+    """
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self.constants: dict[str, Scalar] = {}
 
     def annotations(self) -> tuple[Annotation, ...]:
         """All that stand here."""
@@ -35,7 +45,7 @@ class Annotations(Expressions):
         if self.token.kind in ("(", "["):
             structured = self.token.kind == "["
             body = self._body()
-            return annotation(name.text, body, structured, self.since(first.span))
+            return annotation(name.text, body, structured, self.since(first.span), self.constants)
         return Annotation(name.text, span=self.since(first.span))
 
     def _pragma(self, first: Token, word: Token) -> Annotation:
@@ -67,15 +77,22 @@ class Annotations(Expressions):
             body.append(token)
 
 
-def annotation(name: str, body: Sequence[Token], structured: bool, span: Span) -> Annotation:
+def annotation(
+    name: str,
+    body: Sequence[Token],
+    structured: bool,
+    span: Span,
+    constants: Mapping[str, Scalar] | None = None,
+) -> Annotation:
     """An annotation from the tokens of its body."""
+    known = constants if structured else None
     parts = _split(body)
     pairs = [part for part in parts if len(part) > 2 and part[0].kind in NAMES and part[1].kind == "="]
     text = _text(body)
     if pairs and len(pairs) == len(parts):
-        named = tuple((part[0].text, _scalar(part[2:])) for part in parts)
+        named = tuple((part[0].text, _scalar(part[2:], known)) for part in parts)
         return Annotation(name, (), named, text, structured, span)
-    return Annotation(name, tuple(_scalar(part) for part in parts), (), text, structured, span)
+    return Annotation(name, tuple(_scalar(part, known) for part in parts), (), text, structured, span)
 
 
 def _split(body: Sequence[Token]) -> list[list[Token]]:
@@ -91,7 +108,12 @@ def _split(body: Sequence[Token]) -> list[list[Token]]:
     return [part for part in parts if part]
 
 
-def _scalar(part: Sequence[Token]) -> Scalar:
+def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None) -> Scalar:
+    """A literal; in a structured annotation the value of an expression, if it can be known; else the text."""
+    if constants is not None:
+        found = _value(part, constants)
+        if found is not None:
+            return found
     if all(token.kind == STRING for token in part):
         return "".join(unquoted(token.text) for token in part)
     if len(part) == 1:
@@ -107,6 +129,56 @@ def _scalar(part: Sequence[Token]) -> Scalar:
         except ValueError:
             pass
     return _text(part)
+
+
+def _value(part: Sequence[Token], constants: Mapping[str, Scalar]) -> Scalar | None:
+    end = part[-1]
+    reader = Expressions([*part, Token(END, "", end.file, end.line, end.end, end.end, end.row)])
+    try:
+        node = reader.expression()
+        return known_value(node, constants) if reader.token.kind == END else None
+    except (Mistake, TypeError, ArithmeticError, ValueError):
+        return None
+
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Scalar]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+    "%": operator.mod,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "++": operator.add,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "&&": lambda one, other: bool(one and other),
+    "||": lambda one, other: bool(one or other),
+}
+
+
+def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar | None:
+    """The value of an expression over literals and constants; None for what isn't one."""
+    match node:
+        case ast.IntegerLiteral(value=value) | ast.StringLiteral(value=value) | ast.BoolLiteral(value=value):
+            return value
+        case ast.Name(name=name):
+            return constants.get(name)
+        case ast.Unary(operator=sign, operand=operand):
+            inner = known_value(operand, constants)
+            if sign == "!" and isinstance(inner, bool):
+                return not inner
+            return -inner if sign == "-" and isinstance(inner, int) else None
+        case ast.Binary(operator=sign, left=left, right=right):
+            one, other = known_value(left, constants), known_value(right, constants)
+            operation = _OPERATIONS.get(sign)
+            return None if one is None or other is None or operation is None else operation(one, other)
+    return None
 
 
 def _text(body: Sequence[Token]) -> str:

@@ -6,7 +6,7 @@ from .. import ast
 from ..ir.annotations import Annotation
 from ..lexer import IDENTIFIER
 from ..source import Span
-from .annotations import Annotations
+from .annotations import Annotations, known_value
 from .stream import NAMES, Mistake
 
 _ASSIGNMENTS = {
@@ -114,6 +114,9 @@ class Statements(Annotations):
         self.expect("=", "after a constant's name")
         value = self.expression()
         self.expect(";", "after a constant")
+        known = known_value(value, self.constants)
+        if known is not None:
+            self.constants[name.text] = known
         self.declare(name.text, False)
         return ast.ConstantDeclaration(type_, name.text, value, annotations, name.span)
 

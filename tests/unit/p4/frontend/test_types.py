@@ -121,7 +121,9 @@ def test_values_of_structs_lists_and_defaults() -> None:
 
 def test_annotations_are_kept() -> None:
     types = """
-        @controller_header("packet_in") @brief("to the controller") @doc[a = 1, b = "x"] @flag
+        const bit<8> N = 4;
+        @controller_header("packet_in") @brief("to the controller") @doc[a = 1 + N, b = "x"] @flag
+        @list[N * 2, "x" ++ "y", N == 5, -1]
         header up_t { @id(3) bit<16> port; }
     """
     program = load(types=types)
@@ -129,8 +131,9 @@ def test_annotations_are_kept() -> None:
     assert [(one.name, one.arguments, one.named) for one in header.annotations] == [
         ("controller_header", ("packet_in",), ()),
         ("brief", ("to the controller",), ()),
-        ("doc", (), (("a", 1), ("b", "x"))),
+        ("doc", (), (("a", 5), ("b", "x"))),
         ("flag", (), ()),
+        ("list", (8, "xy", False, -1), ()),
     ]
     assert header.fields[0].annotations[0].arguments == (3,)
 
