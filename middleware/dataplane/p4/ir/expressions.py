@@ -95,7 +95,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Element(msgspec.Struct, frozen=True):
-    """`stack[index]`; `index` is unsigned Bits of any width. A Literal index is within the stack."""
+    """`stack[index]`; `index` is Bits of any width. A Literal index is within the stack; others may not be."""
 
     base: Expression
     index: Expression
