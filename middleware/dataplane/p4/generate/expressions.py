@@ -7,16 +7,17 @@ from collections.abc import Callable
 
 from .. import ir
 from ..bits import shift_left
-from ..runtime.shapes import key_width
-from .base import Base, has_effects
+from .base import has_effects
 from .layout import Layout, Unsupported
+from .packing import Packing
 from .stores import Group, Header, Scalar, SliceOf, Stack, Store, Union
+from .texts import cast, inside, signed, type_of, unsigned, wrap
 from .writer import Line
 
 _ATOM = re.compile(r"-?\w+\Z")
 
 
-class Expressions(Base):
+class Expressions(Packing):
     """`value` gives a store whose texts have no effects; `text` is for scalars."""
 
     def text(self, e: ir.Expression) -> str:
@@ -328,86 +329,6 @@ class Expressions(Base):
         assert isinstance(base, Header)
         return Scalar(base.valid, e.type)
 
-    # --- bits of values
-
-    def packed(self, header: Header) -> str:
-        """A header's bytes."""
-        layout = header.layout
-        if layout.varbit is not None:
-            return self._packed_varbit(header)
-        written = sorted(layout.written)
-        if not written:
-            return header.raw
-        keep = (1 << layout.fixed) - 1
-        parts = []
-        for number in written:
-            leaf = layout.leaves[number]
-            keep &= ~(((1 << leaf.width) - 1) << leaf.after)
-            bits = unsigned(header.fields[number], leaf.type)
-            parts.append(f"({bits} << {leaf.after})" if leaf.after else bits)
-        if keep:
-            parts.insert(0, f"(int_({header.raw}) & {keep})")
-        changed = f"({' | '.join(parts)}).to_bytes({layout.size}, 'big')"
-        if header.dirty == "True":
-            return changed
-        return f"({changed} if {header.dirty} else {header.raw})"
-
-    def _packed_varbit(self, header: Header) -> str:
-        layout = header.layout
-        assert layout.varbit is not None
-        varbit = header.fields[layout.varbit]
-        return f"(({self._side_by_side(header)}).to_bytes(({layout.fixed} + {varbit}[1]) >> 3, 'big'))"
-
-    def _side_by_side(self, header: Header) -> str:
-        """All leaves as one number."""
-        total = "0"
-        for number, leaf in enumerate(header.layout.leaves):
-            text = header.fields[number]
-            if isinstance(leaf.type, ir.Varbit):
-                total = f"(({total} << {text}[1]) | {text}[0])"
-            else:
-                total = f"(({total} << {leaf.width}) | {unsigned(text, leaf.type)})"
-        return total
-
-    def bits_of(self, store: Store) -> tuple[str, str]:
-        """A value's bits side by side, and their number."""
-        if isinstance(store, Scalar):
-            if isinstance(store.type, ir.Varbit):
-                return f"{store.text}[0]", f"{store.text}[1]"
-            return unsigned(store.text, store.type), str(key_width(store.type))
-        if isinstance(store, Header):
-            if store.layout.varbit is None:
-                return f"int_({self.packed(store)})", str(store.layout.fixed)
-            return self._side_by_side(
-                store
-            ), f"({store.layout.fixed} + {store.fields[store.layout.varbit]}[1])"
-        return self.joined(self.parts_of(store))
-
-    def parts_of(self, store: Store) -> list[tuple[str, str]]:
-        """The bits of each part, and their number."""
-        if isinstance(store, Scalar | Header):
-            return [self.bits_of(store)]
-        if not isinstance(store, Group):
-            raise Unsupported("the bits of a stack or union")
-        return [part for item in store.items for part in self.parts_of(item)]
-
-    def joined(self, parts: list[tuple[str, str]]) -> tuple[str, str]:
-        """Bits side by side, the first one highest."""
-        if all(width.isdigit() for _, width in parts):
-            return self._joined_fixed([(bits, int(width)) for bits, width in parts])
-        total, size = "0", "0"
-        for bits, width in parts:
-            total, size = f"(({total} << {width}) | {bits})", f"({size} + {width})"
-        return total, size
-
-    def _joined_fixed(self, parts: list[tuple[str, int]]) -> tuple[str, str]:
-        size = sum(width for _, width in parts)
-        left, texts = size, []
-        for bits, width in parts:
-            left -= width
-            texts.append(f"({bits} << {left})" if left else bits)
-        return (f"({' | '.join(texts)})" if len(texts) > 1 else texts[0] if texts else "0"), str(size)
-
     # --- what the rooms above write
 
     def fail_unless(self, condition: str, error: str) -> None:
@@ -429,57 +350,12 @@ class Expressions(Base):
         raise NotImplementedError
 
 
-def type_of(store: Header | Stack | Group | Union) -> ir.Type:
-    return store.layout.type if isinstance(store, Header) else store.type
-
-
-def inside(index: str, type_: ir.Type, size: int) -> str:
-    """The condition that an index is one of `size`."""
-    return f"0 <= {index} < {size}" if signed(type_) else f"{index} < {size}"
-
-
 def _leaves(store: Store) -> list[str]:
     if isinstance(store, Scalar):
         return [store.text]
     if isinstance(store, Group):
         return [text for item in store.items for text in _leaves(item)]
     raise Unsupported("a header in a header")
-
-
-def signed(type_: ir.Type) -> bool:
-    return isinstance(type_, ir.Bits) and type_.signed
-
-
-def wrap(text: str, type_: ir.Type) -> str:
-    """Modulo the type's width."""
-    width = ir.width_of(type_)
-    if not signed(type_):
-        return f"({text} & {(1 << width) - 1})"
-    if width == 0:
-        return "0"
-    half = 1 << (width - 1)
-    return f"(({text} + {half} & {(1 << width) - 1}) - {half})"
-
-
-def unsigned(text: str, type_: ir.Type) -> str:
-    """The raw bits."""
-    return f"({text} & {(1 << ir.width_of(type_)) - 1})" if signed(type_) else text
-
-
-def cast(text: str, old: ir.Type, new: ir.Type) -> str:
-    """Between Bits types, Bits and Bool."""
-    if isinstance(new, ir.Bool):
-        return text if isinstance(old, ir.Bool) else f"({text} != 0)"
-    if not isinstance(new, ir.Bits):
-        return text
-    if isinstance(old, ir.Bool):
-        return f"(1 if {text} else 0)" if not new.signed or new.width > 1 else f"(-1 if {text} else 0)"
-    if not isinstance(old, ir.Bits):
-        return text
-    grows = new.width > old.width or (new.width == old.width and new.signed == old.signed)
-    if grows and (new.signed or not old.signed):
-        return text
-    return wrap(text, new)
 
 
 _COMPARE = (ir.Operator.LT, ir.Operator.LE, ir.Operator.GT, ir.Operator.GE)

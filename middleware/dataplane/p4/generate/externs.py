@@ -10,13 +10,13 @@ from ..runtime.counts import DROP_ASSERT
 from ..runtime.machine import digest_name, is_standard
 from ..runtime.select import ALGORITHMS
 from ..runtime.text import format_log
-from .expressions import inside, signed, unsigned, wrap
 from .layout import Unsupported
-from .statements import Statements
 from .stores import Group, Header, Scalar, Store
+from .tables import Tables
+from .texts import inside, signed, unsigned, wrap
 
 
-class Externs(Statements):
+class Externs(Tables):
     """Calls by name."""
 
     def _extern_call(self, e: ir.ExternCall) -> Store:

@@ -6,10 +6,22 @@ from __future__ import annotations
 from .. import ir
 from ..runtime.machine import MAX_STATES
 from ..runtime.shapes import key_width
-from .expressions import unsigned
 from .externs import Externs
-from .layout import Leaf, Unsupported
+from .layout import Unsupported
+from .parser_graph import (
+    from_whole,
+    has_loop,
+    is_set,
+    jumps_to,
+    labels,
+    match_text,
+    merged,
+    targets,
+    typed,
+    whole_bytes,
+)
 from .stores import Group, Header, Scalar, Store
+from .texts import unsigned
 
 MAX_NESTED = 14  # states inside of each other; deeper ones become branches
 
@@ -128,7 +140,7 @@ class Parsing(Externs):
         self.writer.assign(header.dirty, "False")
         self.writer.assign(whole, f"int_(p[o:{end}])")
         for number in layout.order():
-            self.writer.assign(header.fields[number], _from_whole(layout.leaves[number], whole, varbit))
+            self.writer.assign(header.fields[number], from_whole(layout.leaves[number], whole, varbit))
         self.writer.assign("o", end)
 
     def skip(self, s: ir.Skip) -> None:
@@ -138,7 +150,7 @@ class Parsing(Externs):
             self.fail_unless(f"L >= {self.here(size)}", "PacketTooShort")
             self.advance(size)
             return
-        if not _whole_bytes(s.bits):
+        if not whole_bytes(s.bits):
             raise Unsupported("an advance that may not be a whole number of bytes")
         bits = self.hold(self.text(s.bits))
         self.settle()
@@ -191,7 +203,7 @@ class Parsing(Externs):
         self.at = 0
         self.writer.assign("o", "0")
         self.in_parser = True
-        self.counts_states = _has_loop(parser) or any(
+        self.counts_states = has_loop(parser) or any(
             isinstance(s, ir.ApplyParser) for state in parser.states for s in state.body
         )
         if self.counts_states:
@@ -218,13 +230,13 @@ class Parsing(Externs):
 
     def _states(self, parser: ir.Parser, known: dict[int, int | None]) -> None:
         self.parser, self.nested = parser, 0
-        self.labels = _labels(parser)
+        self.labels = labels(parser)
         offsets = self._offsets(parser, known)
         self.run(parser.setup)
         self.waiting = [parser.start]
         self.writer.assign("st", str(parser.start))
         with self.writer.block("while True:"):
-            if self.labels == {parser.start} and not _jumps_to(parser, parser.start):
+            if self.labels == {parser.start} and not jumps_to(parser, parser.start):
                 self._state(parser.start)
                 return
             self._branches_of(parser, offsets)
@@ -249,7 +261,7 @@ class Parsing(Externs):
         while waiting:
             number = waiting.pop()
             after = self._after(parser.states[number], offsets[number])
-            for target in _targets(parser.states[number]):
+            for target in targets(parser.states[number]):
                 if target in offsets and offsets[target] in (after, None):
                     continue
                 offsets[target] = None if target in offsets else after
@@ -307,9 +319,9 @@ class Parsing(Externs):
         keys = [self.value(key) for key in select.keys]
         texts = [self.hold(self.scalar(key)) for key in keys]
         word, total, at = "if", False, self.at
-        for matches, target in _merged(select.cases):
+        for matches, target in merged(select.cases):
             condition = " or ".join(self._condition(one, texts, select.keys) for one in matches)
-            if any(not self._conditions(one, texts) and not _is_set(one) for one in matches):
+            if any(not self._conditions(one, texts) and not is_set(one) for one in matches):
                 total = True
                 if word == "if":
                     self._go(target)
@@ -332,7 +344,7 @@ class Parsing(Externs):
     def _condition(
         self, matches: tuple[ir.Match, ...], texts: list[str], keys: tuple[ir.Expression, ...]
     ) -> str:
-        if _is_set(matches):
+        if is_set(matches):
             assert isinstance(matches[0], ir.MatchSet)
             number = matches[0].value_set
             parts = [(unsigned(t, k.type), str(key_width(k.type))) for t, k in zip(texts, keys, strict=True)]
@@ -342,112 +354,7 @@ class Parsing(Externs):
         return f"({' and '.join(parts_of)})" if len(parts_of) > 1 else "".join(parts_of)
 
     def _conditions(self, matches: tuple[ir.Match, ...], texts: list[str]) -> list[str]:
-        if _is_set(matches):
+        if is_set(matches):
             return []
         pairs = zip(matches, texts, strict=True)
-        return [_match_text(match, text) for match, text in pairs if not isinstance(match, ir.MatchAny)]
-
-
-def typed(text: str, type_: ir.Type) -> str:
-    """Raw bits as a value of the type."""
-    if isinstance(type_, ir.Bool):
-        return f"{text} != 0"
-    if isinstance(type_, ir.Bits) and type_.signed and type_.width:
-        half = 1 << (type_.width - 1)
-        return f"({text} ^ {half}) - {half}"
-    return text
-
-
-def _from_whole(leaf: Leaf, whole: str, varbit: str) -> str:
-    """A leaf of a header with varbit, from the number of the whole header."""
-    shift = f"({leaf.after} + {varbit})" if leaf.before_varbit else str(leaf.after)
-    if isinstance(leaf.type, ir.Varbit):
-        return f"({whole} >> {leaf.after} & (1 << {varbit}) - 1, {varbit})"
-    return typed(f"({whole} >> {shift} & {(1 << leaf.width) - 1})", leaf.type)
-
-
-def _match_text(match: ir.Match, text: str) -> str:
-    match match:
-        case ir.MatchValue(value=value):
-            return f"{text} == {value!r}"
-        case ir.MatchMask(value=value, mask=mask):
-            return f"{text} & {mask} == {value & mask}"
-        case ir.MatchRange(low=low, high=high):
-            return f"{low} <= {text} <= {high}"
-    raise TypeError(f"{match} is no match of one key")
-
-
-def _is_set(matches: tuple[ir.Match, ...]) -> bool:
-    return bool(matches) and isinstance(matches[0], ir.MatchSet)
-
-
-def _merged(cases: tuple[ir.Case, ...]) -> list[tuple[list[tuple[ir.Match, ...]], int]]:
-    """Cases one after the other with one target stand together."""
-    merged: list[tuple[list[tuple[ir.Match, ...]], int]] = []
-    for case in cases:
-        if merged and merged[-1][1] == case.target and not _is_any(merged[-1][0][-1]):
-            merged[-1][0].append(case.matches)
-        else:
-            merged.append(([case.matches], case.target))
-    return merged
-
-
-def _is_any(matches: tuple[ir.Match, ...]) -> bool:
-    return all(isinstance(match, ir.MatchAny) for match in matches)
-
-
-def _targets(state: ir.State) -> list[int]:
-    transition = state.transition
-    if isinstance(transition, ir.Goto):
-        found = [transition.target]
-    else:
-        found = [target for _, target in _merged(transition.cases)]
-    return [target for target in found if target >= 0]
-
-
-def _labels(parser: ir.Parser) -> set[int]:
-    """The first state, and those that several lead to."""
-    ways: dict[int, int] = {parser.start: 2}
-    for state in parser.states:
-        for target in _targets(state):
-            ways[target] = ways.get(target, 0) + 1
-    return {number for number, count in ways.items() if count > 1}
-
-
-def _jumps_to(parser: ir.Parser, number: int) -> bool:
-    return any(number in _targets(state) for state in parser.states)
-
-
-def _has_loop(parser: ir.Parser) -> bool:
-    """Whether a state can be reached from itself."""
-    state_of: dict[int, int] = {}
-
-    def loops(number: int) -> bool:
-        if state_of.get(number) == 1:
-            return True
-        if state_of.get(number) == 2:
-            return False
-        state_of[number] = 1
-        found = any(loops(target) for target in _targets(parser.states[number]))
-        state_of[number] = 2
-        return found
-
-    return loops(parser.start)
-
-
-def _whole_bytes(e: ir.Expression) -> bool:
-    """Whether the number is a multiple of 8 for sure (32 bits wrap at one)."""
-    if isinstance(e, ir.Literal):
-        return int(e.value) % 8 == 0
-    if isinstance(e, ir.Binary):
-        if e.operator is ir.Operator.MUL:
-            return _whole_bytes(e.left) or _whole_bytes(e.right)
-        if e.operator is ir.Operator.SHL:
-            return isinstance(e.right, ir.Literal) and int(e.right.value) >= 3
-        if e.operator is ir.Operator.CONCAT:
-            return ir.width_of(e.right.type) >= 3 and _whole_bytes(e.right)
-        if e.operator in (ir.Operator.ADD, ir.Operator.SUB):
-            return _whole_bytes(e.left) and _whole_bytes(e.right)
-    if isinstance(e, ir.Cast):
-        return isinstance(e.type, ir.Bits) and _whole_bytes(e.operand)
-    return False
+        return [match_text(match, text) for match, text in pairs if not isinstance(match, ir.MatchAny)]

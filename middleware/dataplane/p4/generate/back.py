@@ -1,0 +1,207 @@
+"""`back`: egress for every copy of a packet, checksums, the deparser, and out."""
+
+from __future__ import annotations
+
+from ..runtime.counts import DROP_EGRESS, DROP_NO_PORT
+from ..runtime.kinds import EGRESS_CLONE, RECIRC
+from .blocks import Blocks, drops
+from .stores import Stack, leaf_texts
+from .writer import Line, assigned_names, loaded_names, names_in, shown
+
+# What `back` may be given besides headers and metadata, if it reads it.
+FIXED = ("kind", "p", "o", "L", "plen", "port", "now", "us", "cut")
+PASSED = "PASSED_E2E_"
+# Names in the namespace whose use has effects, or differs from copy to copy.
+EFFECTS = ("between", "random_", "digest_", "log_")
+AT_EGRESS = ("egress_port", "egress_rid", "instance_type", "egress_spec", "packet_length")
+TIMES = ("egress_global_timestamp", "enq_timestamp")
+
+
+class Back(Blocks):
+    """`fixed` and `passed` are what `back` is given: what its body reads."""
+
+    def _back(self) -> list[str]:
+        self.shares = False
+        probe = self._written(self._egress)
+        one_by_one = self._differs(probe)
+        self.shares = one_by_one and self._may_share(
+            self._written(lambda: self._block(self.program.pipeline.egress))
+        )
+        self.requests = set()
+        body = self._written(lambda: self._each_copy(one_by_one))
+        loaded = self._choose_passed(body)
+        self._restore(body, loaded, one_by_one)
+        self._fill_passed(body)
+        head = f"def back({', '.join(['targets', 'out', *self.fixed, *self.passed])}):"
+        return [head, "    K.egress_passes += len(targets)", *shown(body, loaded)]
+
+    def _choose_passed(self, body: list[Line]) -> set[str]:
+        """The parameters of `back`: what its body reads, and what a clone in egress hands on. Gives all names
+        that are read."""
+        roots = [text for store in (self.headers, self.user, self.meta) for text in leaf_texts(store)]
+        given = {self.standard.get(name) for name in (*AT_EGRESS, *TIMES)}
+        kept: set[str] = set()
+        while True:
+            loaded = loaded_names(body, kept)
+            self.fixed = [name for name in FIXED if name in loaded]
+            self.passed = [name for name in [*roots, "ch"] if name in loaded and name not in given]
+            needed = names_in(self._passed_values()) if "q_clone" in self.requests else set()
+            if needed <= kept:
+                return loaded
+            kept |= needed
+
+    def _differs(self, body: list[Line]) -> bool:
+        """Whether egress has to run once per copy: it looks at what is different, or has effects."""
+        if self.requests or drops(body):
+            return True
+        loaded = loaded_names(body, set())
+        own = {self.standard.get(name) for name in ("egress_port", "egress_rid")}
+        state = any(name[0] in "MRCVX" and name[1:2].isdigit() for name in loaded)
+        return bool(own & loaded) or state or not loaded.isdisjoint(EFFECTS)
+
+    def _egress(self) -> None:
+        """Egress, compute and deparser of one copy."""
+        for name in ("q_clone", "q_recirculate"):
+            self.writer.assign(name, "None")
+        self.writer.assign("q_cut", "cut")
+        self._reset_colors()
+        self._enter_egress()
+        if self.shares:
+            self.writer.line("ch = False")
+        self._block(self.program.pipeline.egress)
+        self._clone_egress()
+        with self.writer.block(f"if {self.standard['egress_spec']} != {self.machine.drop_port}:"):
+            self._compute_and_deparse()
+            self._leave()
+        with self.writer.block("else:"):
+            self.writer.line(f"K.drop({DROP_EGRESS!r}, DROPS_)")
+
+    def _compute_and_deparse(self) -> None:
+        """Copies in whose headers egress has changed nothing share their bytes."""
+        writer = self.writer
+        if not self.shares:
+            self._block(self.program.pipeline.compute)
+            self._deparse()
+            return
+        with writer.block("if ch or same is None:"):
+            writer.line("changed = ch")
+            writer.line("ch = ch or ch_0")
+            self._block(self.program.pipeline.compute)
+            self._deparse()
+            writer.line("if not changed: same = data")
+        with writer.block("else:"):
+            writer.line("data = same")
+
+    def _may_share(self, egress: list[Line]) -> bool:
+        """Whether what is computed and emitted follows from the headers that egress leaves, and what it was
+        given."""
+        after = self._written(self._after_egress)
+        loaded = loaded_names(after, set())
+        user = set(leaf_texts(self.user)) & assigned_names(egress, loaded_names(egress, loaded))
+        random = not loaded.isdisjoint(EFFECTS) or any(
+            name[0] in "MRCVX" and name[1:2].isdigit() for name in loaded
+        )
+        return not (user & loaded) and not random and "q_cut" not in self.requests and not self.stacks
+
+    def _after_egress(self) -> None:
+        self._block(self.program.pipeline.compute)
+        self._deparse()
+
+    def _each_copy(self, one_by_one: bool) -> None:
+        if not one_by_one:
+            self.in_loop = False
+            self._egress()
+        else:
+            self.in_loop = True
+            with self.writer.block("for eport, erid in targets:"):
+                self._caught(self._egress)
+        for line in self.writer.lines:
+            line.text = line.text.replace("DROPS_", "1" if one_by_one else "len(targets)")
+
+    def _enter_egress(self) -> None:
+        values = {
+            "egress_port": "eport",
+            "egress_rid": "erid",
+            "instance_type": "kind",
+            "egress_spec": str((self.machine.drop_port + 1) & 0x1FF),
+            "packet_length": f"plen & {0xFFFFFFFF}",
+            "egress_global_timestamp": "us",
+            "enq_timestamp": f"us & {0xFFFFFFFF}",
+        }
+        for name, text in values.items():
+            if name in self.standard:
+                self.writer.assign(self.standard[name], text)
+        self.writer.assign("hb", self._valid_bytes())
+
+    def _leave(self) -> None:
+        writer = self.writer
+        if "q_recirculate" in self.requests:
+            with writer.block("if q_recirculate is not None:"):
+                writer.line("K.recirculations += 1")
+                writer.line(f"arrive_((data, port, {RECIRC}, {self._kept_tuple('q_recirculate')}))")
+            with writer.block("else:"):
+                self._send()
+        elif self.in_loop:
+            self._send()
+        else:
+            with writer.block("for eport, erid in targets:"):
+                self._send()
+
+    in_loop = False
+    shares = False
+
+    def _send(self) -> None:
+        writer = self.writer
+        writer.line("c = ports_.get(eport)")
+        with writer.block("if c is None:"):
+            writer.line(f"K.drop({DROP_NO_PORT!r})")
+        with writer.block("else:"):
+            writer.line("c.packets_out += 1")
+            writer.line("c.bytes_out += len(data)")
+            writer.line("out.append(Out(eport, data))")
+
+    def _restore(self, body: list[Line], loaded: set[str], one_by_one: bool) -> None:
+        """What a copy changes begins anew for the next."""
+        if not one_by_one:
+            return
+        changed = assigned_names(body, loaded)
+        names = [name for name in self.passed if name in changed or name in self.stacks]
+        names = [name for name in names if name != "ch" or not self.shares]
+        restored = []
+        for name in names:
+            stack = self.stacks.get(name)
+            value = f"{name}_0" if stack is None else self.copied(Stack(f"{name}_0", "", stack.type))
+            restored.append(Line(2, f"{name} = {value}", [], []))
+        body[1:1] = restored
+        body[0:0] = [Line(1, f"{name}_0 = {name}", [], []) for name in names]
+        if self.shares:
+            body[0:0] = [Line(1, text, [], []) for text in ("ch_0 = ch", "same = None")]
+
+    def _clone_egress(self) -> None:
+        """The same headers, fresh metadata, egress again, after the copies that wait already."""
+        if "q_clone" not in self.requests:
+            return
+        writer = self.writer
+        with writer.block("if q_clone is not None and clones_.get(q_clone[0]) and clone_works_():"):
+            writer.line("K.clones += len(clones_[q_clone[0]])")
+            writer.assign("plen_now", f"plen + {self._valid_bytes()} - hb")
+            writer.line(f"later_((clones_[q_clone[0]], out, {PASSED}))")
+
+    def _fill_passed(self, body: list[Line]) -> None:
+        """The arguments of a clone's run, now that `back`'s parameters are known."""
+        for line in body:
+            line.text = line.text.replace(PASSED, self._passed_values())
+
+    def _passed_values(self) -> str:
+        texts = {"kind": str(EGRESS_CLONE), "plen": "plen_now", "cut": "length_(q_clone[0]) or None"}
+        values = [texts.get(name, name) for name in self.fixed]
+        return ", ".join([*values, *(self._passed_text(name) for name in self.passed)])
+
+    def _passed_text(self, name: str) -> str:
+        if name == "ch" and self.shares:
+            return "ch or ch_0"
+        if name in self.fresh_user:
+            return self._kept_text(name, "q_clone[1]")
+        if name in leaf_texts(self.meta):
+            return self._fresh_meta().get(name, "0")
+        return self._copied_text(name)

@@ -1,0 +1,114 @@
+"""Look-ups and the actions that they run."""
+
+from __future__ import annotations
+
+from .. import ir
+from ..bits import Generator
+from ..runtime.match import Cell, MatchTable, Row
+from ..runtime.select import choose
+from ..runtime.shapes import key_width
+from .base import has_effects
+from .statements import Statements
+from .texts import unsigned
+
+
+class Tables(Statements):
+    """Tables are inlined where they are applied, their actions too."""
+
+    def apply_table(self, number: int) -> tuple[str, str]:
+        """Texts of whether an entry was hit, and of the action's number."""
+        table, state = self.program.tables[number], self.machine.tables[number]
+        row, cell = self._look_up(number)
+        match = self.bound(f"M{number}", state.match)
+        hit, action = self.temp(), self.temp()
+        self.writer.assign(hit, f"{row}.hit")
+        with self.writer.block(f"if {row}.hit:"):
+            self.writer.line(f"{match}.hits += 1")
+        with self.writer.block("else:"):
+            self.writer.line(f"{match}.misses += 1")
+        self._direct(number, row)
+        self.writer.assign(action, f"{cell}.action")
+        self._dispatch(table, action, f"{cell}.args")
+        return hit, action
+
+    def _look_up(self, number: int) -> tuple[str, str]:
+        """The row, and the cell of its profile or the row again."""
+        table, state = self.program.tables[number], self.machine.tables[number]
+        row = self.temp()
+        if not state.shape.keys:
+            self.writer.assign(row, self.bound(f"M{number}_miss", state.match.miss))
+        else:
+            self._find(number, row)
+        if table.implementation is None:
+            return row, row
+        cell, picked = self.temp(), self.temp()
+        bits, width = self._key([k for k in table.keys if k.match_kind is ir.MatchKind.SELECTOR])
+        pick = self.bound("pick", pick_cell)
+        instance = self.constant("X", self.program.externs[table.implementation])
+        match = self.bound(f"M{number}", state.match)
+        random = self.bound("random_", self.machine.random)
+        self.writer.line(f"{picked}, {cell} = {pick}({match}, {row}, {instance}, {bits}, {width}, {random})")
+        return picked, cell
+
+    def _find(self, number: int, row: str) -> None:
+        table, match = self.program.tables[number], self.machine.tables[number].match
+        key, _ = self._key([k for k in table.keys if k.match_kind is not ir.MatchKind.SELECTOR])
+        get = self.bound(f"M{number}_get", match.cache.get)
+        if match.exact:
+            miss = self.bound(f"M{number}_miss", match.miss)
+            self.writer.assign(row, f"{get}({key}, {miss})")
+            return
+        find = self.bound(f"M{number}_find", match.find)
+        key = self.hold(key)
+        self.writer.assign(row, f"{get}({key}) or {find}({key})")
+
+    def _key(self, keys: list[ir.Key]) -> tuple[str, str]:
+        parts = []
+        for key in keys:
+            value = self.value(key.expression)
+            if any(has_effects(other.expression) for other in keys):
+                value = self._saved(value)
+            parts.append((unsigned(self.scalar(value), key.type), str(key_width(key.type))))
+        return self.joined(parts)
+
+    def _direct(self, number: int, row: str) -> None:
+        table, state = self.program.tables[number], self.machine.tables[number]
+        if state.counted:
+            self.writer.line(f"{row}.packets += 1")
+            self.writer.line(f"{row}.bytes += L")
+        if state.metered:
+            size = "L" if state.metered_by_bytes else "1"
+            meter = f"{row}.meter"
+            self.writer.line(f"m{table.meters} = 0 if {meter} is None else {meter}.mark({size}, now)")
+        if state.timed:
+            self.writer.line(f"{row}.seen = now")
+
+    def _dispatch(self, table: ir.Table, action: str, args: str) -> None:
+        word = "if"
+        for one in table.actions:
+            body = self.program.actions[one.action].body
+            if not body and not one.arguments:
+                continue
+            with self.writer.block(f"{word} {action} == {one.action}:"):
+                self._run_action(one, args)
+            word = "elif"
+
+    def _run_action(self, one: ir.TableAction, args: str) -> None:
+        action = self.program.actions[one.action]
+        names = [self.scalar(self.store_of(p.variable)) for p in action.data]
+        for place, name in enumerate(names):
+            self.writer.assign(name, f"{args}[{place}]")
+        directed = tuple(p for p in action.parameters if p.direction is not ir.Direction.NONE)
+        pairs = [(p.direction, e) for p, e in zip(directed, one.arguments, strict=True)]
+        self.call(directed, pairs, action.body, False)
+
+
+def pick_cell(
+    match: MatchTable, row: Row, instance: ir.ExternInstance, bits: int, width: int, random: Generator
+) -> tuple[Row, Row | Cell]:
+    """The row that counts and the cell that acts, of a table with an action profile or selector."""
+    if row.choices is not None and not row.choices:
+        row = match.miss
+    if not row.choices:
+        return row, row
+    return row, choose(instance, row.choices, bits, width, random)
