@@ -95,7 +95,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Element(msgspec.Struct, frozen=True):
-    """`stack[index]`; `index` is Bits of any width. A Literal index is inside the stack, others may not be."""
+    """`stack[index]`; `index` is any Bits. A Literal index is inside the stack, others may not be."""
 
     base: Expression
     index: Expression
