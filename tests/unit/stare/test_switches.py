@@ -69,16 +69,15 @@ def play(world: TreeWorld, seed: int, pause: float) -> list[int]:
 
 
 def test_the_same_packets_through_both_designs_give_the_same_deliveries() -> None:
-    for seed in (1, 2):
-        found = []
-        for design in ("register", "embedded"):
-            world = TreeWorld(design, Links())
-            play(world, seed, 0.5)
-            world.run(2)
-            assert world.missing() == []
-            assert world.held(STATES) == {}
-            found.append(world.got)
-        assert found[0] == found[1]
+    found = []
+    for design in ("register", "embedded"):
+        world = TreeWorld(design, Links())
+        play(world, 1, 0.5)
+        world.run(2)
+        assert world.missing() == []
+        assert world.held(STATES) == {}
+        found.append(world.got)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("design", ["register", "embedded"])
