@@ -224,6 +224,16 @@ def mqtt(
         raise typer.Exit(1)
 
 
+@app.command("micro-mqtt")
+def micro_mqtt(
+    rounds: Annotated[int, typer.Option(min=1, help="how often both take their turn")] = 9,
+) -> None:
+    """Routing time per publish with 50 and with 50,000 wildcard subscriptions."""
+    from bench import micro_mqtt as routing
+
+    Console().print_json(data={"machine": machine.describe(), **routing.rounds(rounds)})
+
+
 @app.command("micro-fabric")
 def micro_fabric(
     rounds: Annotated[int, typer.Option(min=1, help="how often each variant takes its turn")] = 5,

@@ -9,9 +9,12 @@ from typing import Any
 from bench.core.load import run_load
 from bench.core.measure import DELIVERY_P50, DELIVERY_P99, REACHED, Metric, Values, Workload
 from bench.core.peer import Peer
+from bench.workloads.mqtt_load import connect
+from treecast.middleware.daemon.tuning import raise_open_files
 
 COMMAND = (sys.executable, "-m", "bench.workloads.mqtt_load")
 CPU = Metric("server CPU", "µs/delivery", False)
+PER_CONNECTION = Metric("memory per connection", "KiB", False, 4.0)
 CPU_SINGLE = Metric("server CPU", "µs/delivery", False, 1.0)
 
 
@@ -79,6 +82,30 @@ class MqttLatency(Workload):
         }
 
 
+@dataclass
+class MqttConnections(Workload):
+    """Clients at rest, each with one subscription: what the server's memory grows by for each."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.count:,} connections at rest"
+
+    def run(self, peer: Peer, number: int) -> Values:
+        raise_open_files()
+        before = peer.memory().resident
+        clients = [connect(*peer.address, f"rest-{number}") for number in range(self.count)]
+        try:
+            for number, client in enumerate(clients):
+                filter = b"rest/%d" % number
+                client.sendall(bytes([0x82, 5 + len(filter), 0, 1, 0, len(filter)]) + filter + b"\0")
+                client.recv(5)
+            return {PER_CONNECTION: (peer.memory().resident - before) / self.count / 1024}
+        finally:
+            for client in clients:
+                client.close()
+
+
 def workloads(messages: int, rates: tuple[int, ...], seconds: float) -> list[Workload]:
     """`messages` is for 100 bytes to one subscriber; heavier loads have fewer."""
     return [
@@ -89,4 +116,5 @@ def workloads(messages: int, rates: tuple[int, ...], seconds: float) -> list[Wor
         MqttThroughput(messages // 4, 8.0, qos=1, window=5_000),
         MqttThroughput(messages // 8, 1.0, publishers=100, single=True),
         *(MqttLatency(rate, seconds) for rate in rates),
+        MqttConnections(min(10_000, messages // 40)),
     ]

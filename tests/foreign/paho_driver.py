@@ -11,26 +11,42 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import signal
 import sys
 import unittest
+
+LIMIT_S = 90  # for one test; some wait for ever for what does not come
 
 NAMES = ["TopicA", "TopicA/B", "Topic/C", "TopicA/C", "/TopicA"]
 FILTERS = ["TopicA/+", "+/C", "#", "/#", "/+", "+/+", "TopicA/#"]
 
 
 class Result(unittest.TextTestResult):
-    """Remembers who passed."""
+    """Remembers who passed, and ends who takes too long."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.passed = []
+
+    def startTest(self, test):
+        super().startTest(test)
+        signal.alarm(LIMIT_S)
+
+    def stopTest(self, test):
+        signal.alarm(0)
+        super().stopTest(test)
 
     def addSuccess(self, test):
         super().addSuccess(test)
         self.passed.append(test._testMethodName)
 
 
+def too_long(number, frame):
+    raise TimeoutError(f"the test did not end within {LIMIT_S} s")
+
+
 def main():
+    signal.signal(signal.SIGALRM, too_long)
     script, host, port, *rest = sys.argv[1:]
     sys.path.insert(0, ".")
     module = importlib.import_module(script)
