@@ -149,6 +149,12 @@ class Connection(Session):
             transport.close()
         self._loop.call_later(_LINGER, transport.abort)
 
+    @property
+    def promises(self) -> bool:
+        """Whether what is gathered may not be said before it is stored."""
+        state = self.state
+        return self.depends or (state is not None and state.record is not None)
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()

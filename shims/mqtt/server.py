@@ -65,6 +65,7 @@ class MqttFace:
         self.levels = levels if levels is not None else PubSubLevels()
         self._started_at = 0.0
         self._sys_at = 0.0
+        self._refused_at = -_REPORT_SECONDS
         self._syncing = False
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
@@ -176,11 +177,16 @@ class MqttFace:
     def _refuse(self, gathered: Gathered) -> None:
         """The disk refuses, so nothing of what this turn promises may be said."""
         assert self.journal is not None
-        _log.error("the journal cannot be written: %s", self.journal.error)
-        for session, _ in gathered:
-            if isinstance(session, Connection):
+        now = self.loop.time()
+        if now - self._refused_at > _REPORT_SECONDS:
+            _log.error("the journal cannot be written: %s", self.journal.error)
+            self._refused_at = now
+        for session, chunks in gathered:
+            if isinstance(session, Connection) and session.promises:
                 session.failure = "the disk refuses"
                 session.abort()
+            else:
+                session.write(chunks)
 
     def _sync(self, journal: Journal, gathered: Gathered) -> None:
         """Writes when the disk has what the turn promises. What comes meanwhile shares the next sync."""
@@ -266,6 +272,7 @@ class MqttFace:
 
 def _write(gathered: Gathered) -> None:
     for session, chunks in gathered:
+        session.depends = False
         session.write(chunks)
 
 

@@ -73,6 +73,7 @@ class SessionOutput:
         self.writable = True
         self.takes_runs = True  # it takes packets of any size, and wants no aliases
         self.closing = False
+        self.depends = False  # what is gathered promises something that has to be stored first
         self.dirty = False
         self.sent_messages = 0
         self._hub = hub
@@ -173,6 +174,7 @@ class SessionOutput:
 
     def send_ack(self, kind: int, packet_id: int) -> None:
         """PUBACK, PUBREC, PUBREL or PUBCOMP that says success."""
+        self.depends = True
         write_ack(self._writer(), kind << 4, packet_id)
 
     def send_release(self, packet_id: int) -> None:
@@ -180,6 +182,7 @@ class SessionOutput:
 
     def refuse(self, kind: int, packet_id: int, reason: int, detail: str = "") -> None:
         """The same with a reason, which version 3.1.1 has no place for."""
+        self.depends = True
         if self.version != V5:
             self.send_ack(kind, packet_id)
             return

@@ -45,24 +45,15 @@ def packets_of(data: bytes, version: int) -> list[Packet]:
     return found
 
 
-class MemorySession(Session):
-    """A session whose output stays here."""
-
-    def __init__(self, host: MemoryHost) -> None:
-        super().__init__(host.sessions, host.turn, host.counting, host.now)
-        self.written = b""
-
-    def write(self, chunks: list[bytes]) -> None:
-        self.written += b"".join(chunks)
-
-
 class Client:
     """One connection to a `MemoryHost`: what is sent goes in at once, `got()` is what came since."""
 
     def __init__(self, host: MemoryHost, version: int = codec.V5) -> None:
         self.host = host
         self.version = version
-        self.session = MemorySession(host)
+        self.session = Session(host.sessions, host.turn, host.counting, host.now)
+        self.written = b""
+        host.clients[self.session] = self
         self._packet_id = 0
 
     def send_bytes(self, data: bytes) -> None:
@@ -73,7 +64,7 @@ class Client:
 
     def got_bytes(self) -> bytes:
         self.host.end_turn()
-        data, self.session.written = self.session.written, b""
+        data, self.written = self.written, b""
         return data
 
     def got(self) -> list[Packet]:
@@ -94,7 +85,7 @@ class Client:
         data = self.got_bytes()
         size, body = read_length(data, 0, len(data))
         answer = decode(data[0], data[body : body + size], self.version)
-        self.session.written = data[body + size :]
+        self.written = data[body + size :]
         assert isinstance(answer, Connack)
         return answer
 
@@ -110,7 +101,7 @@ class Client:
         data = self.got_bytes()
         size, body = read_length(data, 0, len(data))
         answer = decode(data[0], data[body : body + size], self.version)
-        self.session.written = data[body + size :]
+        self.written = data[body + size :]
         assert isinstance(answer, Suback)
         return answer.reasons
 
@@ -158,6 +149,7 @@ class MemoryHost:
         self.hub_settings = hub_settings or PubSubSettings()
         self.now = 1000.0
         self.data = data
+        self.clients: dict[Session, Client] = {}
         self.counters = PubSubCounters()
         self._open()
 
@@ -194,8 +186,9 @@ class MemoryHost:
             if not sessions:
                 break
             for session in sessions:
-                session.write(session.take_output())
-                state = getattr(session, "state", None)
+                assert isinstance(session, Session)
+                self.clients[session].written += b"".join(session.take_output())
+                state = session.state
                 if state is not None and state.session is session:
                     state.pump()
         self.hub.fold()

@@ -204,6 +204,6 @@ def test_a_turn_that_was_not_stored_was_not_acknowledged(durable: MemoryHost) ->
     pub = durable.connected("p")
     durable.end_turn()
     pub.publish("t", b"x", 1)  # the process dies before the turn's end: no PUBACK has gone out
-    assert pub.session.written == b""
+    assert pub.written == b""
     durable.crash(store=False)
     assert lasting(durable, "s").payloads() == []

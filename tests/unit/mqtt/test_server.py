@@ -1,0 +1,179 @@
+"""The face's edge over real sockets: turns, the disk that refuses, syncs, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.mqtt.face import packets_of
+
+from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
+from treecast.middleware.model.counters import FaceCounters, PubSubCounters
+from treecast.middleware.storage.disk import Disk
+from treecast.shims.mqtt import codec
+from treecast.shims.mqtt.codec import V5
+from treecast.shims.mqtt.codec_packets import (
+    Ack,
+    Connect,
+    Disconnect,
+    FilterRequest,
+    Packet,
+    Publish,
+    Subscribe,
+    encode,
+)
+from treecast.shims.mqtt.codec_properties import Properties
+from treecast.shims.mqtt.server import MqttFace
+from treecast.shims.mqtt.session import read_length
+from treecast.shims.mqtt.settings import MqttSettings
+
+PATIENCE_S = 30.0
+
+
+class MovableDisk(Disk):
+    """Refuses writes or syncs when told to, and counts."""
+
+    full = False
+    broken = False
+    writes = 0
+    syncs = 0
+
+    def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
+        if self.full:
+            raise OSError(28, "no space left on device")
+        self.writes += 1
+        return super().write(descriptor, data, position)
+
+    def sync(self, descriptor: int) -> None:
+        if self.broken:
+            raise OSError(5, "input/output error")
+        self.syncs += 1
+        super().sync(descriptor)
+
+
+class Site:
+    """A face on a port of its own, and its clients."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.disk = MovableDisk()
+        self.counters = FaceCounters()
+        counters = PubSubCounters()
+        hub = PubSub(PubSubSettings(), counters)
+        journal, _ = open_journal(str(folder), self.disk, hub.settings, counters, hub.retained, syncs=True)
+        hub.journal = journal
+        self._clients: list[StreamClient] = []
+        self.face = MqttFace(hub, MqttSettings(port=0, **settings), self.counters)  # type: ignore[arg-type]
+
+    async def client(self, name: str, filter: str = "", expiry: int = 100) -> StreamClient:
+        made = StreamClient(*await asyncio.open_connection(*self.face.address))
+        self._clients.append(made)
+        made.send(Connect(V5, name, False, properties=Properties(session_expiry=expiry)))
+        await made.next()
+        if filter:
+            made.send(Subscribe(1, (FilterRequest(filter.encode(), 2),)))
+            await made.next()
+        return made
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.writer.close()
+        await asyncio.gather(*(one.writer.wait_closed() for one in self._clients), return_exceptions=True)
+        await self.face.close(PATIENCE_S)
+        if self.face.journal is not None:
+            self.face.journal.close()
+
+
+class StreamClient:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer = reader, writer
+
+    def send(self, *packets: Packet) -> None:
+        self.writer.write(b"".join(encode(packet, V5) for packet in packets))
+
+    async def next(self) -> Packet | None:
+        """The next packet; None where the connection has ended."""
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                head = await self._reader.readexactly(2)
+                while head[-1] >= 0x80:
+                    head += await self._reader.readexactly(1)
+                size, _ = read_length(head, 0, len(head))
+                body = await self._reader.readexactly(size)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return None
+        return packets_of(head + body, V5)[0]
+
+
+@pytest.fixture
+async def site(tmp_path: Path, request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
+    made = Site(tmp_path / "pubsub", **getattr(request, "param", {}))
+    await made.face.start()
+    yield made
+    await made.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  (a deadline's effect, which nothing announces)
+            await asyncio.sleep(0.01)
+
+
+async def test_what_comes_in_one_turn_is_written_once(site: Site) -> None:
+    sub, pub = await site.client("s", "t"), await site.client("p")
+    before = site.disk.writes
+    pub.send(*(Publish(b"t", b"x", 1, packet_id=number) for number in range(1, 201)))
+    assert [await pub.next() for _ in range(200)] == [Ack(codec.PUBACK, n) for n in range(1, 201)]
+    assert site.disk.writes - before < 20
+    assert isinstance(await sub.next(), Publish)
+
+
+async def test_a_full_disk_ends_who_depends_on_it_and_nobody_is_promised_anything(site: Site) -> None:
+    await site.client("s", "kept")
+    watcher, other = await site.client("w", "free", 0), await site.client("o", "", 0)
+    pub = await site.client("p", "", 0)
+    site.disk.full = True
+    pub.send(Publish(b"kept", b"x", 1, packet_id=1))
+    assert await pub.next() is None
+    other.send(Publish(b"free", b"still"))
+    found = await watcher.next()
+    assert isinstance(found, Publish)
+    assert found.payload == b"still"
+    other.send(Publish(b"kept", b"y", 1, packet_id=1))
+    refused = await other.next()
+    assert isinstance(refused, Disconnect)
+    assert refused.reason == codec.IMPLEMENTATION_ERROR
+    site.disk.full = False
+    journal = site.face.journal
+    assert journal is not None
+    await until(lambda: not journal.failing)
+    again = await site.client("p")
+    again.send(Publish(b"kept", b"x", 1, True, packet_id=1))
+    assert await again.next() == Ack(codec.PUBACK, 1)
+
+
+@pytest.mark.parametrize("site", [{"fsync_each_turn": True}], indirect=True)
+async def test_with_a_sync_for_each_turn_answers_wait_for_it(site: Site) -> None:
+    await site.client("s", "t")
+    pub = await site.client("p")
+    for number in range(1, 6):
+        before = site.disk.syncs
+        pub.send(Publish(b"t", b"x", 1, packet_id=number))
+        assert await pub.next() == Ack(codec.PUBACK, number)
+        assert site.disk.syncs > before
+    site.disk.broken = True
+    pub.send(Publish(b"t", b"x", 1, packet_id=9))
+    assert await pub.next() is None
+
+
+async def test_clients_are_told_of_the_end(site: Site) -> None:
+    client = await site.client("c")
+    closing = asyncio.create_task(site.face.close(5.0))
+    told = await client.next()
+    assert isinstance(told, Disconnect)
+    assert told.reason == codec.SHUTTING_DOWN
+    client.writer.close()
+    await closing
+    assert site.face.connections == 0
+    assert site.counters.connections_closed == site.counters.connections_opened
