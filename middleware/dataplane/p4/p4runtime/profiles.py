@@ -9,7 +9,7 @@ from finsy.proto import p4r
 
 from treecast.middleware.dataplane.p4.runtime import ActionCall, GroupEntry, GroupMember, MemberEntry
 
-from .errors import Code, P4RuntimeError, invalid, not_found
+from .errors import Code, P4RuntimeError, invalid
 from .matches import call_from, call_to
 from .schema import Profile
 from .store import DELETE, INSERT, Store, Undo
@@ -26,7 +26,7 @@ class MemberStore(Store[p4r.ActionProfileMember]):
             entry = MemberEntry(message.member_id, self._call(profile, message))
             self.control.insert_member(profile.name, entry)
             return partial(self.control.delete_member, profile.name, message.member_id)
-        old = self._member(profile, message.member_id)
+        old = self.control.member(profile.name, message.member_id)
         if kind == DELETE:
             self.control.delete_member(profile.name, old.member)
             return partial(self.control.insert_member, profile.name, old)
@@ -39,12 +39,6 @@ class MemberStore(Store[p4r.ActionProfileMember]):
         if message.action.action_id not in profile.actions:
             raise invalid(f"{call.action} is no action of the tables of {profile.name}")
         return call
-
-    def _member(self, profile: Profile, member: int) -> MemberEntry:
-        for found in self.control.members(profile.name):
-            if found.member == member:
-                return found
-        raise not_found(f"{profile.name} has no member {member}")
 
     def read(self, wanted: p4r.ActionProfileMember, now: float) -> Iterator[p4r.Entity]:
         for profile in self.schema.profiles.chosen(wanted.action_profile_id):
@@ -68,18 +62,12 @@ class GroupStore(Store[p4r.ActionProfileGroup]):
         if kind == INSERT:
             self.control.insert_group(profile.name, group_from(profile, message))
             return partial(self.control.delete_group, profile.name, message.group_id)
-        old = self._group(profile, message.group_id)
+        old = self.control.group(profile.name, message.group_id)
         if kind == DELETE:
             self.control.delete_group(profile.name, old.group)
             return partial(self.control.insert_group, profile.name, old)
         self.control.modify_group(profile.name, group_from(profile, message))
         return partial(self.control.modify_group, profile.name, old)
-
-    def _group(self, profile: Profile, group: int) -> GroupEntry:
-        for found in self.control.groups(profile.name):
-            if found.group == group:
-                return found
-        raise not_found(f"{profile.name} has no group {group}")
 
     def read(self, wanted: p4r.ActionProfileGroup, now: float) -> Iterator[p4r.Entity]:
         for profile in self.schema.profiles.chosen(wanted.action_profile_id):

@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from treecast.middleware.dataplane.p4.runtime import CloneSession, Control, MulticastGroup, Replica
 
 from .bytestrings import decode, encode
-from .errors import Code, P4RuntimeError, invalid, not_found
+from .errors import Code, P4RuntimeError, invalid
 from .schema import Schema
 from .store import DELETE, INSERT, Store, Undo
 
@@ -33,20 +33,25 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
     ) -> Undo:
         which = message.WhichOneof("type")
         if which == "multicast_group_entry":
-            return self._write_group(kind, message.multicast_group_entry)
+            group = message.multicast_group_entry
+            undo = self._write_group(kind, group)
+            self._note("group", group.multicast_group_id, () if kind == DELETE else group.replicas)
+            return undo
         if which == "clone_session_entry":
-            return self._write_session(kind, message.clone_session_entry)
+            session = message.clone_session_entry
+            undo = self._write_session(kind, session)
+            self._note("session", session.session_id, () if kind == DELETE else session.replicas)
+            return undo
         raise invalid("a packet replication engine entry is a multicast group or a clone session")
 
     def _write_group(self, kind: p4r.Update.Type.ValueType, message: p4r.MulticastGroupEntry) -> Undo:
         if not message.multicast_group_id:
             raise invalid("a multicast group's id is above 0")
         control = self.control
-        self._note("group", message.multicast_group_id, message.replicas)
         if kind == INSERT:
             control.insert_multicast_group(group_entry_from(message))
             return partial(control.delete_multicast_group, message.multicast_group_id)
-        old = self._group(message.multicast_group_id)
+        old = control.multicast_group(message.multicast_group_id)
         if kind == DELETE:
             control.delete_multicast_group(old.group)
             return partial(control.insert_multicast_group, old)
@@ -57,11 +62,10 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
         if not message.session_id:
             raise invalid("a clone session's id is above 0")
         control = self.control
-        self._note("session", message.session_id, message.replicas)
         if kind == INSERT:
             control.insert_clone_session(session_from(message))
             return partial(control.delete_clone_session, message.session_id)
-        old = self._session(message.session_id)
+        old = control.clone_session(message.session_id)
         if kind == DELETE:
             control.delete_clone_session(old.session)
             return partial(control.insert_clone_session, old)
@@ -78,23 +82,13 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
                 one.egress_port = int.from_bytes(one.port, "big")
         return message
 
-    def _group(self, number: int) -> MulticastGroup:
-        for group in self.control.multicast_groups():
-            if group.group == number:
-                return group
-        raise not_found(f"there is no multicast group {number}")
-
-    def _session(self, number: int) -> CloneSession:
-        for session in self.control.clone_sessions():
-            if session.session == number:
-                return session
-        raise not_found(f"there is no clone session {number}")
-
     def read(self, wanted: p4r.PacketReplicationEngineEntry, now: float) -> Iterator[p4r.Entity]:
         which = wanted.WhichOneof("type")
         if which == "multicast_group_entry":
             number = wanted.multicast_group_entry.multicast_group_id
-            for group in [self._group(number)] if number else self.control.multicast_groups():
+            for group in (
+                [self.control.multicast_group(number)] if number else self.control.multicast_groups()
+            ):
                 yield _entity(
                     p4r.PacketReplicationEngineEntry(
                         multicast_group_entry=self._as_written("group", group.group, group_entry_to(group))
@@ -102,7 +96,7 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
                 )
         elif which == "clone_session_entry":
             number = wanted.clone_session_entry.session_id
-            for session in [self._session(number)] if number else self.control.clone_sessions():
+            for session in [self.control.clone_session(number)] if number else self.control.clone_sessions():
                 yield _entity(
                     p4r.PacketReplicationEngineEntry(
                         clone_session_entry=self._as_written("session", session.session, session_to(session))

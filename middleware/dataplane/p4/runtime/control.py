@@ -141,6 +141,9 @@ class Control:
     def delete_member(self, profile: str, member: int) -> None:
         self._profile(profile).delete_member(member)
 
+    def member(self, profile: str, member: int) -> MemberEntry:
+        return self._profile(profile).written_member(member)
+
     def members(self, profile: str) -> list[MemberEntry]:
         return self._profile(profile).members()
 
@@ -152,6 +155,9 @@ class Control:
 
     def delete_group(self, profile: str, group: int) -> None:
         self._profile(profile).delete_group(group)
+
+    def group(self, profile: str, group: int) -> GroupEntry:
+        return self._profile(profile).written_group(group)
 
     def groups(self, profile: str) -> list[GroupEntry]:
         return self._profile(profile).groups()
@@ -167,6 +173,9 @@ class Control:
     def delete_multicast_group(self, group: int) -> None:
         self._machine.replication.delete_group(group)
 
+    def multicast_group(self, group: int) -> MulticastGroup:
+        return self._machine.replication.group(group)
+
     def multicast_groups(self) -> list[MulticastGroup]:
         return self._machine.replication.groups()
 
@@ -178,6 +187,9 @@ class Control:
 
     def delete_clone_session(self, session: int) -> None:
         self._machine.replication.delete_session(session)
+
+    def clone_session(self, session: int) -> CloneSession:
+        return self._machine.replication.session(session)
 
     def clone_sessions(self) -> list[CloneSession]:
         return self._machine.replication.sessions()

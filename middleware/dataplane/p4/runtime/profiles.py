@@ -78,6 +78,10 @@ class Profile:
             raise ControlError(Problem.IN_USE, f"member {number} of {self.name} is in use")
         del self._members[number], self._written_members[number]
 
+    def written_member(self, number: int) -> MemberEntry:
+        self.member(number)
+        return self._written_members[number]
+
     def members(self) -> list[MemberEntry]:
         return list(self._written_members.values())
 
@@ -104,6 +108,10 @@ class Profile:
             raise ControlError(Problem.IN_USE, f"group {number} of {self.name} is in use")
         self._forget(number)
         del self._groups[number], self._written_groups[number]
+
+    def written_group(self, number: int) -> GroupEntry:
+        self.group(number)
+        return self._written_groups[number]
 
     def groups(self) -> list[GroupEntry]:
         return list(self._written_groups.values())

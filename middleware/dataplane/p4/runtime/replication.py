@@ -33,6 +33,10 @@ class Replication:
         self._need_group(group)
         del self._groups[group], self.copies[group]
 
+    def group(self, group: int) -> MulticastGroup:
+        self._need_group(group)
+        return self._groups[group]
+
     def groups(self) -> list[MulticastGroup]:
         return list(self._groups.values())
 
@@ -49,6 +53,10 @@ class Replication:
     def delete_session(self, session: int) -> None:
         self._need_session(session)
         del self._sessions[session], self.clones[session]
+
+    def session(self, session: int) -> CloneSession:
+        self._need_session(session)
+        return self._sessions[session]
 
     def sessions(self) -> list[CloneSession]:
         return list(self._sessions.values())
