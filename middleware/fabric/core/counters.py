@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from .outgoing import Outgoing
+from .outgoing import NAMES, Outgoing
 
 
 class Refused(enum.Enum):
@@ -57,9 +57,12 @@ class StreamCounters:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
 
     def send(self, out: Outgoing) -> None:
-        name = out.kind.name
-        self.sent[name] = self.sent.get(name, 0) + out.count
-        self.sent_bytes += out.size
+        self.send_some(NAMES[int(out.kind)], out.count, out.size)
+
+    def send_some(self, kind: str, count: int, size: int) -> None:
+        """`count` segments of a kind, of `size` bytes of payload together."""
+        self.sent[kind] = self.sent.get(kind, 0) + count
+        self.sent_bytes += size
 
     def ship(self, grouped: bool, purpose: str, packets: int, size: int) -> None:
         """`packets` of `size` bytes in all have gone to a group, or to hosts one by one."""

@@ -41,6 +41,9 @@ class StreamLog(Protocol):
         Read lazily: the sender stops where its window or its rate does. Nothing is appended meanwhile.
         """
 
+    def newest(self, first: int) -> Message | None:
+        """The last message, if it begins at `first`: then it is all that `entries(first, end)` would give."""
+
     def trim(self, sequence: int, keep_bytes: int = 0) -> None:
         """All receivers have settled what is before `sequence`. A log that others need keeps it."""
 
@@ -163,6 +166,11 @@ class Log:
             if entry.end > first:
                 yield entry.message or Skipped(entry.sequence, entry.end, Expiry.TIME_TO_LIVE)
             at += 1
+
+    def newest(self, first: int) -> Message | None:
+        """The last message, if it begins at `first` and has not expired."""
+        last = self._entries[-1] if len(self) else None
+        return last.message if last is not None and last.sequence == first else None
 
     def _trimmed_between(self, first: int, end: int) -> Iterator[Skipped]:
         """With their reasons; SIZE where it is not remembered, or all of that time had them."""

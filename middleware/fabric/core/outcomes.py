@@ -62,11 +62,9 @@ class Outcomes:
 
     def __init__(self, totals: Totals | None = None) -> None:
         totals = totals or Totals()
-        self._delivered = {
-            How.LIVE: totals.live,
-            How.REPAIRED: totals.repaired,
-            How.REPLAYED: totals.replayed,
-        }
+        self._live = totals.live
+        self._repaired = totals.repaired
+        self._replayed = totals.replayed
         self._filtered = totals.filtered
         self._expired = dict(totals.expired)
         self._refused = dict(totals.refused)
@@ -74,7 +72,12 @@ class Outcomes:
     def settle(self, records: int, how: How, verdict: Filtered | Rejection | None) -> bool:
         """Whether the records are to be delivered."""
         if verdict is None:
-            self._delivered[how] += records
+            if how is How.LIVE:
+                self._live += records
+            elif how is How.REPAIRED:
+                self._repaired += records
+            else:
+                self._replayed += records
         elif isinstance(verdict, Filtered):
             self._filtered += records
         else:
@@ -90,9 +93,9 @@ class Outcomes:
 
     def totals(self) -> Totals:
         return Totals(
-            self._delivered[How.LIVE],
-            self._delivered[How.REPAIRED],
-            self._delivered[How.REPLAYED],
+            self._live,
+            self._repaired,
+            self._replayed,
             self._filtered,
             dict(self._expired),
             dict(self._refused),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from treecast.middleware.wire.segment import KeyRing, Kind, Segment, encode
 from treecast.middleware.wire.segment_assembly import (
     Message,
@@ -12,6 +14,10 @@ from treecast.middleware.wire.segment_assembly import (
     part_size,
 )
 
+# What segments of a kind are counted as, by its number: an enum tells its name slowly.
+NAMES: Final = tuple([kind.name for kind in Kind])
+PURPOSES: Final = tuple([name.lower() for name in NAMES])
+
 
 class Outgoing:
     """Segments to send: to one host, or to all receivers that are live (`to` is None)."""
@@ -21,7 +27,7 @@ class Outgoing:
     def __init__(self, to: int | None, kind: Kind, count: int, size: int) -> None:
         self.to = to
         self.kind = kind
-        self.purpose: str = kind.name.lower()  # what it is counted as
+        self.purpose: str = PURPOSES[int(kind)]  # what it is counted as
         self.count = count  # segments
         self.size = size  # bytes of payload
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
 from treecast.middleware.wire.segment_assembly import Message, can_be_cut, parts_of
@@ -35,6 +36,7 @@ from .settings import NEVER, StreamSettings
 from .states import PeerState
 from .timing import TokenBucket
 
+_DATA: Final = Kind.DATA.name
 REPLAY = "replay"  # the purpose of repairs to who catches up
 _REPAIRS_PER_NAK = 256  # messages
 
@@ -264,6 +266,31 @@ class Sender:
         for one in out:
             self.counters.send(one)
         return out
+
+    def take_alone(self, now: float) -> Message | None:
+        """The short way of `to_send`: the one message for all that are live, if that is all there is to send.
+
+        It counts as sent; None, and nothing has changed, where `to_send` is to be asked.
+        """
+        if now >= self._quiet_until or self._control or not self._data_bucket.ready(now):
+            return None
+        message = self.log.newest(self._unsent)
+        if message is None or not can_be_cut(message, self._settings.mtu) or not self.peers.any_live():
+            return None
+        size = len(message.payload)
+        self._unsent, self._unsent_bytes = message.end, 0
+        self.sent_to_all += 1
+        self._data_bucket.spend(size or 1)
+        self.counters.send_some(_DATA, parts_of(message, self._settings.mtu), size)
+        self._heartbeat_interval = self._settings.heartbeat_first
+        self._heartbeat_at = now + self._heartbeat_interval
+        self._quiet_until = min(self._quiet_until, self._heartbeat_at)
+        return message
+
+    @property
+    def mtu(self) -> int:
+        """What its messages are cut by."""
+        return self._settings.mtu
 
     def _all(self, out: list[Outgoing], now: float) -> None:
         self.log.expire(now)

@@ -13,9 +13,10 @@ from typing import Final
 
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.segment import HEADER_SIZE, KeyRing, Kind, Segment, SegmentError, decode
+from treecast.middleware.wire.segment_assembly import Message, cut_encoded
 from treecast.middleware.wire.segment_bodies import Probe
 
-from .outgoing import Outgoing
+from .outgoing import PURPOSES, Outgoing
 from .receivers import Receivers
 from .schedule import Schedule
 from .sender import Sender
@@ -35,6 +36,7 @@ class EdgeFault(enum.Enum):
 
 
 # Of a segment's header: what tells whom it is for.
+DATA: Final = PURPOSES[int(Kind.DATA)]
 _STREAM: Final = struct.Struct(">II")
 _STREAM_AT: Final = 4
 _SENDER: Final = struct.Struct(">I")
@@ -265,9 +267,13 @@ class Streams:
         shipments: list[Shipment] = []
         for number in touched:
             served = self._by_number[number]
-            out = served.sender.to_send(now)
-            if out:
-                self._lay_out(served, out, shipments)
+            alone = served.sender.take_alone(now)
+            if alone is not None:
+                self._lay_out_alone(served, alone, shipments)
+            else:
+                out = served.sender.to_send(now)
+                if out:
+                    self._lay_out(served, out, shipments)
             self.unreached.extend([(served, host) for host in served.unreached(now)])
             self._schedule.set(number, served.sender.next_deadline(now))
         return shipments
@@ -292,6 +298,18 @@ class Streams:
             count(False, one.purpose, len(encoded), size)
         shipments.extend([one for one in shared if one.grouped])
         shipments.extend(by_host.values())
+
+    def _lay_out_alone(self, served: Served, message: Message, shipments: list[Shipment]) -> None:
+        """As `_lay_out`, of a message for all that are live."""
+        sender = served.sender
+        encoded = cut_encoded(message, sender.mtu, sender.key, self.host, Kind.DATA, None, self._keys)
+        size = 0
+        for datagram in encoded:
+            size += len(datagram)
+        for shipment in self._targets_of_all(served, {}):
+            shipment.datagrams = encoded
+            sender.counters.ship(shipment.grouped, DATA, len(encoded), size)
+            shipments.append(shipment)
 
     def _targets_of_all(self, served: Served, by_host: dict[int, Shipment]) -> list[Shipment]:
         """For what goes to all that are live: the group once for those it reaches, others one by one."""

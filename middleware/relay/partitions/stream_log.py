@@ -164,10 +164,6 @@ class PartitionStreamLog:
                 first = begin
         if first >= end:
             return
-        newest = self._tail.messages[-1] if self._tail.messages else None
-        if newest is not None and newest.sequence == first and newest.end == end:  # a record that came alone
-            yield newest
-            return
         failed = self.failed_reads
         for message in self._from(first):
             if message.sequence >= end:
@@ -180,6 +176,12 @@ class PartitionStreamLog:
                 return
         if first < end and failed == self.failed_reads:
             yield Skipped(first, end, self._missing(end))
+
+    def newest(self, first: int) -> Message | None:
+        last = self._tail.messages[-1] if self._tail.messages else None
+        if last is None or last.sequence != first or last.end != self._log.end_offset:
+            return None
+        return last if first >= self._log.start_offset else None
 
     def _missing(self, before: int) -> Expiry:
         """Why there is nothing before `before`: retention may have been quicker than a slow receiver."""

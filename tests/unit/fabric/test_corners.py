@@ -14,7 +14,7 @@ from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.states import PeerState, ReceiverState
 from treecast.middleware.wire.segment import Kind, Segment, control
-from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
+from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message, cut
 from treecast.middleware.wire.segment_bodies import (
     Close,
     Expiry,
@@ -144,7 +144,7 @@ def test_the_short_way_into_the_reorder_buffer_is_the_long_one() -> None:
 def test_nothing_is_left_to_send_where_a_sender_says_that_it_is_quiet() -> None:
     """`to_send` and `next_deadline` have short ways while nothing is due: they give what the long ones do."""
     quick, plain = (Sender(1, 7, 1, SETTINGS, 0.0) for _ in range(2))
-    luck, now, host = random.Random(5), 0.0, 2
+    luck, now, host, alones = random.Random(5), 0.0, 2, 0
     for _ in range(3000):
         now += luck.choice([0.0001, 0.002, 0.02, 0.3])
         what = luck.randrange(8)
@@ -160,14 +160,21 @@ def test_nothing_is_left_to_send_where_a_sender_says_that_it_is_quiet() -> None:
             elif sender.peers.get(host) is None:
                 sender.add_receiver(host, now, 0)
         plain._quiet_until = -NEVER
-        sent = [
-            [(segment, out.to) for out in sender.to_send(now) for segment in out.segments()]
-            for sender in (quick, plain)
-        ]
+        alone = quick.take_alone(now)
+        alones += alone is not None
+        short = [] if alone is None else [(segment, None) for segment in cut(alone, quick.mtu, KEY, 1)]
+        short += [(segment, out.to) for out in quick.to_send(now) for segment in out.segments()]
+        sent = [short, [(segment, out.to) for out in plain.to_send(now) for segment in out.segments()]]
+        assert (quick.counters.sent, quick.counters.sent_bytes) == (
+            plain.counters.sent,
+            plain.counters.sent_bytes,
+        )
+        assert (quick.sent_to_all, quick._unsent_bytes) == (plain.sent_to_all, plain._unsent_bytes)
         assert sent[0] == sent[1]
         plain._quiet_until = -NEVER
         assert quick.next_deadline(now) <= plain.next_deadline(now)
         assert quick.next_deadline(now) > now or plain.next_deadline(now) <= now
+    assert alones > 300
 
 
 def test_what_all_had_before_a_bound_took_more_is_told_as_size() -> None:
