@@ -93,6 +93,9 @@ def fabric(
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
+    own_cores: Annotated[
+        bool, typer.Option("--own-cores", help="each host keeps to a core of its own")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
     out: Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")] = Path("out"),
     peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = ",".join(
@@ -122,8 +125,11 @@ def fabric(
         for name, reason in left_out.items():
             console.print(f"[yellow]left out:[/yellow] {name}: {reason}")
         found = [peer for peer in found if peer.name not in left_out]
+        for peer in found:
+            peer.own_cores = own_cores
         context = {
             "comparison": "fabric",
+            "own cores": own_cores,
             "machine": machine.describe(),
             "rounds": rounds,
             "seconds": seconds,

@@ -35,12 +35,24 @@ class Route:
 
 
 class Chain(Peer):
-    """One or more servers with a route through them. `start` returns once a record has come all the way."""
+    """One or more servers with a route through them. `start` returns once a record has come all the way.
+
+    With `own_cores`, each host's processes keep to a core of their own, as servers on two machines would.
+    """
+
+    own_cores = False
 
     @property
     @abc.abstractmethod
     def route(self) -> Route:
         """Valid while it runs."""
+
+    @abc.abstractmethod
+    def hosts(self) -> list[list[int]]:
+        """The processes of each host, the near one first."""
+
+    def pids(self) -> list[int]:
+        return [pid for host in self.hosts() for pid in host]
 
     @property
     def address(self) -> tuple[str, int]:

@@ -87,6 +87,16 @@ def _dying_with_parent(command: Sequence[str]) -> list[str]:
     return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else list(command)
 
 
+def keep_to_cores(hosts: Sequence[Sequence[int]]) -> None:
+    """Gives each host's processes, with all their threads, a core; hosts share where there are too few."""
+    cores = sorted(os.sched_getaffinity(0))
+    for number, pids in enumerate(hosts):
+        for pid in pids:
+            for task in Path(f"/proc/{pid}/task").glob("*"):
+                with contextlib.suppress(OSError):  # a thread that has ended
+                    os.sched_setaffinity(int(task.name), {cores[number % len(cores)]})
+
+
 class ServerProcess:
     """A server that the harness started. Its output goes to one file; it stops with all it spawned."""
 

@@ -67,8 +67,8 @@ class FloorChain(Chain):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def pids(self) -> list[int]:
-        return [pid for process, _ in self._loops for pid in process.pids()]
+    def hosts(self) -> list[list[int]]:
+        return [process.pids() for process, _ in self._loops]
 
     def settings(self) -> Mapping[str, str]:
         return {

@@ -67,8 +67,8 @@ class TreecastChain(Chain):
         while self._daemons:
             self._daemons.pop().stop()
 
-    def pids(self) -> list[int]:
-        return [pid for daemon in self._daemons for pid in daemon.pids()]
+    def hosts(self) -> list[list[int]]:
+        return [daemon.pids() for daemon in self._daemons]
 
     def settings(self) -> Mapping[str, str]:
         topology = (

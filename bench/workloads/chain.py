@@ -23,6 +23,7 @@ from bench.core.measure import (
     Workload,
 )
 from bench.core.peer import Peer
+from bench.core.process import keep_to_cores
 
 COMMAND = (sys.executable, "-m", "bench.chain")
 ACKNOWLEDGED = Metric("acknowledged", "records/s", True)
@@ -34,6 +35,8 @@ MOST_BYTES = 512 << 20  # a run is no longer than this, however fast the peer is
 def _run(peer: Peer, records: int, size: int, rate: float = 0) -> LoadRun:
     if not isinstance(peer, Chain):
         raise TypeError(f"{peer.name} has no route through it")
+    if peer.own_cores:
+        keep_to_cores(peer.hosts())
     return run_load(peer, Order(peer.route, records, size, rate).as_json(), COMMAND)
 
 

@@ -121,10 +121,10 @@ class MirrorMaker(Chain):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def pids(self) -> list[int]:
-        """Both nodes and MirrorMaker."""
+    def hosts(self) -> list[list[int]]:
+        """MirrorMaker runs beside the broker that it writes to, as its manual advises."""
         own = [] if self._process is None else self._process.pids()
-        return [*self._near.pids(), *own, *self._far.pids()]
+        return [self._near.pids(), [*self._far.pids(), *own]]
 
     def settings(self) -> Mapping[str, str]:
         broker = self._near.settings()

@@ -100,12 +100,12 @@ class Federation(Chain):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def pids(self) -> list[int]:
-        """Both brokers with what they spawned, and the port mapper."""
-        servers = [node.process for node in self._nodes]
-        if self._mapper is not None:
-            servers.append(self._mapper.process)
-        return [pid for found in servers for pid in found.pids()]
+    def hosts(self) -> list[list[int]]:
+        """Each broker with what it spawned; the port mapper, idle by then, beside the first."""
+        hosts = [node.process.pids() for node in self._nodes]
+        if self._mapper is not None and hosts:
+            hosts[0] += self._mapper.process.pids()
+        return hosts
 
     def settings(self) -> Mapping[str, str]:
         return {

@@ -1,6 +1,7 @@
 """The comparison of servers in a row: its peers as far as they can be told of without starting them."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from bench.chain.load import Order, prepare
 from bench.core import report, versus
 from bench.core.chain import Route
 from bench.core.measure import DELIVERY_P50, REACHED, START_UP, THROUGHPUT, Sample
+from bench.core.process import keep_to_cores
 from bench.core.versus import Versus
 from bench.peers.floor_chain import FloorChain
 from bench.peers.kafka import jars
@@ -63,6 +65,11 @@ def test_the_bare_loops_carry_every_record_once(hosts, tmp_path):
         for size in (100, 1024):
             run = prepare(Order(floor.route, 300, size, 1000))()
             assert run["records"] == 300  # a record that came twice, or not at all, fails the run
+        assert len(floor.hosts()) == hosts
+        keep_to_cores(floor.hosts())
+        cores = sorted(os.sched_getaffinity(0))
+        kept = [os.sched_getaffinity(pid) for host in floor.hosts() for pid in host]
+        assert kept == [{cores[number % len(cores)]} for number in range(hosts)]
     finally:
         floor.stop()
     assert list(tmp_path.iterdir()) == []
