@@ -35,6 +35,7 @@ from .sessions import Sessions, idle_limit
 from .subscribing import granted, removed
 
 _QOS0: Final = codec.PUBLISH << 4  # the first byte of a publish of QoS 0 that is not retained
+_PUBACK: Final = codec.PUBACK << 4
 _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
 _OWN: Final = b"$SYS/"
@@ -154,11 +155,18 @@ class Session(SessionOutput):
             if stop > end:
                 self._wanted = stop - position
                 return position
-            if first == _QOS0 and self.phase == session_table.OPEN:
+            if self.phase != session_table.OPEN:
+                self._packet(first, data, body, stop, now)
+            elif first == _QOS0:
                 position = self._run(data, position, end)
+                continue
+            elif first >> 4 == codec.PUBLISH:  # these two the table allows, and they are very many
+                self._publish(first, data, body, stop)
+            elif first == _PUBACK and size == 2:
+                self._acknowledged(data[body] << 8 | data[body + 1])
             else:
                 self._packet(first, data, body, stop, now)
-                position = stop
+            position = stop
         return position
 
     def _check_size(self, size: int, first: int) -> None:
@@ -244,12 +252,6 @@ class Session(SessionOutput):
         action = session_table.ALLOWED[self.phase].get(kind, 0)
         if action == 0:
             raise protocol_error(session_table.REFUSED[self.phase][kind], f"{codec.NAMES[kind]} now")
-        if action == session_table.PUBLISHES:
-            self._publish(first, data, body, stop)
-            return
-        if action == session_table.ACKNOWLEDGES and stop - body == 2 and first == codec.PUBACK << 4:
-            self._acknowledged(data[body] << 8 | data[body + 1])
-            return
         packet = decode(first, data[body:stop], self.version)
         self._counters.count(codec.NAMES[kind])
         if isinstance(packet, Ack):
