@@ -109,6 +109,7 @@ class MqttConnections(Workload):
 def workloads(messages: int, rates: tuple[int, ...], seconds: float) -> list[Workload]:
     """`messages` is for 100 bytes to one subscriber; heavier loads have fewer."""
     return [
+        MqttConnections(min(10_000, messages // 40)),  # first: memory that loads leave would hide it
         MqttThroughput(messages, 10.0),
         MqttThroughput(messages // 4, 30.0, subscribers=10),
         MqttThroughput(messages // 4, 5.0, size=1024, window=5_000),
@@ -116,5 +117,4 @@ def workloads(messages: int, rates: tuple[int, ...], seconds: float) -> list[Wor
         MqttThroughput(messages // 4, 8.0, qos=1, window=5_000),
         MqttThroughput(messages // 8, 1.0, publishers=100, single=True),
         *(MqttLatency(rate, seconds) for rate in rates),
-        MqttConnections(min(10_000, messages // 40)),
     ]
