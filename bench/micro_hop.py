@@ -22,6 +22,7 @@ from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import FetchWait, LongPolls
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.values import Isolation
+from treecast.middleware.daemon.tuning import new_event_loop
 from treecast.middleware.fabric.channel import Channels
 from treecast.middleware.fabric.core import sender
 from treecast.middleware.fabric.core.outcomes import Progress
@@ -145,7 +146,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--size", type=int, default=100)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=new_event_loop) as runner:
         found = runner.run(measure(Path(folder), chosen.records, chosen.size))
     form = "interpreted" if str(sender.__file__).endswith(".py") else "compiled"
     leader, replica = (median(one) / 1000 for one in zip(*found, strict=True))
