@@ -44,7 +44,7 @@ from treecast.middleware.wire.segment import KeyRing
 
 NAME = TopicPartition("hop", 0)
 _WARM = 0.2  # the share of the records that is not counted
-_EVERY = 500  # records after which the loop has its turn
+_APART = 0.0005  # seconds between records, in which the loop has its turn: what comes closer is sent together
 
 
 def _fabric(host: int) -> Fabric:
@@ -132,9 +132,8 @@ async def measure(folder: Path, records: int, size: int) -> list[tuple[int, int]
     batch = bytearray(build_batch([Record(None, random.Random(1).randbytes(size), (), 1)]))
     taken = []
     for number in range(records):
-        if number % _EVERY == 0:
-            await asyncio.sleep(0)
-            hop.near._udp_readable()  # reports
+        await asyncio.sleep(_APART)
+        hop.near._udp_readable()  # reports
         taken.append(hop.one(batch))
         await hop.catch_up(number + 1)
     hop.close()
@@ -143,7 +142,7 @@ async def measure(folder: Path, records: int, size: int) -> list[tuple[int, int]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=20_000)
+    parser.add_argument("--records", type=int, default=5_000)
     parser.add_argument("--size", type=int, default=100)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=new_event_loop) as runner:
