@@ -25,7 +25,7 @@ help:
 $(VENV)/.installed: pyproject.toml setup.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV)"
-	@TREECAST_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
+	@TREECAST_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,spark]'
 	@touch $@
 
 setup: $(VENV)/.installed

@@ -97,6 +97,7 @@ HOT_MODULES: list[str] = [
     "middleware/relay/partitions/following.py",
     "middleware/relay/partitions/relay_partitions.py",
     "middleware/relay/cluster.py",
+    "spark_connectors/source/columns.py",
     "shims/kafka/codec_produce.py",
     "shims/kafka/codec_fetch.py",
     "shims/kafka/codec.py",

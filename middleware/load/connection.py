@@ -25,11 +25,21 @@ class Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def call(self, frame: bytes | bytearray) -> bytes:
         """Sends a frame; returns the response without its length."""
+        self.send(frame)
+        return self.receive()
+
+    def send(self, frame: bytes | bytearray) -> None:
         self._socket.sendall(frame)
+
+    def receive(self) -> bytes:
+        """The next response without its length. `send` and `receive` apart keep more than one on the way."""
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def _exactly(self, count: int) -> bytes:

@@ -160,6 +160,7 @@ class ClusterView:
 
     brokers: dict[int, tuple[str, int]]
     topics: dict[str, tuple[int, dict[int, int]]]
+    cluster_id: str = ""
 
 
 def parse_api_versions(payload: bytes) -> dict[int, tuple[int, int]]:
@@ -177,14 +178,14 @@ def parse_metadata(payload: bytes) -> ClusterView:
         node, host, port = cursor.int32(), cursor.string() or "", cursor.int32()
         cursor.string()  # rack
         brokers[node] = (host, port)
-    cursor.string()  # cluster id
+    cluster_id = cursor.string() or ""
     cursor.int32()  # controller
     topics = {}
     for _ in range(cursor.int32()):
         error, name = cursor.int16(), cursor.string() or ""
         cursor.skip(1)  # internal
         topics[name] = (error, _leaders(cursor))
-    return ClusterView(brokers, topics)
+    return ClusterView(brokers, topics, cluster_id)
 
 
 def _leaders(cursor: _Cursor) -> dict[int, int]:

@@ -125,10 +125,10 @@ def test_metadata_is_read_as_kafka_python_writes_it():
     ]
     topic = topic_class(error_code=0, name="t", is_internal=False, partitions=parts, version=4)
     response = MetadataResponse(
-        throttle_time_ms=0, brokers=[broker], cluster_id=None, controller_id=1, topics=[topic], version=4
+        throttle_time_ms=0, brokers=[broker], cluster_id="cluster", controller_id=1, topics=[topic], version=4
     )
     view = frames.parse_metadata(encode(response)[4:])
-    assert view == frames.ClusterView({1: ("h", 9)}, {"t": (0, {0: 1, 1: -1})})
+    assert view == frames.ClusterView({1: ("h", 9)}, {"t": (0, {0: 1, 1: -1})}, "cluster")
 
 
 def test_other_answers_are_read_as_kafka_python_writes_them():

@@ -1,0 +1,301 @@
+"""One partition's record batches, as they come: the next fetch is on its way while one is decoded.
+
+`Answer` and `Decoder` do no I/O; `PartitionReader` asks over a blocking socket, as a task of Spark is
+a process of its own. Fetch 12, after FetchRequest.json and FetchResponse.json of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.load import frames
+from treecast.middleware.load.connection import Connection
+from treecast.middleware.load.frames import LoadError
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.records import Compression
+from treecast.middleware.wire.compression import MAX_UNCOMPRESSED_BYTES, decompress
+from treecast.middleware.wire.record_batch import (
+    ABORT,
+    HEADER_SIZE,
+    BatchHeader,
+    read_control_type,
+    read_header,
+)
+
+from ..errors import DataLossError, ReadError
+from .columns import Columns, add_records
+from .planning import Range, loss_text
+
+MAX_BYTES: Final = 4 << 20
+_WAIT_MS: Final = 500
+_CLIENT_ID: Final = b"treecast-spark"
+_FILTER_TAG: Final = 0x7463
+_PAUSE_S: Final = 0.1
+_OFFSET_OUT_OF_RANGE: Final = 1
+_RETRIABLE: Final = frozenset((3, 5, 6, 7, 9, 13, 74, 75, 76))  # leadership is moving, or not yet known
+
+
+class Answer:
+    """A Fetch answer for one partition: `data[at:end]` are batches, the last of them perhaps cut."""
+
+    def __init__(self, data: bytes) -> None:
+        """Reads the head. LoadError where it is none."""
+        reader = _Fields(data)
+        reader.skip(4 + 1 + 4)  # correlation id, tags, throttle time
+        self.error = reader.number(">h")
+        reader.skip(4)
+        self.log_start = self.high_watermark = -1
+        self.aborted: list[tuple[int, int]] = []
+        self.data = data
+        self.at = self.end = 0
+        if self.error or reader.uvarint() != 2:
+            return
+        reader.skip(reader.uvarint() - 1)
+        if reader.uvarint() != 2:
+            raise LoadError("Fetch was not answered for one partition")
+        reader.skip(4)
+        self.error = reader.number(">h")
+        self.high_watermark = reader.number(">q")
+        self.stable = reader.number(">q")
+        self.log_start = reader.number(">q")
+        for _ in range(reader.uvarint() - 1):
+            self.aborted.append((reader.number(">q"), reader.number(">q")))
+            reader.tags()
+        reader.skip(4)
+        size = reader.uvarint() - 1
+        self.at = reader.position
+        self.end = self.at + max(size, 0)
+        if self.end > len(data):
+            raise LoadError("the answer ends before its records do")
+
+    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each whole batch."""
+        position = self.at
+        while position + HEADER_SIZE <= self.end:
+            header = read_header(self.data, position)
+            if header.size < HEADER_SIZE or position + header.size > self.end:
+                return
+            yield position, header
+            position += header.size
+
+
+class _Fields:
+    """Reads numbers one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.position = 0
+
+    def skip(self, count: int) -> None:
+        self.position += count
+
+    def number(self, layout: str) -> int:
+        try:
+            (value,) = struct.unpack_from(layout, self._data, self.position)
+        except struct.error:
+            raise LoadError("an answer ends too soon") from None
+        self.position += struct.calcsize(layout)
+        return int(value)
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        while shift < 35:
+            byte = self.number("B")
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise LoadError("a number is too long")
+
+    def tags(self) -> None:
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self.skip(self.uvarint())
+
+
+class Decoder:
+    """Batches of one range into columns, without what a reader of committed records must not see."""
+
+    def __init__(self, part: Range, *, committed: bool, with_headers: bool) -> None:
+        self.next = part.first
+        self._until = part.until
+        self._committed = committed
+        self._with_headers = with_headers
+        self._aborting: set[int] = set()  # producers whose transaction at this place is aborted
+
+    def decode(self, answer: Answer) -> Columns:
+        """The answer's records from `next` on. ReadError where they can't be read."""
+        columns = Columns(self._with_headers)
+        waiting = sorted(((first, producer) for producer, first in answer.aborted), reverse=True)
+        for position, header in answer.headers():
+            if header.base_offset >= self._until:
+                self.next = self._until  # what was between was compacted away
+                break
+            while waiting and waiting[-1][0] <= header.last_offset:
+                self._aborting.add(waiting.pop()[1])
+            if header.control:
+                self._marker(answer.data, position, header)
+            elif not (self._committed and header.transactional and header.producer_id in self._aborting):
+                self._take(columns, answer.data, position, header)
+            self.next = max(self.next, header.next_offset)
+        return columns
+
+    def _marker(self, data: bytes, position: int, header: BatchHeader) -> None:
+        if header.count and read_control_type(data, position, header) == ABORT:
+            self._aborting.discard(header.producer_id)
+
+    def _take(self, columns: Columns, data: bytes, position: int, header: BatchHeader) -> None:
+        body = data[position + HEADER_SIZE : position + header.size]
+        try:
+            if header.compression:
+                body = decompress(Compression(header.compression), memoryview(body), MAX_UNCOMPRESSED_BYTES)
+            add_records(columns, header, body, self.next, self._until)
+        except (ValueError, TreecastError) as error:
+            raise ReadError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
+
+
+class PartitionReader:
+    """Reads one range. Raises ReadError where that takes longer than `timeout` seconds without progress."""
+
+    def __init__(
+        self,
+        part: Range,
+        bootstrap: Address,
+        *,
+        committed: bool = False,
+        with_headers: bool = False,
+        text: str | None = None,
+        fail_on_data_loss: bool = True,
+        timeout: float = 60,
+    ) -> None:
+        self._part = part
+        self._bootstrap = bootstrap
+        self._committed = committed
+        self._with_headers = with_headers
+        self._text = text
+        self._fail_on_data_loss = fail_on_data_loss
+        self._timeout = timeout
+        self._connection: Connection | None = None
+
+    def read(self) -> Iterator[Columns]:
+        """Columns with at least one row each, in order of offsets."""
+        part = self._part
+        decoder = Decoder(part, committed=self._committed, with_headers=self._with_headers)
+        deadline = time.monotonic() + self._timeout
+        while decoder.next < part.until:
+            before = decoder.next
+            try:
+                for columns in self._answers(decoder):
+                    deadline = time.monotonic() + self._timeout
+                    if columns:
+                        yield columns
+            except (OSError, LoadError, _Moved) as error:
+                self.close()
+                if decoder.next == before and time.monotonic() > deadline:
+                    raise ReadError(
+                        f"{part.partition} at {self._bootstrap}: no progress at offset {decoder.next} "
+                        f"for {self._timeout:g} s: {error}"
+                    ) from error
+                time.sleep(_PAUSE_S)
+        self.close()
+
+    def _answers(self, decoder: Decoder) -> Iterator[Columns]:
+        """As long as the connection lives. An answer is decoded while the next is on its way."""
+        connection = self._connected()
+        connection.send(self._request(decoder.next))
+        while decoder.next < self._part.until:
+            answer = Answer(connection.receive())
+            if answer.error:
+                self._refused(answer, decoder)
+                connection.send(self._request(decoder.next))
+                continue
+            after = max((header.next_offset for _, header in answer.headers()), default=decoder.next)
+            self._check_end(answer, after)
+            if after < self._part.until:
+                connection.send(self._request(after))
+            yield decoder.decode(answer)
+
+    def _check_end(self, answer: Answer, after: int) -> None:
+        if answer.high_watermark < min(self._part.until, after):
+            self._lost(f"{self._part.partition} ends at {answer.high_watermark} now")
+
+    def _refused(self, answer: Answer, decoder: Decoder) -> None:
+        partition = self._part.partition
+        if answer.error == _OFFSET_OUT_OF_RANGE:
+            start = self._connected().offset(partition.topic, partition.number, frames.EARLIEST)
+            end = self._connected().offset(partition.topic, partition.number)
+            gone = min(start, self._part.until) if decoder.next < start else self._part.until
+            self._lost(
+                f"{partition}: offsets {decoder.next} to {gone - 1} are gone ({start} to {end} are there)"
+            )
+            decoder.next = gone
+            return
+        if answer.error in _RETRIABLE:
+            raise _Moved(f"error {answer.error}")
+        raise ReadError(f"{partition} at {self._bootstrap}: Fetch was answered with error {answer.error}")
+
+    def _lost(self, text: str) -> None:
+        if self._fail_on_data_loss:
+            raise DataLossError(loss_text([text]))
+
+    def _request(self, offset: int) -> bytes:
+        return fetch_request(self._part, offset, committed=self._committed, text=self._text)
+
+    def _connected(self) -> Connection:
+        """To the partition's leader, as Metadata names it."""
+        if self._connection is None:
+            partition = self._part.partition
+            with Connection(self._bootstrap.host, self._bootstrap.port, self._timeout) as first:
+                view = first.metadata([partition.topic])
+            error, leaders = view.topics.get(partition.topic, (3, {}))
+            leader = view.brokers.get(leaders.get(partition.number, -1))
+            if leader is None:
+                raise _Moved(f"nobody leads it (error {error})")
+            self._connection = Connection(*leader, self._timeout)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Moved(Exception):
+    """Another leader has to be found, or this one needs a moment."""
+
+
+def fetch_request(part: Range, offset: int, *, committed: bool, text: str | None) -> bytes:
+    """Fetch 12 of one partition from `offset` on; `text` is a filter for a daemon (docs/filters.md)."""
+    topic = part.partition.topic.encode()
+    body = struct.pack(">hhih", 1, 12, 0, len(_CLIENT_ID)) + _CLIENT_ID + b"\0"
+    body += struct.pack(">iiiibii", -1, _WAIT_MS, 1, MAX_BYTES, int(committed), 0, -1)
+    body += b"\x02" + _uvarint(len(topic) + 1) + topic + b"\x02"
+    body += struct.pack(">iiqiqi", part.partition.number, -1, offset, -1, -1, MAX_BYTES) + b"\0\0"
+    body += b"\x01\x01"  # nothing forgotten, no rack
+    if text is None:
+        body += b"\0"
+    else:
+        raw = text.encode()
+        body += b"\x01" + _uvarint(_FILTER_TAG) + _uvarint(len(raw)) + raw
+    return struct.pack(">i", len(body)) + body
+
+
+def _uvarint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
+
+
+def same_cluster(address: Address, cluster_id: str) -> bool:
+    """Whether a daemon at `address` belongs to the cluster."""
+    try:
+        with Connection(address.host, address.port, 1) as connection:
+            return connection.metadata([]).cluster_id == cluster_id
+    except (OSError, LoadError):
+        return False

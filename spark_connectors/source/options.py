@@ -1,0 +1,243 @@
+"""The options of a read, as users of Spark's Kafka source know them; each wrong one is named."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from treecast.middleware.filters.errors import FilterError
+from treecast.middleware.filters.evaluate import StatefulFilterError, check_stateless
+from treecast.middleware.filters.parse import parse
+
+from ..errors import OptionError
+from .offsets import EARLIEST, LATEST, Offsets, Partition, parse_assign, parse_offsets
+
+T = TypeVar("T")
+
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+STRATEGIES = ("error", "latest")
+
+_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+_STREAMING = ("maxOffsetsPerTrigger",)
+_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_COMMON = (
+    *("minPartitions", "failOnDataLoss", "includeHeaders", "filter", "localDaemon", "readTimeoutMs"),
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    "startingOffsetsByTimestampStrategy",
+)
+_KNOWN = (*_SUBSCRIPTIONS, *_STREAMING, *_BATCH, *_COMMON)
+_KAFKA = "kafka."
+_OURS = ("bootstrap.servers", "isolation.level")  # of kafka.*: the others go to the client
+
+
+class Bound(Struct, frozen=True):
+    """Where a read begins or ends: `everywhere` (EARLIEST or LATEST), or by partition, or by time.
+
+    A partition that `offsets` or `times` (ms since the Unix epoch) doesn't name has `everywhere`; `time`
+    is for all.
+    """
+
+    everywhere: int
+    offsets: Mapping[Partition, int] = {}
+    times: Mapping[Partition, int] = {}
+    time: int | None = None
+    strict_time: bool = True  # no record at or after a time: an error; else the latest offset
+
+
+class Subscription(Struct, frozen=True):
+    """Which partitions: of `topics`, of topics that `pattern` matches whole, or just `partitions`."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: frozenset[Partition] = frozenset()
+
+    def takes(self, partition: Partition) -> bool:
+        """Whether the partition is read."""
+        if self.partitions:
+            return partition in self.partitions
+        if self.pattern:
+            return re.fullmatch(self.pattern, partition.topic) is not None
+        return partition.topic in self.topics
+
+
+class SourceOptions(Struct, frozen=True):
+    """A read, as it was asked for. `bootstrap` is empty where this host's daemon is meant."""
+
+    bootstrap: str
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    max_rows: int | None
+    min_partitions: int
+    fail_on_data_loss: bool
+    include_headers: bool
+    filter: str | None
+    isolation: str
+    local_daemon: bool
+    read_timeout: float  # seconds
+    client: Mapping[str, str] = {}  # other kafka.* options, without `kafka.`
+
+
+def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Checks and reads all options. OptionError names the one that is wrong."""
+    given = _Given(options, streaming)
+    read = SourceOptions(
+        bootstrap=given.text("kafka.bootstrap.servers", ""),
+        subscription=_subscription(given),
+        starting=_bound(given, "starting", LATEST if streaming else EARLIEST),
+        ending=_bound(given, "ending", LATEST),
+        max_rows=given.take("maxOffsetsPerTrigger", _positive, None),
+        min_partitions=given.take("minPartitions", _positive, None) or 0,
+        fail_on_data_loss=given.take("failOnDataLoss", _boolean, True),
+        include_headers=given.take("includeHeaders", _boolean, False),
+        filter=given.take("filter", _filter, None),
+        isolation=given.take("kafka.isolation.level", _one_of(ISOLATION_LEVELS), ISOLATION_LEVELS[0]),
+        local_daemon=given.take("localDaemon", _boolean, True),
+        read_timeout=(given.take("readTimeoutMs", _positive, None) or 60_000) / 1000,
+        client=given.client(),
+    )
+    if streaming and (read.ending.offsets or read.ending.everywhere != LATEST):
+        raise OptionError("a stream has no endingOffsets; a batch has, with spark.read")
+    return read
+
+
+class _Given:
+    """The options that were given, by lower-case name."""
+
+    def __init__(self, options: Mapping[str, str], streaming: bool) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        known = {name.lower(): name for name in _KNOWN}
+        for name in options:
+            lowered = name.lower()
+            if lowered.startswith(_KAFKA) or lowered in known or lowered == "path":
+                continue
+            close = difflib.get_close_matches(lowered, known, 1)
+            advice = (
+                f"; did you mean {known[close[0]]}?" if close else f"; there are {', '.join(sorted(_KNOWN))}"
+            )
+            raise OptionError(f"there is no option {name}{advice}")
+        wrong = _BATCH if streaming else _STREAMING
+        for name in wrong:
+            if name.lower() in self._values:
+                kind = "batch" if streaming else "streaming"
+                raise OptionError(f"{name} is an option of {kind} reads only")
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str) -> str:
+        return self._values.get(name.lower(), default).strip()
+
+    def take(self, name: str, read: Callable[[str, str], T], default: T) -> T:
+        return read(name, self.text(name, "")) if self.has(name) else default
+
+    def client(self) -> dict[str, str]:
+        found = {
+            name[len(_KAFKA) :]: value for name, value in self._values.items() if name.startswith(_KAFKA)
+        }
+        return {name: value for name, value in found.items() if name not in _OURS}
+
+
+def _subscription(given: _Given) -> Subscription:
+    chosen = [name for name in _SUBSCRIPTIONS if given.has(name)]
+    if len(chosen) != 1:
+        found = f"there are {' and '.join(chosen)}" if chosen else "there is none"
+        raise OptionError(f"one of subscribe, subscribePattern and assign says what to read; {found}")
+    text = given.text(chosen[0], "")
+    match chosen[0]:
+        case "subscribe":
+            topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+            if not topics:
+                raise OptionError("subscribe names no topic; it is a list such as orders,payments")
+            return Subscription(topics=topics)
+        case "subscribePattern":
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise OptionError(f"subscribePattern is no regular expression: {error}") from None
+            if not text:
+                raise OptionError("subscribePattern is empty; orders-.* would be one")
+            return Subscription(pattern=text)
+    return Subscription(partitions=parse_assign(text))
+
+
+def _bound(given: _Given, which: str, default: int) -> Bound:
+    """By time where a time is given, as it says more; else by offsets."""
+    strategy = given.take(f"{which}OffsetsByTimestampStrategy", _one_of(STRATEGIES), STRATEGIES[0])
+    strict = strategy == "error" and which == "starting"
+    if given.has(f"{which}Timestamp"):
+        time = given.take(f"{which}Timestamp", _natural, 0)
+        return Bound(everywhere=default, time=time, strict_time=strict)
+    if given.has(f"{which}OffsetsByTimestamp"):
+        times: Offsets = given.take(f"{which}OffsetsByTimestamp", _times, {})
+        return Bound(everywhere=default, times=times, strict_time=strict)
+    name = f"{which}Offsets"
+    text = given.text(name, "")
+    match text.lower():
+        case "":
+            return Bound(everywhere=default)
+        case "earliest" if which == "starting":
+            return Bound(everywhere=EARLIEST)
+        case "latest":
+            return Bound(everywhere=LATEST)
+    if not text.startswith("{"):
+        words = "earliest, latest" if which == "starting" else "latest"
+        raise OptionError(
+            f'{name} is {words} or a JSON object such as {{"topic": {{"0": 23}}}}, not {text!r}'
+        )
+    lowest = EARLIEST if which == "starting" else LATEST
+    return Bound(everywhere=default, offsets=parse_offsets(text, name, lowest=lowest))
+
+
+def _times(name: str, text: str) -> Offsets:
+    return parse_offsets(text, name, lowest=0)
+
+
+def _positive(name: str, text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise OptionError(f"{name} is a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _natural(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise OptionError(f"{name} is milliseconds since 1970, not {text!r}")
+    return int(text)
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{name} is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _one_of(allowed: tuple[str, ...]) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        if text.lower() not in allowed:
+            raise OptionError(f"{name} is {' or '.join(allowed)}, not {text!r}")
+        return text.lower()
+
+    return read
+
+
+def _filter(name: str, text: str) -> str:
+    try:
+        check_stateless(parse(text))
+    except (FilterError, StatefulFilterError) as error:
+        raise OptionError(f"{name}: {error}") from None
+    return text
+
+
+def client_config(client: Mapping[str, str]) -> dict[str, Any]:
+    """kafka.* options with underscores, as kafka-python's clients take them."""
+    return {name.replace(".", "_"): _plain(value) for name, value in client.items()}
+
+
+def _plain(value: str) -> str | int | bool:
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return int(value) if value.lstrip("-").isdecimal() else value

@@ -1,0 +1,216 @@
+"""The readers that Spark calls. They are pickled and sent to workers: sockets are made where they are used.
+
+Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one process beside the driver;
+`read` runs in the workers, and never sees what the others have kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from treecast.middleware.api.discovery import Address, find_face
+from treecast.middleware.filters.parse import parse
+from treecast.middleware.filters.records import RecordFilter
+
+from ..errors import OptionError
+from .arrow import ArrowMaker
+from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
+from .fetch import PartitionReader, same_cluster
+from .offsets import Offsets, Partition, from_json, to_json
+from .options import SourceOptions
+from .planning import Range, limited, ranges, split
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Range, bootstrap: str, cluster_id: str) -> None:
+        super().__init__((part.partition.topic, part.partition.number, part.first, part.until))
+        self.bootstrap = bootstrap
+        self.cluster_id = cluster_id
+
+    @property
+    def part(self) -> Range:
+        topic, number, first, until = self.value
+        return Range(Partition(topic, number), first, until)
+
+
+class _Reading:
+    """What batch and streaming reads share."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self._cluster: Cluster | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_cluster"} | {
+            "_cluster": None
+        }
+
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = KafkaCluster(self.options)
+        return self._cluster
+
+    def planned(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        """The tasks that read from `start` to `end`."""
+        earliest = self.cluster().earliest(end)
+        parts = ranges(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
+        bootstrap = bootstrap_of(self.options)
+        cluster_id = cluster_id_of(bootstrap) if parts and self.options.local_daemon else ""
+        return [
+            RangePartition(part, bootstrap, cluster_id) for part in split(parts, self.options.min_partitions)
+        ]
+
+    def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The records of one task, in a worker."""
+        assert isinstance(partition, RangePartition)
+        options, part = self.options, partition.part
+        address = nearest(partition)
+        reader = PartitionReader(
+            part,
+            address,
+            committed=options.isolation == "read_committed",
+            with_headers=options.include_headers,
+            text=options.filter,
+            fail_on_data_loss=options.fail_on_data_loss,
+            timeout=options.read_timeout,
+        )
+        maker = ArrowMaker(self.schema, *part.partition)
+        passes = None if options.filter is None else RecordFilter(parse(options.filter), *part.partition)
+        for columns in reader.read():
+            yield maker.make(columns if passes is None else columns.passing(passes))
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+
+def cluster_id_of(bootstrap: str) -> str:
+    """What the cluster calls itself; empty where it doesn't answer."""
+    from treecast.middleware.load.connection import Connection
+    from treecast.middleware.load.frames import LoadError
+
+    address = address_of(bootstrap)
+    try:
+        with Connection(address.host, address.port, 5) as connection:
+            return connection.metadata([]).cluster_id
+    except (OSError, LoadError):
+        return ""
+
+
+def nearest(partition: RangePartition) -> Address:
+    """The daemon of this worker's host, if it belongs to the cluster; else where the driver went."""
+    given = address_of(partition.bootstrap)
+    if not partition.cluster_id:
+        return given
+    try:
+        local = find_face("kafka").address
+    except ValueError:
+        return given
+    if local == given or not same_cluster(local, partition.cluster_id):
+        return given
+    return local
+
+
+class TreecastReader(DataSourceReader):
+    """A batch read."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._reading = _Reading(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        reading = self._reading
+        options, cluster = reading.options, reading.cluster()
+        read = partitions_of(cluster, options)
+        start = resolve(cluster, read, options.starting, "startingOffsets")
+        end = resolve(cluster, read, options.ending, "endingOffsets")
+        planned = reading.planned(start, {part: max(end[part], start[part]) for part in end})
+        reading.close()
+        return planned
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return self._reading.records(partition)
+
+
+class TreecastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read, in micro-batches."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._reading = _Reading(options, schema)
+        self._end: Offsets | None = None  # of Trigger.AvailableNow: what there was when it began
+
+    def initialOffset(self) -> dict[str, Any]:
+        reading = self._reading
+        cluster = reading.cluster()
+        read = partitions_of(cluster, reading.options)
+        return to_json(resolve(cluster, read, reading.options.starting, "startingOffsets"))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows = self._reading.options.max_rows
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._end = self._latest()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        latest = self._latest() if self._end is None else self._end
+        begun = from_json(start)
+        if not isinstance(limit, ReadMaxRows):
+            return to_json({part: max(offset, begun.get(part, 0)) for part, offset in latest.items()})
+        new = self._reading.cluster().earliest(set(latest) - set(begun))
+        return to_json(limited(begun | new, latest, limit.max_rows))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return to_json(self._latest())
+
+    def _latest(self) -> Offsets:
+        cluster = self._reading.cluster()
+        return cluster.latest(cluster.partitions(self._reading.options.subscription))
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        begun, until = from_json(start), from_json(end)
+        self._check_checkpoint(begun)
+        return self._reading.planned(begun, until)
+
+    def _check_checkpoint(self, begun: Offsets) -> None:
+        strange = [part for part in begun if not self._reading.options.subscription.takes(part)]
+        if strange:
+            raise OptionError(
+                f"the checkpoint is that of another query: it is about topic {strange[0].topic}, which this "
+                "one does not read; give each query a checkpointLocation of its own"
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return self._reading.records(partition)
+
+    def stop(self) -> None:
+        self._reading.close()
+
+
+def partitions_of(cluster: Cluster, options: SourceOptions) -> list[Partition]:
+    """What the query reads. OptionError where a topic that it names does not exist."""
+    found = cluster.partitions(options.subscription)
+    wanted = set(options.subscription.topics) | {part.topic for part in options.subscription.partitions}
+    missing = wanted - {part.topic for part in found}
+    if missing:
+        raise OptionError(f"there is no topic {', '.join(sorted(missing))} at {bootstrap_of(options)}")
+    absent = options.subscription.partitions - set(found)
+    if absent:
+        raise OptionError(f"assign names {', '.join(map(str, sorted(absent)))}, which does not exist")
+    return found

@@ -1,0 +1,139 @@
+"""Reads of a cluster with Spark, in an interpreter of its own: `reads.py ADDRESS FOLDER`.
+
+The topic `spark` holds, on each of 3 partitions, 1,000 JSON records {"n": 0...2999} with a header each;
+`spark-loss` 10 records in one partition. Prints one line of JSON: what each read found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+
+class Reads:
+    """One session; each method is a read, and answers what the test looks at."""
+
+    def __init__(self, address: str, folder: str) -> None:
+        self.address, self.folder = address, folder
+        self.spark = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        self.spark.sparkContext.setLogLevel("OFF")
+
+    def _batch(self, **options: str) -> Any:
+        given = {"kafka.bootstrap.servers": self.address, "subscribe": "spark"} | options
+        return self.spark.read.format("treecast").options(**given).load()
+
+    def batch(self) -> dict[str, Any]:
+        frame = self._batch(includeHeaders="true")
+        first = frame.where("partition = 1 and offset = 7").collect()[0]
+        return {
+            "columns": frame.columns,
+            "count": frame.count(),
+            "distinct": frame.select("partition", "offset").distinct().count(),
+            "key": bytes(first["key"]).decode(),
+            "value": bytes(first["value"]).decode(),
+            "headers": [(header["key"], bytes(header["value"]).decode()) for header in first["headers"]],
+            "type": first["timestampType"],
+            "year": first["timestamp"].year,
+        }
+
+    def bounds(self) -> dict[str, Any]:
+        some = self._batch(
+            startingOffsets='{"spark": {"0": 990, "1": -1, "2": -2}}',
+            endingOffsets='{"spark": {"0": -1, "1": -1, "2": 10}}',
+        )
+        return {"rows": sorted((row["partition"], row["offset"]) for row in some.collect())}
+
+    def split(self) -> dict[str, Any]:
+        frame = self._batch(minPartitions="7")
+        return {"tasks": frame.rdd.getNumPartitions(), "count": frame.count()}
+
+    def filtered(self) -> dict[str, Any]:
+        rows = self._batch(filter="n < 4 or headers.h == h2999").collect()
+        return {"values": sorted(json.loads(bytes(row["value"]))["n"] for row in rows)}
+
+    def _stream(self, name: str, trigger: dict[str, Any], **options: str) -> Any:
+        given = {"kafka.bootstrap.servers": self.address, "subscribe": "spark", "startingOffsets": "earliest"}
+        source = self.spark.readStream.format("treecast").options(**(given | options)).load()
+        writer = source.writeStream.format("parquet").option("path", f"{self.folder}/{name}")
+        query = (
+            writer.option("checkpointLocation", f"{self.folder}/{name}-checkpoint").trigger(**trigger).start()
+        )
+        query.awaitTermination(240)
+        return query
+
+    def _written(self, name: str) -> list[tuple[int, int]]:
+        rows = self.spark.read.parquet(f"{self.folder}/{name}").select("partition", "offset").collect()
+        return sorted((row["partition"], row["offset"]) for row in rows)
+
+    def available_now(self) -> dict[str, Any]:
+        query = self._stream("now", {"availableNow": True}, maxOffsetsPerTrigger="1000")
+        batches = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+        again = self._stream("now", {"availableNow": True}, maxOffsetsPerTrigger="1000")
+        return {
+            "batches": batches,
+            "written": len(self._written("now")),
+            "distinct": len(set(self._written("now"))),
+            "again": sum(progress["numInputRows"] for progress in again.recentProgress),
+        }
+
+    def loss(self) -> dict[str, Any]:
+        """A checkpoint at offset 10; then there are 100 records, and those before 60 are deleted."""
+        now, one = {"availableNow": True}, {"subscribe": "spark-loss"}
+        self._stream("loss", now, **one)
+        before = self._written("loss")
+        producer = Producer({"bootstrap.servers": self.address})
+        for n in range(90):
+            producer.produce("spark-loss", b"%d" % n, partition=0)
+        producer.flush(60)
+        part = TopicPartition("spark-loss", 0, 60)
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for done in admin.delete_records([part]).values():
+            done.result(60)
+        error = _error(lambda: self._stream("loss", now, **one))
+        self._stream("loss", now, failOnDataLoss="false", **one)
+        return {"before": before[-1], "error": error, "after": self._written("loss")[len(before) :]}
+
+    def other_checkpoint(self) -> dict[str, Any]:
+        return {"error": _error(lambda: self._stream("now", {"availableNow": True}, subscribe="spark-loss"))}
+
+    def wrong(self) -> dict[str, Any]:
+        nobody = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+        return {
+            "option": _error(lambda: self._batch(subscribePatern="x").count()),
+            "topic": _error(lambda: self._batch(subscribe="absent").count()),
+            "nobody": _error(lambda: self._batch(**nobody).count()),
+        }
+
+
+def _error(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except Exception as error:
+        return str(error)
+    return "no error"
+
+
+def main() -> None:
+    reads = Reads(*sys.argv[1:])
+    names = [name for name in vars(Reads) if not name.startswith("_")]
+    found = {name: getattr(reads, name)() for name in names}
+    print("FOUND " + json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Spark reads a daemon by `format("treecast")`, in an interpreter that has registered nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS = 3000
+ATTEMPTS = 3
+SLOW = "Python worker failed to connect back"  # Spark gives a worker 10 s to start, whatever the machine does
+
+
+def fill(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    topics = [NewTopic("spark", 3, 1), NewTopic("spark-loss", 1, 1)]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": address, "compression.type": "lz4", "linger.ms": 20})
+    for n in range(RECORDS):
+        value = json.dumps({"n": n}).encode()
+        producer.produce("spark", value, f"k{n}".encode(), n % 3, headers=[("h", f"h{n}".encode())])
+    for n in range(10):
+        producer.produce("spark-loss", b"%d" % n, partition=0)
+    assert producer.flush(60) == 0
+
+
+@pytest.fixture(scope="module")
+def found(
+    shared_daemon: DaemonProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+    require_tool: Callable[[str], str],
+    require: Callable[[bool, str], None],
+) -> dict[str, Any]:
+    """What `spark/reads.py` found: one session for all tests, as a session takes long to start."""
+    require_tool("java")
+    require(importlib.util.find_spec("pyspark") is not None, "pyspark is not installed")
+    fill(shared_daemon.kafka)
+    said = ""
+    for _ in range(ATTEMPTS):
+        said, found = _reads(shared_daemon.kafka, tmp_path_factory.mktemp("spark"))
+        if found or SLOW not in said:
+            break
+    assert found, said
+    return found
+
+
+def _reads(address: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """What the script said in the end, and what it found."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/clients/spark/reads.py"), address, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env=os.environ | {"TREECAST_RUNTIME_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    found = json.loads(lines[-1].removeprefix("FOUND ")) if lines else {}
+    return f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}", found
+
+
+def test_a_batch_has_the_columns_of_sparks_kafka_source(found: dict[str, Any]) -> None:
+    batch = found["batch"]
+    assert batch["columns"] == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    ]
+    assert (batch["count"], batch["distinct"]) == (RECORDS, RECORDS)
+    assert (batch["key"], batch["value"], batch["headers"]) == ("k22", '{"n": 22}', [["h", "h22"]])
+    assert batch["type"] == 0
+    assert batch["year"] > 2000
+
+
+def test_a_batch_between_offsets(found: dict[str, Any]) -> None:
+    wanted = [[0, offset] for offset in range(990, 1000)] + [[2, offset] for offset in range(10)]
+    assert found["bounds"]["rows"] == wanted
+
+
+def test_partitions_are_split(found: dict[str, Any]) -> None:
+    assert found["split"]["tasks"] >= 7
+    assert found["split"]["count"] == RECORDS
+
+
+def test_a_filter(found: dict[str, Any]) -> None:
+    assert found["filtered"]["values"] == [0, 1, 2, 3, 2999]
+
+
+def test_available_now_takes_all_in_bounded_batches_and_nothing_twice(found: dict[str, Any]) -> None:
+    now = found["available_now"]
+    assert now["batches"] == [1000, 1000, 1000]
+    assert (now["written"], now["distinct"], now["again"]) == (RECORDS, RECORDS, 0)
+
+
+def test_lost_records_fail_the_query_or_are_gone_over_as_chosen(found: dict[str, Any]) -> None:
+    loss = found["loss"]
+    first = loss["before"][1] + 1
+    assert f"spark-loss-0: offsets {first} to 59 are gone" in loss["error"]
+    assert loss["after"] == [[0, offset] for offset in range(60, 100)]
+
+
+def test_a_checkpoint_of_another_topic_is_refused(found: dict[str, Any]) -> None:
+    assert (
+        "the checkpoint is that of another query: it is about topic spark,"
+        in found["other_checkpoint"]["error"]
+    )
+
+
+def test_what_is_wrong_is_named(found: dict[str, Any]) -> None:
+    wrong = found["wrong"]
+    assert "did you mean subscribePattern?" in wrong["option"]
+    assert "there is no topic absent" in wrong["topic"]
+    assert "no Kafka face answers at 127.0.0.1:1" in wrong["nobody"]

@@ -1,0 +1,197 @@
+"""Answers into columns: against the plain reading of records, with gaps, transactions, cuts and nonsense."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest as KafkaFetchRequest
+from kafka.protocol.consumer import FetchResponse
+
+from treecast.middleware.load.frames import LoadError
+from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.records import Compression, Record, TimestampType
+from treecast.middleware.wire.record_batch import (
+    ABORT,
+    COMMIT,
+    build_batch,
+    control_marker,
+    patch_batch,
+    read_header,
+    read_records,
+)
+from treecast.spark_connectors.errors import ReadError
+from treecast.spark_connectors.source.columns import Columns, add_records
+from treecast.spark_connectors.source.fetch import Answer, Decoder, fetch_request
+from treecast.spark_connectors.source.offsets import Partition
+from treecast.spark_connectors.source.planning import Range
+
+P = Partition("t", 2)
+bytes_or_null = st.none() | st.binary(max_size=200)
+names = st.text(st.characters(codec="utf-8"), max_size=5)
+records = st.lists(
+    st.builds(
+        Record,
+        key=bytes_or_null,
+        value=bytes_or_null,
+        headers=st.lists(st.tuples(names, bytes_or_null), max_size=3).map(tuple),
+        timestamp=st.integers(0, 2**41),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+def answer(data: bytes, aborted: list[tuple[int, int]] | None = None, error: int = 0) -> Answer:
+    """A Fetch 12 answer by kafka-python."""
+    topic = FetchResponse.FetchableTopicResponse
+    part = topic.PartitionData
+    listed = [
+        part.AbortedTransaction(producer_id=producer, first_offset=first, version=12)
+        for producer, first in aborted or []
+    ]
+    row = part(
+        partition_index=2,
+        error_code=error,
+        high_watermark=10**6,
+        last_stable_offset=10**6,
+        log_start_offset=0,
+        aborted_transactions=listed,
+        preferred_read_replica=-1,
+        records=data,
+        version=12,
+    )
+    response = FetchResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=0,
+        responses=[topic(topic="t", partitions=[row], version=12)],
+        version=12,
+    )
+    response.with_header(correlation_id=0)
+    return Answer(bytes(response.encode(header=True, framed=False)))
+
+
+def placed(batch: bytes, offset: int) -> bytes:
+    data = bytearray(batch)
+    patch_batch(memoryview(data), 0, offset, 0)
+    return bytes(data)
+
+
+def rows(columns: Columns) -> list[tuple[object, ...]]:
+    headers = columns.headers if columns.with_headers else [None] * len(columns)
+    return list(zip(columns.keys, columns.values, columns.offsets, columns.timestamps, headers, strict=True))
+
+
+@settings(max_examples=60)
+@given(records, st.sampled_from(Compression), st.booleans(), st.integers(0, 12), st.integers(0, 12))
+def test_columns_hold_what_records_do(
+    sent: list[Record], compression: Compression, by_log: bool, first: int, until: int
+) -> None:
+    kind = TimestampType.LOG_APPEND_TIME if by_log else TimestampType.CREATE_TIME
+    data = build_batch(sent, base_offset=100, compression=compression, timestamp_type=kind)
+    plain = [
+        (record.key, record.value, record.offset, record.timestamp, list(record.headers) or None)
+        for record in read_records(data, 0, read_header(data, 0))
+        if 100 + first <= record.offset < 100 + until
+    ]
+    decoder = Decoder(Range(P, 100 + first, 100 + until), committed=False, with_headers=True)
+    columns = decoder.decode(answer(data))
+    assert rows(columns) == plain
+    assert set(columns.timestamp_types) <= {int(by_log)}
+
+
+def values(columns: Columns) -> list[bytes | None]:
+    return columns.values
+
+
+def batch(*found: bytes, offset: int, producer: int = -1) -> bytes:
+    options = {} if producer < 0 else {"transactional": True, "producer": ProducerIdentity(producer, 0)}
+    sent = [Record(None, value, (), 1) for value in found]
+    return placed(build_batch(sent, base_sequence=-1 if producer < 0 else 0, **options), offset)
+
+
+def marker(kind: int, producer: int, offset: int) -> bytes:
+    return placed(
+        control_marker(kind, ProducerIdentity(producer, 0), coordinator_epoch=0, timestamp=1), offset
+    )
+
+
+LOG = (
+    batch(b"a", offset=0)
+    + batch(b"x", offset=1, producer=7)
+    + batch(b"b", offset=2, producer=8)
+    + marker(ABORT, 7, 3)
+    + batch(b"c", offset=4, producer=7)
+    + marker(COMMIT, 7, 5)
+    + marker(COMMIT, 8, 6)
+    + batch(b"d", offset=9)
+)
+
+
+def test_committed_readers_do_not_see_what_was_aborted() -> None:
+    committed = Decoder(Range(P, 0, 20), committed=True, with_headers=False)
+    assert values(committed.decode(answer(LOG, [(7, 1)]))) == [b"a", b"b", b"c", b"d"]
+    assert committed.next == 10
+    uncommitted = Decoder(Range(P, 0, 20), committed=False, with_headers=False)
+    assert values(uncommitted.decode(answer(LOG))) == [b"a", b"x", b"b", b"c", b"d"]
+
+
+def test_an_aborted_transaction_over_two_answers() -> None:
+    decoder = Decoder(Range(P, 0, 20), committed=True, with_headers=False)
+    first = batch(b"x", offset=1, producer=7)
+    second = batch(b"y", offset=2, producer=7) + marker(ABORT, 7, 3) + batch(b"z", offset=4, producer=7)
+    assert values(decoder.decode(answer(first, [(7, 1)]))) == []
+    assert values(decoder.decode(answer(second, [(7, 1)]))) == [b"z"]
+
+
+def test_a_batch_that_is_cut_waits_for_the_next_answer() -> None:
+    decoder = Decoder(Range(P, 0, 20), committed=False, with_headers=False)
+    whole = batch(b"a", offset=0) + batch(b"b", offset=1)
+    assert values(decoder.decode(answer(whole[:-1]))) == [b"a"]
+    assert decoder.next == 1
+
+
+def test_gaps_of_compaction_are_gone_over() -> None:
+    decoder = Decoder(Range(P, 3, 9), committed=False, with_headers=False)
+    assert values(decoder.decode(answer(LOG))) == [b"c"]
+    assert decoder.next == 9
+
+
+def test_records_that_are_not_what_the_header_says() -> None:
+    whole = bytearray(batch(b"abc", offset=0))
+    whole[61] = 100
+    decoder = Decoder(Range(P, 0, 9), committed=False, with_headers=False)
+    with pytest.raises(ReadError, match="the batch at offset 0 cannot be read"):
+        decoder.decode(answer(bytes(whole)))
+
+
+@given(st.binary(max_size=80))
+def test_garbage_is_an_error_of_the_load_or_no_records(data: bytes) -> None:
+    header = read_header(batch(b"a", offset=0), 0)
+    try:
+        add_records(Columns(True), header, data, 0, 10)
+    except ValueError:
+        pass
+    try:
+        Answer(data)
+    except LoadError:
+        pass
+
+
+def test_errors_are_told() -> None:
+    assert answer(b"", error=1).error == 1
+
+
+@pytest.mark.parametrize("text", [None, "price > 5"])
+def test_requests_are_what_kafka_python_reads(text: str | None) -> None:
+    frame = fetch_request(Range(P, 5, 9), 7, committed=True, text=text)
+    assert struct.unpack_from(">i", frame) == (len(frame) - 4,)
+    read = KafkaFetchRequest.decode(frame, version=12, header=True, framed=True)
+    assert read.isolation_level == 1
+    (topic,) = read.topics
+    (part,) = topic.partitions
+    assert (topic.topic, part.partition, part.fetch_offset) == ("t", 2, 7)
+    assert (text is None) or frame.endswith(text.encode())

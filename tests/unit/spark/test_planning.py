@@ -1,0 +1,70 @@
+"""How a read is cut: nothing twice, nothing left out, no more than a trigger may take, losses told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.spark_connectors.errors import DataLossError
+from treecast.spark_connectors.source.offsets import Offsets, Partition, from_json, to_json
+from treecast.spark_connectors.source.planning import Range, limited, ranges, split
+
+T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+
+partitions = st.sampled_from([T0, T1, U0, Partition("a.b", 10)])
+offsets = st.dictionaries(partitions, st.integers(0, 1000))
+
+
+def test_json_and_back() -> None:
+    value: Offsets = {T1: 5, T0: 3, U0: 0}
+    assert to_json(value) == {"t": {"0": 3, "1": 5}, "u": {"0": 0}}
+    assert from_json(to_json(value)) == value
+
+
+@given(offsets, offsets, st.integers(1, 2000))
+def test_a_trigger_takes_as_much_as_it_may(start: Offsets, latest: Offsets, max_rows: int) -> None:
+    end = limited(start, latest, max_rows)
+    assert set(end) == set(latest)
+    taken = {partition: end[partition] - start.get(partition, 0) for partition in end}
+    waiting = {partition: max(0, latest[partition] - start.get(partition, 0)) for partition in latest}
+    assert all(0 <= taken[partition] <= waiting[partition] for partition in end)
+    assert sum(taken.values()) == min(max_rows, sum(waiting.values()))
+
+
+def test_each_partition_in_proportion() -> None:
+    assert limited({T0: 10, T1: 0}, {T0: 110, T1: 300}, 40) == {T0: 20, T1: 30}
+
+
+@given(offsets, st.integers(1, 50))
+def test_splits_cover_everything_once(sizes: Offsets, pieces: int) -> None:
+    whole = [Range(partition, 7, 7 + size) for partition, size in sorted(sizes.items()) if size]
+    parts = split(whole, pieces)
+    covered = [(part.partition, offset) for part in parts for offset in range(part.first, part.until)]
+    assert covered == [(part.partition, offset) for part in whole for offset in range(part.first, part.until)]
+    assert all(len(part) for part in parts)
+    assert len(parts) >= min(pieces, sum(map(len, whole)), len(whole) * pieces)
+
+
+def test_ranges_of_new_partitions_begin_at_their_start() -> None:
+    found = ranges({T0: 5}, {T0: 9, T1: 4, U0: 3}, {T0: 0, T1: 0, U0: 3}, fail_on_data_loss=True)
+    assert found == [Range(T0, 5, 9), Range(T1, 0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "earliest", "message", "left"),
+    [
+        ({T0: 5}, {T0: 9}, {T0: 7}, "t-0: offsets 5 to 6 are gone", [Range(T0, 7, 9)]),
+        ({T0: 5}, {T0: 9}, {T0: 20}, "t-0: offsets 5 to 8 are gone", []),
+        ({T0: 5, T1: 1}, {T0: 5}, {T0: 0}, "t-1: no longer there", []),
+        ({T0: 50}, {T0: 9}, {T0: 0}, "t-0: read up to 50, but it ends at 9", []),
+    ],
+)
+def test_losses(start: Offsets, end: Offsets, earliest: Offsets, message: str, left: list[Range]) -> None:
+    with pytest.raises(DataLossError, match=message):
+        ranges(start, end, earliest, fail_on_data_loss=True)
+    assert ranges(start, end, earliest, fail_on_data_loss=False) == left
+
+
+def test_a_log_that_begins_later_than_all_that_was_read_is_no_loss() -> None:
+    assert ranges({T0: 9}, {T0: 9}, {T0: 20}, fail_on_data_loss=True) == []
