@@ -59,7 +59,7 @@ class ArrowMaker:
             times.cast(schema.field("timestamp").type),
             pa.array(columns.timestamp_types, pa.int32()),
         ]
-        if columns.with_headers:
+        if "headers" in schema.names:
             listed = [
                 None if headers is None else [{"key": key, "value": value} for key, value in headers]
                 for headers in columns.headers

@@ -85,7 +85,7 @@ class _Reading:
             part,
             address,
             committed=options.isolation == "read_committed",
-            with_headers=options.include_headers,
+            with_headers=options.include_headers or options.filter is not None,  # a filter may look at them
             text=options.filter,
             fail_on_data_loss=options.fail_on_data_loss,
             timeout=options.read_timeout,
