@@ -34,6 +34,7 @@ from .events import Ended, Proven
 from .greeting import Identity
 from .link import Link, LinkProtocol
 from .outgoing import Call
+from .patience import Patience
 from .peers import Peer
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
@@ -43,6 +44,7 @@ _log = logging.getLogger("treecast.channel")
 
 _CLOSE_GRACE = 1.0  # s
 # what is no fault of anybody
+_TOO_SLOW = {Problem.SILENT, Problem.HANDSHAKE}
 _IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICATE}
 
 
@@ -86,6 +88,7 @@ class Channels:
         self._tick_timer: asyncio.TimerHandle | None = None
         self._deadlines = Deadlines(self._time_out)
         self._waiting = 0  # calls
+        self._patience = Patience(settings)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -341,11 +344,12 @@ class Channels:
             async with asyncio.timeout(self.settings.dial):
                 await self.loop.create_connection(lambda: LinkProtocol(link), address.host, address.port)
         except (OSError, TimeoutError) as error:
+            link.unmade()
             link.end(Problem.UNREACHABLE, f"{address}: {error or 'no answer'}")
             self._lose(link)
         except asyncio.CancelledError:
+            link.unmade()
             link.end(Problem.DUPLICATE)
-            link.abort()
             self._lose(link)
             raise
         finally:
@@ -417,6 +421,8 @@ class Channels:
     def ended(self, link: Link, event: Ended) -> None:
         """A connection is over, or never came to be."""
         self._report(link, event)
+        if event.problem in _TOO_SLOW and not event.by_peer:
+            self._patience.in_vain(self.loop.time())
         peer = self._peers.get(link.host_id)
         if peer is not None and event.problem not in _IN_ORDER:
             peer.last_error = str(event)
@@ -457,7 +463,9 @@ class Channels:
 
     def _tick(self) -> None:
         now = self.loop.time()
+        patience = self._patience.now(now)
         for link in list(self._links):
+            link.session.patience = patience
             link.tick(now)
         self._tick_timer = self.loop.call_later(self.settings.tick, self._tick)
 

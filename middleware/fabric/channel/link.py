@@ -138,7 +138,8 @@ class Link:
             self._cancelled(event.call)
         elif isinstance(event, Proven):
             self.host_id = event.host_id
-            self._owner.proven(self, event)
+            if not self.session.closed:  # what came with the proof may have ended it
+                self._owner.proven(self, event)
         elif isinstance(event, Opened):
             if not self.session.closed:
                 self._owner.opened(self)
@@ -270,6 +271,12 @@ class Link:
         self.bytes_out += sent
         self._counters.bytes_out += sent
         return sent
+
+    def unmade(self) -> None:
+        """The loop gave up making the connection, maybe when it was just there, and has closed its socket."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     def abort(self) -> None:
         if self._transport is not None:

@@ -70,6 +70,7 @@ class Session(Cutter):
         super().__init__(scratch)
         self.state = State.HELLO
         self.round_trip = 0.0  # seconds, smoothed; 0 while unknown
+        self.patience = 1.0  # how many times the settings' times the other end may take
         self._settings = settings
         self._greeting = Greeting(identity, settings, nonce, expected, last)
         self._events: list[Event] = []
@@ -375,10 +376,10 @@ class Session(Cutter):
         """When `tick` has something to do, if nothing arrives before."""
         settings = self._settings
         if self.state is not State.OPEN:
-            return self._started + settings.handshake
+            return self._started + settings.handshake * self.patience
         if not self._ping:  # the first, at once: the round trip is wanted
             return self._pinged
-        return min(self._pinged + settings.ping_every, self._heard + settings.silent_after)
+        return min(self._pinged + settings.ping_every, self._heard + settings.silent_after * self.patience)
 
     def tick(self, now: float) -> list[Event]:
         """Called every `settings.tick`: says that it lives, and finds out that the other end doesn't."""
@@ -389,9 +390,9 @@ class Session(Cutter):
             self._heard += gap
             self._started += gap
         if self.state is not State.OPEN:
-            if now - self._started >= settings.handshake:
+            if now - self._started >= settings.handshake * self.patience:
                 self.end(Problem.HANDSHAKE)
-        elif now - self._heard >= settings.silent_after:
+        elif now - self._heard >= settings.silent_after * self.patience:
             self.end(Problem.SILENT, f"{now - self._heard:.1f} s")
         elif self._ponged and (now - self._pinged >= settings.ping_every or not self._ping):
             self._send_ping(now)

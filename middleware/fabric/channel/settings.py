@@ -23,6 +23,7 @@ class ChannelSettings(Struct, frozen=True):
     ping_every: float = 1.0
     silent_after: float = 3.0
     handshake: float = 3.0
+    patience_for: float = 30.0  # after a silence, for so long a longer one is waited for
     dial: float = 5.0  # for the network to connect
     back_off_first: float = 0.05
     back_off_longest: float = 2.0

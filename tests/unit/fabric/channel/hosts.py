@@ -15,7 +15,7 @@ KEY = b"k" * 32
 CLUSTER = "a cluster"
 # Waiting does not prove anything, so it is short: tests wait for what they want to see.
 QUICK = ChannelSettings(ping_every=0.1, silent_after=1.5, tick=0.05, back_off_longest=0.2, handshake=5.0)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Handle = Callable[[int, int, bytes, memoryview], Answer | Awaitable[Answer]]
 
