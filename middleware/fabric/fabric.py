@@ -298,8 +298,12 @@ class Fabric:
         judge: Judge = take_all,
         later_epochs: bool = False,
         settings: StreamSettings | None = None,
+        held: StreamLog | None = None,
     ) -> Joined:
         """Begins to receive a stream, in place of an earlier membership of it.
+
+        `held` is where all that the sink has taken can be read again: it repairs for others what they lack
+        when the origin is gone.
 
         `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
         itself, from its first record (for streams of events, not for partitions).
@@ -313,6 +317,7 @@ class Fabric:
             judge=judge,
             later_epochs=later_epochs,
             settings=settings,
+            held=held,
         )
         joined = self._joined[origin, stream] = Joined(self, receiver, sink)
         self._work_soon()

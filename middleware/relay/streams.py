@@ -1,6 +1,6 @@
 """Which carrier a topic's partition streams go by: unicast first, a group where it is worth it and works.
 
-    unicast --enough hosts--> state id allotted --> hosts asked to join --> probed by multicast
+    unicast --enough hosts, and bytes--> state id allotted --> hosts asked to join --> probed by multicast
             <--too few left--                            confirmed by their answers on the channel
 
 A group stands for a topic; all its partitions that this host leads go by it. Hosts that have answered a probe
@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from treecast.middleware.api.v1 import peer_streams_pb2 as pb
 from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.core.timing import Random
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
@@ -41,7 +42,9 @@ Release = Callable[[int], Awaitable[None]]
 class CarrierSettings(Struct, frozen=True):
     """Times in seconds."""
 
-    hosts: int = 2  # so many that follow a topic earn it a group; 0: never
+    hosts: int = 2  # so many that follow a topic earn it a group, if its rate does; 0: never
+    earns: float = 10_000.0  # bytes per second of its live records that earn it one
+    keeps: float = 120.0  # below that rate for so long, and it is back on unicast
     tick: float = 1.0
     probe_first: float = 0.2  # between the probes of hosts that have not answered yet
     probe_tries: int = 5  # then they are left alone until `probe_every`
@@ -79,6 +82,23 @@ class _Group:
         self.task: asyncio.Task[None] | None = None
 
 
+class _Rate:
+    """Of a topic's live records."""
+
+    def __init__(self, sent: int, now: float) -> None:
+        self._sent = sent  # bytes, at the last look
+        self._at = now
+        self._enough = -NEVER  # when it was last so high
+
+    def look(self, sent: int, settings: CarrierSettings, now: float) -> bool:
+        """Whether it earns, or still keeps, a group. `sent` falls where a stream has ended."""
+        if now > self._at:
+            if max(0, sent - self._sent) >= settings.earns * (now - self._at):
+                self._enough = now
+            self._sent, self._at = sent, now
+        return now - self._enough < settings.keeps
+
+
 class Carriers:
     """Both ends: the leader's, which chooses, and the member's, which joins and answers probes."""
 
@@ -103,6 +123,7 @@ class Carriers:
         self._counters = counters
         self._random = random
         self._groups: dict[str, _Group] = {}
+        self._rates: dict[str, _Rate] = {}
         self._asked: dict[int, set[int]] = {}  # state id -> hosts that asked this one to be a member
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -181,13 +202,15 @@ class Carriers:
             topics.setdefault(stream.name.topic, []).append(stream)
         for name in [name for name in self._groups if name not in topics]:
             self._dissolve(self._groups.pop(name), [])
+        for name in [name for name in self._rates if name not in topics]:
+            del self._rates[name]
         for name, streams in topics.items():
             self._look_at(name, streams)
 
     def _look_at(self, name: str, streams: list[LedStream]) -> None:
         hosts = {host for stream in streams for host in stream.hosts()}
         group = self._groups.get(name)
-        if len(hosts) < self._settings.hosts:
+        if not self._earns(name, streams) or len(hosts) < self._settings.hosts:
             if group is not None:
                 self._dissolve(self._groups.pop(name), streams)
             return
@@ -204,6 +227,14 @@ class Carriers:
         self._judge(group, streams)
         self._probe(group)
         self._use(group, streams)
+
+    def _earns(self, name: str, streams: list[LedStream]) -> bool:
+        now = self._loop.time()
+        sent = sum([stream.origin.sender.live_bytes for stream in streams])
+        rate = self._rates.get(name)
+        if rate is None:
+            rate = self._rates[name] = _Rate(0, now - self._settings.tick)
+        return rate.look(sent, self._settings, now)
 
     def _gather(self, group: _Group) -> None:
         if group.task is None:

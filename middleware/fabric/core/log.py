@@ -17,6 +17,7 @@ from .settings import NEVER
 
 _COST_OF_ENTRY = 200  # bytes of memory beside the payload
 _KEPT_REASONS = 256
+REPAIRS_PER_NAK = 256  # messages
 
 
 class StreamLog(Protocol):

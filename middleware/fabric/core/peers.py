@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from .pacing import Window
 from .settings import NEVER, StreamSettings
 from .states import PeerEvent, PeerState, peer_step
+from .timing import RoundTrip
 
 
 class Peer:
     """One receiver. `next`: all before it is settled there, by its last report."""
 
     __slots__ = (
+        "_settings",
         "announce_at",
         "asked",
         "done",
@@ -24,13 +27,16 @@ class Peer:
         "next",
         "progressed",
         "reported",
+        "rewinds",
         "room",
         "sent",
         "stamp",
         "state",
+        "turnaround",
+        "window",
     )
 
-    def __init__(self, host: int, first: int, now: float, state: PeerState, room: int) -> None:
+    def __init__(self, host: int, first: int, now: float, state: PeerState, settings: StreamSettings) -> None:
         self.host = host
         self.first = first
         self.next = first
@@ -38,9 +44,13 @@ class Peer:
         self.heard = now
         self.progressed = now  # when a report last said more than before, or replay began
         self.sent = first  # replayed up to here
-        self.flight: deque[tuple[int, int]] = deque()  # (end, bytes) of what is replayed and not reported
+        self.flight: deque[tuple[int, int, float]] = deque()  # (end, bytes, when) replayed and not reported
         self.flight_bytes = 0
-        self.room = room
+        self.window = Window(settings.replay_first, settings.replay_least, settings.replay_window)
+        self.turnaround = RoundTrip(settings.replay_stall / 3)  # from a replay to its report
+        self.rewinds = 0  # since progress was made
+        self.room = settings.buffer_bytes
+        self._settings = settings
         self.stamp = 0  # of its last report
         self.reported = False
         self.asked = 0  # whole messages that it has asked for
@@ -51,9 +61,29 @@ class Peer:
         """A report says that all before `next_` is settled."""
         if next_ > self.next:
             self.next, self.progressed = next_, now
+            self.rewinds = 0
+        settled, sent_at = 0, NEVER
         while self.flight and self.flight[0][0] <= next_:
-            self.flight_bytes -= self.flight.popleft()[1]
+            _, size, sent_at = self.flight.popleft()
+            settled += size
+        if sent_at != NEVER:
+            self.flight_bytes -= settled
+            self.turnaround.sample(now - sent_at)
+            self.window.progress(settled, now)
         self.sent = max(self.sent, next_)
+
+    @property
+    def stall(self) -> float:
+        """Without progress for so long, what is on its way counts as lost."""
+        settings = self._settings
+        wait = max(settings.replay_stall, self.turnaround.timeout) * 2.0 ** min(self.rewinds, 8)
+        return min(wait, max(settings.replay_stall, settings.replay_stall_longest))
+
+    def stalled(self, now: float) -> None:
+        """Nothing arrives: replay begins again, slower and with more patience."""
+        self.window.stalled()
+        self.rewind(now)
+        self.rewinds += 1
 
     def rewind(self, now: float) -> None:
         """Replay begins again at what is settled."""
@@ -61,10 +91,15 @@ class Peer:
         self.flight.clear()
         self.flight_bytes = 0
 
-    def replayed(self, end: int, size: int) -> None:
+    def replayed(self, end: int, size: int, now: float) -> None:
         self.sent = end
-        self.flight.append((end, size))
+        self.flight.append((end, size, now))
         self.flight_bytes += size
+
+    @property
+    def full(self) -> bool:
+        """As much is on its way as may be; something always is."""
+        return bool(self.flight) and self.flight_bytes >= min(self.window.size, self.room)
 
 
 class Peers:
@@ -86,7 +121,7 @@ class Peers:
     def add(self, host: int, first: int, edge: int, now: float) -> Peer:
         """A receiver from `first` on, replayed to where that is before the `edge` of what was sent."""
         state = PeerState.LIVE if first >= edge else PeerState.CATCHING_UP
-        peer = Peer(host, first, now, state, self._settings.buffer_bytes)
+        peer = Peer(host, first, now, state, self._settings)
         self._peers[host] = peer
         return peer
 
@@ -106,20 +141,21 @@ class Peers:
         """All have settled what is before it. Silent ones count: only the log's bounds give them up."""
         return min((peer.next for peer in self), default=end)
 
-    def heard(self, peer: Peer, behind: bool, edge: int, now: float) -> None:
-        """A report came. `behind`: the receiver says of itself that it catches up."""
+    def heard(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> None:
+        """A report came. `behind`: the receiver says of itself that it catches up. `most`: records that one
+        may be behind."""
         peer.heard = now
-        event = PeerEvent.FAR if self._far(peer, behind, edge, now) else PeerEvent.NEAR
+        event = PeerEvent.FAR if self._far(peer, behind, edge, now, most) else PeerEvent.NEAR
         following = peer_step(peer.state, event)
         if following is not peer.state:
             peer.state = following
             peer.rewind(now)
 
-    def _far(self, peer: Peer, behind: bool, edge: int, now: float) -> bool:
+    def _far(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> bool:
         """A receiver leaves catch-up at half of the lag at which it enters it: so does this."""
-        in_flight = now - peer.progressed < self._settings.replay_stall
+        in_flight = now - peer.progressed < peer.stall
         lag = edge - (peer.sent if in_flight else peer.next)
-        return lag > (self._settings.catch_up_after // 2 if behind else self._settings.catch_up_after)
+        return lag > (most // 2 if behind else most)
 
     def edge_reached(self, peer: Peer) -> None:
         peer.state = peer_step(peer.state, PeerEvent.REPLAYED)

@@ -7,7 +7,7 @@ other holders when the origin is gone, and reports what has become of every reco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
@@ -27,13 +27,13 @@ from treecast.middleware.wire.segment_bodies import (
 )
 
 from .counters import Refused, StreamCounters
-from .log import Log
+from .log import REPAIRS_PER_NAK, Log, StreamLog
 from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
 from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .reorder import Oversized, Reorder
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
-from .timing import Random, RoundTrip, TokenBucket
+from .timing import Random, RoundTrip, TokenBucket, Weight
 
 _MODES = {
     ReceiverState.JOINING: Mode.JOINING,
@@ -56,7 +56,8 @@ class Receiver:
 
     `progress` is where it goes on after a restart, or begins (`Progress(first, first)`); None asks the
     origin for its current sequence. `settled` says whether an `after` list is: of streams that the host
-    does not receive, it is. `judge` sees each message in its turn and may filter or refuse it.
+    does not receive, it is. `judge` sees each message in its turn and may filter or refuse it. `held` is
+    where what was taken stays, to repair it for others when the origin is gone; else `hold_bytes` are kept.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Receiver:
         judge: Judge = take_all,
         settled: Callable[[tuple[After, ...]], bool] = always,
         budget: AssemblyBudget | None = None,
+        held: StreamLog | None = None,
     ) -> None:
         self.host = host
         self.key = key
@@ -89,7 +91,9 @@ class Receiver:
         self._first = progress.first if progress is not None else 0
         self._outcomes = Outcomes(progress.totals if progress is not None else None)
         self._buffer = Reorder(settings, self._budget, progress.next if progress is not None else 0)
-        self._held: Log | None = None
+        self._weight = Weight(settings)
+        self._held = held
+        self._own: Log | None = None
         self._holder_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._queue: deque[Outgoing] = deque()
         self._replayed_to = 0  # the highest end of a repair: gaps before it are asked for while replayed to
@@ -155,6 +159,7 @@ class Receiver:
                 if self._outcomes.settle(message.records, how, self._judge(message)):
                     taken.append(Delivery(message, how))
                 self._hold(message, now)
+                self._weight.add(message.records, len(message.payload))
                 self._unreported += len(message.payload)
             self._buffer.pop()
         self._after_progress(now)
@@ -163,24 +168,29 @@ class Receiver:
     def _how(self, repaired: bool, now: float) -> How:
         if not repaired:
             return How.LIVE
-        replayed = self.state is ReceiverState.CATCHING_UP or now < self._replay_until
-        return How.REPLAYED if replayed else How.REPAIRED
+        return How.REPLAYED if self._replayed_to_now(now) else How.REPAIRED
+
+    def _replayed_to_now(self, now: float) -> bool:
+        return self.state is ReceiverState.CATCHING_UP or now < self._replay_until
 
     def _hold(self, message: Message, now: float) -> None:
-        if not self._settings.hold_bytes:
+        if not self._settings.hold_bytes or (self._held is not None and self._own is None):
             return
-        if self._held is None:
-            self._held = Log(message.sequence, self._settings.hold_bytes, self._settings.log_age)
-        self._held.append(message, now)
+        if self._own is None:
+            self._own = Log(message.sequence, self._settings.hold_bytes, self._settings.log_age)
+            self._held = self._own
+        self._own.append(message, now)
 
     def _after_progress(self, now: float) -> None:
         if self.state is ReceiverState.JOINING:
             return
-        if self._unreported >= self._settings.report_bytes:
+        settings = self._settings
+        enough = settings.report_replayed if self._replayed_to_now(now) else settings.report_bytes
+        if self._unreported >= enough:
             self._report_by(now)
         elif self.next != self._reported_next:
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
-        if self.state is ReceiverState.CATCHING_UP and self._lag() <= self._settings.catch_up_after // 2:
+        if self.state is ReceiverState.CATCHING_UP and self._lag() <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._replay_until = now + self._replay_pause()
         if self.final is not None and self.next >= self.final and self.state is not ReceiverState.DONE:
@@ -280,7 +290,7 @@ class Receiver:
             return Refused.DUPLICATE
         if self.final is not None and segment.end > self.final:
             return Refused.BEYOND_END
-        far = segment.sequence - self.next > self._settings.catch_up_after
+        far = segment.sequence - self.next > self._weight.most_behind
         if far and self.state is ReceiverState.CATCHING_UP and segment.kind is Kind.DATA:
             return Refused.FAR_AHEAD
         return None
@@ -314,7 +324,7 @@ class Receiver:
         self._know(heartbeat.end, now + self._first_delay())
 
     def _check_lag(self) -> None:
-        if self.state is ReceiverState.LIVE and self._lag() > self._settings.catch_up_after:
+        if self.state is ReceiverState.LIVE and self._lag() > self._weight.most_behind:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._replayed_to = 0
             self._buffer.forget_ahead(0.0)
@@ -369,10 +379,12 @@ class Receiver:
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
         """Another receiver asks this one. What is held goes to it, as far as the rate allows."""
+        left = REPAIRS_PER_NAK
         for gap in nak.gaps:
             only = range(gap.part, gap.part + gap.parts) if gap.parts else None
             for message in self._holdings(gap):
-                if not self._holder_bucket.ready(now):
+                left -= 1
+                if left < 0 or not self._holder_bucket.ready(now):
                     self.counters.refuse(Refused.TOO_MANY)
                     return
                 one = OutgoingMessage(
@@ -381,10 +393,13 @@ class Receiver:
                 self._holder_bucket.spend(one.size or 1)
                 self._queue.append(one)
 
-    def _holdings(self, gap: Gap) -> list[Message]:
-        held = list(self._held.entries(max(gap.first, self._held.oldest), gap.end)) if self._held else []
-        found = [one for one in held if isinstance(one, Message)]
-        return found + list(self._buffer.messages(gap.first, gap.end))
+    def _holdings(self, gap: Gap) -> Iterator[Message]:
+        """What is here of it: settled, or waiting for its turn."""
+        if self._held is not None:
+            for one in self._held.entries(max(gap.first, self._held.oldest), min(gap.end, self.next)):
+                if isinstance(one, Message):
+                    yield one
+        yield from list(self._buffer.messages(gap.first, gap.end))
 
     def _origin_silent(self, now: float) -> None:
         self._step(ReceiverEvent.ORIGIN_SILENT)

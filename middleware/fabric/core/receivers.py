@@ -15,6 +15,7 @@ from treecast.middleware.wire.segment import After, Segment
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, StreamKey
 
 from .counters import Refused
+from .log import StreamLog
 from .outcomes import Delivery, Judge, Progress, take_all
 from .outgoing import Outgoing
 from .receiver import Receiver
@@ -93,6 +94,7 @@ class Receivers:
         judge: Judge = take_all,
         later_epochs: bool = True,
         settings: StreamSettings | None = None,
+        held: StreamLog | None = None,
     ) -> Receiver:
         """Begins to receive a stream, at its current sequence or at `progress`.
 
@@ -102,7 +104,7 @@ class Receivers:
         self._count += 1
         member = _Membership(self._count, judge, later_epochs)
         self._members[origin, stream] = self._by_number[member.number] = member
-        return self._add(member, (origin, stream, epoch), now, progress, settings)
+        return self._add(member, (origin, stream, epoch), now, progress, settings, held)
 
     def leave(self, origin: int, stream: int) -> None:
         """Forgets the stream, and what is here of it beyond its next record."""
@@ -123,6 +125,7 @@ class Receivers:
         now: float,
         progress: Progress | None,
         settings: StreamSettings | None = None,
+        held: StreamLog | None = None,
     ) -> Receiver:
         receiver = Receiver(
             self.host,
@@ -134,6 +137,7 @@ class Receivers:
             judge=member.judge,
             settled=functools.partial(self._settled_for, key[0]),
             budget=self._budget,
+            held=held,
         )
         member.epochs[key[2]] = receiver
         self._touched[member.number] = None

@@ -28,17 +28,17 @@ from treecast.middleware.wire.segment_bodies import (
 
 from .accounting import Ledger, Row, Verdict
 from .counters import Refused, StreamCounters
-from .log import Log, StreamLog
+from .log import REPAIRS_PER_NAK, Log, StreamLog
 from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
+from .pacing import LiveRate
 from .peers import Peer, Peers
 from .repairs import Parts, Repairs, Request, in_order
 from .settings import NEVER, StreamSettings
 from .states import PeerState
-from .timing import TokenBucket
+from .timing import TokenBucket, Weight
 
 _DATA: Final = Kind.DATA.name
 REPLAY = "replay"  # the purpose of repairs to who catches up
-_REPAIRS_PER_NAK = 256  # messages
 
 
 class Sender:
@@ -73,11 +73,14 @@ class Sender:
         self.peers = Peers(settings)
         self.closed = False
         self.sent_to_all = 0  # messages
+        self.live_bytes = 0  # of these, each once
         self._settings = settings
         self.name = name
         self._open_to_all = open_to_all
         self._unsent = self.log.end if live_from is None else live_from  # first that was not sent live
         self._unsent_bytes = 0
+        self._weight = Weight(settings)
+        self._live_rate = LiveRate(settings.rate_lowest, settings.rate, now)
         self._data_bucket = TokenBucket(settings.rate, settings.burst, now)
         self._repair_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._repairs = Repairs(settings.aggregation)
@@ -92,6 +95,11 @@ class Sender:
     def end(self) -> int:
         """The next record's sequence."""
         return self.log.end
+
+    @property
+    def live_rate(self) -> float:
+        """Bytes per second that what goes to all may take now."""
+        return self._live_rate.rate
 
     @property
     def finished(self) -> bool:
@@ -177,7 +185,7 @@ class Sender:
         if peer is None:
             self.counters.refuse(Refused.UNKNOWN_HOST)
             return
-        left = _REPAIRS_PER_NAK
+        left = REPAIRS_PER_NAK
         skipped: list[Skipped] = []
         for gap in nak.gaps:
             parts = (gap.part, gap.part + gap.parts) if gap.parts else None
@@ -190,9 +198,21 @@ class Sender:
                     skipped.append(found)
                 elif not self._repairs.ask(host, found.sequence, parts, nak.round_trip / 1e6, now):
                     self.counters.refuse(Refused.SUPPRESSED)
-                elif parts is None:
-                    peer.asked += 1
+                else:
+                    self._asked(peer, found, parts, now)
         self._skip(skipped, host)
+
+    def _asked(self, peer: Peer, message: Message, parts: Parts, now: float) -> None:
+        """What it says about the way to that host."""
+        size = len(message.payload)
+        if parts is None:
+            peer.asked += 1
+        else:
+            size = min(size, (parts[1] - parts[0]) * self._settings.mtu)
+        if peer.state is PeerState.LIVE:
+            self._live_rate.asked(peer.host, size)
+        elif peer.state is PeerState.CATCHING_UP:
+            peer.window.lost(now, peer.turnaround.timeout)
 
     def _skip(self, skipped: list[Skipped], to: int | None) -> None:
         for at in range(0, len(skipped), MAX_SKIPS):
@@ -223,7 +243,7 @@ class Sender:
         peer.room = report.room
         peer.done = report.mode is Mode.DONE
         peer.settle(report.next, now)
-        self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self._unsent, now)
+        self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self._unsent, now, self._weight.most_behind)
         self._trim()
         if report.stamp:
             self._queue(Kind.HEARTBEAT, self._heartbeat(report.stamp), peer.host)
@@ -280,7 +300,10 @@ class Sender:
         size = len(message.payload)
         self._unsent, self._unsent_bytes = message.end, 0
         self.sent_to_all += 1
+        self.live_bytes += size
         self._data_bucket.spend(size or 1)
+        self._live_rate.sent(size)
+        self._weight.add(message.records, size)
         self.counters.send_some(_DATA, parts_of(message, self._settings.mtu), size)
         self._heartbeat_interval = self._settings.heartbeat_first
         self._heartbeat_at = now + self._heartbeat_interval
@@ -320,6 +343,8 @@ class Sender:
     def _live(self, out: list[Outgoing], now: float) -> None:
         """What has not been sent to all yet, as far as the rate and one turn allow."""
         end = self.log.end
+        if self._live_rate.look(self.peers.live(), self._unsent < end, now):
+            self._set_rate(self._live_rate.rate, now)
         if self._unsent >= end or not self._data_bucket.ready(now):
             return
         if self.peers.any_live():
@@ -330,6 +355,14 @@ class Sender:
         self._heartbeat_at = now + self._heartbeat_interval
         if self._unsent >= end:
             self._unsent_bytes = 0  # what expired unsent is not counted one by one
+
+    def _set_rate(self, rate: float, now: float) -> None:
+        """Repairs go the same way, to each host by itself: they are slowed down with what they repair."""
+        self._data_bucket.set_rate(rate, now)
+        repairs = (
+            self._settings.repair_rate if rate >= self._settings.rate else rate * max(1, len(self.peers))
+        )
+        self._repair_bucket.set_rate(min(repairs, self._settings.repair_rate), now)
 
     def _entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
         """Of the log; what cannot be cut is skipped, so that it does not stand in the way for ever."""
@@ -350,8 +383,11 @@ class Sender:
                 continue
             size = self._emit(out, found, None, Kind.DATA)
             self.sent_to_all += 1
+            self.live_bytes += size
             self._unsent_bytes = max(0, self._unsent_bytes - len(found.payload))
             self._data_bucket.spend(size)
+            self._live_rate.sent(size)
+            self._weight.add(found.records, size)
             left -= size
         self._unsent = max(self._unsent, end)
 
@@ -397,12 +433,12 @@ class Sender:
 
     def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         """What `peer` lacks before the edge of live data, as far as its window and the rate allow."""
-        if peer.flight and now - peer.progressed >= self._settings.replay_stall:
-            peer.rewind(now)
-        window = min(self._settings.replay_window, peer.room)
+        if peer.flight and now - peer.progressed >= peer.stall:
+            peer.stalled(now)
+        left = self._settings.replay_at_once
         skipped: list[Skipped] = []
         for found in self._entries(peer.sent, self._unsent):
-            if (peer.flight and peer.flight_bytes >= window) or not self._repair_bucket.ready(now):
+            if peer.full or left <= 0 or not self._repair_bucket.ready(now):
                 break
             size = 0
             if isinstance(found, Skipped):
@@ -411,7 +447,9 @@ class Sender:
                 size = self._emit(out, found, peer.host, Kind.REPAIR)
                 out[-1].purpose = REPLAY
                 self._repair_bucket.spend(size)
-            peer.replayed(found.end, size)
+                self._weight.add(found.records, size)
+                left -= size
+            peer.replayed(found.end, size, now)
         self._skip(skipped, peer.host)
         if peer.sent >= self._unsent:
             self.peers.edge_reached(peer)
@@ -454,6 +492,6 @@ class Sender:
     def _replay_at(self, peer: Peer, now: float) -> float:
         if not peer.reported:
             return NEVER
-        if peer.flight and peer.flight_bytes >= min(self._settings.replay_window, peer.room):
-            return peer.progressed + self._settings.replay_stall
+        if peer.full:
+            return peer.progressed + peer.stall
         return self._repair_bucket.ready_at(now)

@@ -12,9 +12,11 @@ class StreamSettings(Struct, frozen=True):
 
     mtu: int = 1400  # of a segment with its header; all of a stream's segments are cut by it
     catch_up_after: int = 100_000  # records behind: more than one burst; then a receiver is replayed to
+    catch_up_bytes: int = 4 << 20  # and bytes, as far as records are like those before
 
     # --- sender
-    rate: float = NEVER  # live data
+    rate: float = NEVER  # live data, at most; less while most receivers lose much of it
+    rate_lowest: float = 1e6  # it does not become less
     burst: int = 256 * 1024
     send_at_once: int = 1 << 20  # live bytes that one `to_send` gives, so that other work gets its turn
     repair_rate: float = 400e6  # repairs and replay together
@@ -25,15 +27,19 @@ class StreamSettings(Struct, frozen=True):
     retain_bytes: int = 0  # what is kept for late joiners even when all have it
     multicast_at: int = 3  # this many askers get one repair by multicast
     aggregation: float = 0.5  # round trips that a repair waits for more askers
-    replay_window: int = 1 << 20  # unreported bytes of replay in flight to one receiver
-    replay_stall: float = 0.5  # without progress for so long, replay starts again at what was reported
+    replay_window: int = 4 << 20  # unreported bytes of replay in flight to one receiver, at most
+    replay_first: int = 256 * 1024  # at first; it grows with what arrives, and shrinks with losses
+    replay_least: int = 32 * 1024
+    replay_at_once: int = 256 * 1024  # of one `to_send`
+    replay_stall: float = 0.5  # without progress for so long, or a time-out, replay begins again
+    replay_stall_longest: float = 8.0  # the time doubles each time
     heartbeat_first: float = 0.01  # after the last segment; doubles
     heartbeat_longest: float = 1.0
     announce_every: float = 5.0
     silent_after: float = 5.0  # a receiver that has not reported for so long counts as silent
 
     # --- receiver
-    buffer_bytes: int = 4 << 20  # out of order, or not yet taken
+    buffer_bytes: int = 8 << 20  # out of order, or not yet taken
     buffer_messages: int = 8192
     assembly_bytes: int = 4 << 20  # incomplete messages, beside one of any size
     message_bytes: int = 48 << 20  # of one message; larger ones are refused as OVERSIZED, and settled so
@@ -42,6 +48,7 @@ class StreamSettings(Struct, frozen=True):
     nak_longest: float = 1.0
     report_every: float = 0.05  # while records come
     report_bytes: int = 256 * 1024  # taken since the last report: then at once, so that replay goes on
+    report_replayed: int = 32 * 1024  # the same while it is replayed to
     report_idle: float = 1.0
     hold_bytes: int = 0  # delivered messages kept to repair for others when the origin is gone
     orphaned_after: float = 3.0  # without a word from the origin

@@ -42,6 +42,30 @@ class PeerEvent(enum.Enum):
     SILENCE = "it has not reported for too long"
 
 
+class PaceState(enum.Enum):
+    OPENING = "the window doubles with every turnaround"
+    STEADY = "it grows by a step with every turnaround"
+    HELD = "it was halved, and for one turnaround stays so"
+
+
+class PaceEvent(enum.Enum):
+    REACHED = "it is as large as it may be, or as where losses began"
+    LOSS = "something on its way was lost"
+    TURN = "a turnaround has passed since it was halved"
+    STALL = "nothing has arrived for long"
+
+
+class RateState(enum.Enum):
+    FREE = "as fast as the operator allows"
+    BOUND = "slower, for most receivers had lost much"
+
+
+class RateEvent(enum.Enum):
+    LOST = "most receivers ask for much of what was sent"
+    KEPT = "they do not, and more could be sent"
+    UNUSED = "for long, less was sent than the bound allows"
+
+
 _R, _E = ReceiverState, ReceiverEvent
 JOINING, LIVE, CATCHING_UP, ORPHANED, DONE = ReceiverState
 
@@ -65,8 +89,23 @@ _PEER_ROWS: dict[PeerEvent, tuple[PeerState | None, ...]] = {
     PeerEvent.SILENCE: (PeerState.SILENT, PeerState.SILENT, PeerState.SILENT),
 }
 
-_State = TypeVar("_State", ReceiverState, PeerState)
-_Event = TypeVar("_Event", ReceiverEvent, PeerEvent)
+# event: (in OPENING, STEADY, HELD)
+_PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
+    PaceEvent.REACHED: (PaceState.STEADY, None, None),
+    PaceEvent.LOSS: (PaceState.HELD, PaceState.HELD, PaceState.HELD),
+    PaceEvent.TURN: (None, None, PaceState.STEADY),
+    PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
+}
+
+# event: (in FREE, BOUND)
+_RATE_ROWS: dict[RateEvent, tuple[RateState | None, ...]] = {
+    RateEvent.LOST: (RateState.BOUND, RateState.BOUND),
+    RateEvent.KEPT: (RateState.FREE, RateState.BOUND),
+    RateEvent.UNUSED: (RateState.FREE, RateState.FREE),
+}
+
+_State = TypeVar("_State", ReceiverState, PeerState, PaceState, RateState)
+_Event = TypeVar("_Event", ReceiverEvent, PeerEvent, PaceEvent, RateEvent)
 
 
 def _table(
@@ -82,6 +121,8 @@ def _table(
 
 RECEIVER_TABLE = _table(ReceiverState, _RECEIVER_ROWS)
 PEER_TABLE = _table(PeerState, _PEER_ROWS)
+PACE_TABLE = _table(PaceState, _PACE_ROWS)
+RATE_TABLE = _table(RateState, _RATE_ROWS)
 
 
 class ImpossibleEvent(Exception):
@@ -97,6 +138,20 @@ def receiver_step(state: ReceiverState, event: ReceiverEvent) -> ReceiverState:
 
 def peer_step(state: PeerState, event: PeerEvent) -> PeerState:
     following = PEER_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following
+
+
+def pace_step(state: PaceState, event: PaceEvent) -> PaceState:
+    following = PACE_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following
+
+
+def rate_step(state: RateState, event: RateEvent) -> RateState:
+    following = RATE_TABLE[state][event]
     if following is None:
         raise ImpossibleEvent(f"{event.name} in {state.name}")
     return following

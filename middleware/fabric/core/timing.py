@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .settings import NEVER
+from .settings import NEVER, StreamSettings
 
 
 class Random(Protocol):
@@ -35,6 +35,13 @@ class TokenBucket:
             self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         return self._tokens > 0
+
+    def set_rate(self, rate: float, now: float) -> None:
+        """From now on. What was saved up or owed stays."""
+        self.ready(now)
+        if self._rate == NEVER:
+            self._tokens, self._at = 0.0, now
+        self._rate = rate
 
     def spend(self, size: int) -> None:
         self._tokens -= size
@@ -67,3 +74,19 @@ class RoundTrip:
     def timeout(self) -> float:
         """How long an answer may take before it counts as lost."""
         return self.smoothed + 4 * self.variation
+
+
+class Weight:
+    """How many records a receiver may be behind: so many as a setting says, or as make up so many bytes."""
+
+    def __init__(self, settings: StreamSettings) -> None:
+        self.most_behind = settings.catch_up_after
+        self._most = settings.catch_up_after
+        self._bytes = settings.catch_up_bytes
+        self._mean = 0.0  # bytes of a record, lately
+
+    def add(self, records: int, size: int) -> None:
+        """A message of these was seen."""
+        mean = size / max(records, 1)
+        self._mean = mean if not self._mean else self._mean + (mean - self._mean) / 16
+        self.most_behind = max(1, min(self._most, int(self._bytes / max(self._mean, 1.0))))

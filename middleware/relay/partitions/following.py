@@ -32,6 +32,7 @@ from .proxy import LeaderProxy
 from .remote import RemotePartition
 from .replica import Replica
 from .settings import PartitionSettings
+from .stream_log import StreamMemory
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Following:
         self._down: dict[int, float] = {}
         self._started = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._memory = StreamMemory(blocks=4)  # for what others ask for when a leader is gone
         self._writes: set[asyncio.Task[None]] = set()
         methods.register(PartitionMethod.LOG_START, pb.LogStartNotice, self._log_starts)
 
@@ -231,6 +233,7 @@ class Following:
             self._polls,
             partition.changed,
             tail=topic.config.replica == "tail",
+            memory=self._memory,
         )
         self._write(self._key(topic, name.partition), (name.topic, True))
         wanted = self._wanted.setdefault(name.topic, set())

@@ -31,6 +31,7 @@ from treecast.middleware.wire.record_batch import BatchHeader, read_header
 
 from .proxy import LeaderProxy
 from .settings import PartitionSettings
+from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Replica:
         changed: Callable[[], None],
         *,
         tail: bool,
+        memory: StreamMemory,
     ) -> None:
         """`clock` gives wall-clock seconds. `changed` is called when `current` changes."""
         self.partition = partition
@@ -68,6 +70,7 @@ class Replica:
         self._polls = polls
         self._changed = changed
         self._tail = tail
+        self._memory = memory
         self._start = 0  # where the leader's log begins
         self._wanted = False
         self._task: asyncio.Task[None] | None = None
@@ -182,6 +185,7 @@ class Replica:
             progress=Progress(answer.begin, answer.begin),
             # what its leader alone has is waited for, however long that takes
             settings=replace(self._fabric.stream_settings, give_up_after=NEVER),
+            held=PartitionStreamLog(self.partition.log, self._memory, told=False),
         )
         self._set_current(self.partition.log.end_offset >= self.known_end)
 

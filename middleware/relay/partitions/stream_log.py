@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 TAIL_BYTES: Final = 4 << 20
 BLOCK_BYTES: Final = 1 << 20
 _NEVER: Final = float("inf")
+_BEYOND: Final = 1 << 62  # any offset
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23
@@ -93,13 +94,16 @@ class PartitionStreamLog:
         *,
         tail_bytes: int = TAIL_BYTES,
         block_bytes: int = BLOCK_BYTES,
+        told: bool = True,
     ) -> None:
+        """`told`: of each growth, by `appended`; else all is read from the log."""
         self.blocks_read = 0
         self.failed_reads = 0  # what the disk refuses is not skipped: receivers ask for it again
         self._log = log
         self._tail_bytes = tail_bytes
         self._block_bytes = block_bytes
-        self._tail = _Run(log.end_offset, log.end_offset, [])
+        end = log.end_offset if told else _BEYOND
+        self._tail = _Run(end, end, [])
         self._head = 0  # of the tail: messages before it are gone
         self._kept = 0  # bytes in the tail
         self._blocks: list[_Run] = []

@@ -11,7 +11,7 @@ from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.sender import Sender
-from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.wire.segment import KeyRing, decode, encode
 
 ORIGIN = 1
@@ -28,6 +28,7 @@ class Weather:
     delay: float = 0.001
     jitter: float = 0.0002
     rate: float = 0.0  # bytes per second on the way to each host, which wait for each other; 0: no bound
+    queue: int = 0  # bytes that wait there; more are lost; 0: no bound
 
 
 @dataclass(order=True)
@@ -53,6 +54,7 @@ class Network:
         self.receivers: dict[int, Receiver] = {}
         self.got: dict[int, list[int]] = {}  # by host: sequences in the order of delivery
         self.payloads: dict[int, bytes] = {}  # what was published
+        self.slow: dict[int, float] = {}  # hosts with a way of their own rate
         self.cut: set[int] = set()  # hosts that nothing reaches or leaves
         self.dead: set[int] = set()
         self.most_memory = 0
@@ -150,17 +152,24 @@ class Network:
         for _ in range(copies):
             if self.random.random() < weather.loss:
                 continue
-            at = self._through(host, len(data)) + weather.delay + weather.jitter * self.random.random()
+            through = self._through(host, len(data))
+            if through is None:
+                continue
+            at = through + weather.delay + weather.jitter * self.random.random()
             if self.random.random() < weather.reordering:
                 at += 4 * weather.delay * self.random.random()
             self._count += 1
             heapq.heappush(self._on_the_way, _Arrival(at, self._count, host, data))
 
-    def _through(self, host: int, size: int) -> float:
-        """When a packet has left a link that is as fast as its rate."""
-        if not self.weather.rate:
+    def _through(self, host: int, size: int) -> float | None:
+        """When a packet has left a link that is as fast as its rate; None: it had no room."""
+        rate = self.slow.get(host, self.weather.rate)
+        if not rate:
             return self.now
-        self._free[host] = max(self.now, self._free.get(host, 0.0)) + size / self.weather.rate
+        begin = max(self.now, self._free.get(host, 0.0))
+        if (begin - self.now) * rate > (self.weather.queue or NEVER):
+            return None
+        self._free[host] = begin + size / rate
         return self._free[host]
 
     def _arrive(self) -> None:

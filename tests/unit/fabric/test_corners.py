@@ -48,7 +48,7 @@ def replayed_to_the_edge(edge: int) -> tuple[Peers, Peer]:
     peers = Peers(SETTINGS)
     peer = peers.add(2, 0, edge, 0.0)
     assert peer.state is PeerState.CATCHING_UP
-    peer.replayed(edge, 5000)
+    peer.replayed(edge, 5000, 0.0)
     peers.edge_reached(peer)
     return peers, peer
 
@@ -56,14 +56,14 @@ def replayed_to_the_edge(edge: int) -> tuple[Peers, Peer]:
 def test_what_is_on_its_way_in_a_replay_is_no_lag() -> None:
     peers, peer = replayed_to_the_edge(1000)
     peer.settle(10, 0.1)
-    peers.heard(peer, False, 1000, 0.2)
+    peers.heard(peer, False, 1000, 0.2, 100)
     assert (peer.state, peer.sent) == (PeerState.LIVE, 1000)
 
 
 def test_a_replay_that_stood_still_for_too_long_is_a_lag() -> None:
     peers, peer = replayed_to_the_edge(1000)
     peer.settle(10, 0.1)
-    peers.heard(peer, False, 1000, 0.7)
+    peers.heard(peer, False, 1000, 0.7, 100)
     assert (peer.state, peer.sent, peer.flight_bytes) == (PeerState.CATCHING_UP, 10, 0)
 
 
@@ -73,7 +73,7 @@ def test_who_was_silent_is_replayed_to_however_near_it_is() -> None:
     peer = peers.add(2, 50, 50, 0.0)
     peers.silence(5.0)
     assert (peer.state, peers.live()) == (PeerState.SILENT, [])
-    peers.heard(peer, False, 51, 6.0)
+    peers.heard(peer, False, 51, 6.0, 100)
     assert (peer.state, peer.sent) == (PeerState.CATCHING_UP, 50)
 
 

@@ -9,14 +9,22 @@ from typing import Any
 import pytest
 
 from treecast.middleware.fabric.core.states import (
+    PACE_TABLE,
     PEER_TABLE,
+    RATE_TABLE,
     RECEIVER_TABLE,
     ImpossibleEvent,
+    PaceEvent,
+    PaceState,
     PeerEvent,
     PeerState,
+    RateEvent,
+    RateState,
     ReceiverEvent,
     ReceiverState,
+    pace_step,
     peer_step,
+    rate_step,
     receiver_step,
 )
 
@@ -24,6 +32,8 @@ Table = Mapping[Any, Mapping[Any, Any]]
 TABLES: list[tuple[Table, type[enum.Enum], type[enum.Enum], Callable[[Any, Any], Any]]] = [
     (RECEIVER_TABLE, ReceiverState, ReceiverEvent, receiver_step),
     (PEER_TABLE, PeerState, PeerEvent, peer_step),
+    (PACE_TABLE, PaceState, PaceEvent, pace_step),
+    (RATE_TABLE, RateState, RateEvent, rate_step),
 ]
 
 
@@ -47,6 +57,8 @@ def test_every_pair_has_an_entry_which_step_follows(
     [
         (RECEIVER_TABLE, {ReceiverState.JOINING, ReceiverState.LIVE}),
         (PEER_TABLE, {PeerState.LIVE, PeerState.CATCHING_UP}),
+        (PACE_TABLE, {PaceState.OPENING}),
+        (RATE_TABLE, {RateState.FREE}),
     ],
 )
 def test_every_state_is_reached_from_where_a_life_begins(table: Table, begins: set[Any]) -> None:

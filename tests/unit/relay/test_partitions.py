@@ -367,3 +367,26 @@ async def test_accounts_close(world: World) -> None:
     assert sorted(rows) == [2, 3]
     assert all(row.balanced for row in rows.values())
     assert rows[2].addressed == 60
+
+
+async def test_what_a_dead_leader_has_sent_to_one_follower_only_the_other_gets_from_that(
+    world: World,
+) -> None:
+    await world.topic("t", 1)
+    a, b, c = await world.start(1, 2, 3)
+    await a.produce(b"one")
+    for host in (b, c):
+        await host.read(0)
+        await until(host.copied())
+    joined = {host.number: host.fabric.joined()[0] for host in (b, c)}
+    await until(lambda: all({2, 3} <= set(one.receiver.members) for one in joined.values()))
+    a.fabric.set_host(3, None)  # from now on nothing of its streams goes there
+    for number in range(20):
+        await a.produce(b"%d" % number * 1000)
+    await until(b.copied())
+    end = a.log().end_offset
+    assert c.log().end_offset < end
+    world.kill(1)
+    await until(lambda: c.log().end_offset == end)
+    assert content(c.log()) == content(b.log())
+    assert joined[3].counters.sent["NAK"] > 0

@@ -9,7 +9,7 @@ from treecast.middleware.fabric.carriers.interfaces import interface_of
 from treecast.middleware.relay.streams import CarrierSettings
 
 QUICK = CarrierSettings(
-    tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=2, much_of=50
+    earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=2, much_of=50
 )
 
 

@@ -1,0 +1,134 @@
+"""How fast an origin sends: a window for each replay, and a rate for what goes to all.
+
+Both rise by addition and fall by multiplication. A replay has its own window, so who takes little is
+replayed to slowly, and nobody else notices. What goes to all is slowed down only where the path to most
+receivers loses much of it: one receiver that loses much is that receiver's matter, and it is replayed to.
+A little loss is repaired, and says nothing about the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from .settings import NEVER
+from .states import PaceEvent, PaceState, RateEvent, RateState, pace_step, rate_step
+
+_MUCH: Final = 4  # who asks for more than one part in so many of what was sent loses much
+_FALL: Final = 0.7  # of what was sent
+_RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
+_FREE_AFTER: Final = 20  # periods in which the bound was of no use, and it is lifted
+PERIOD: Final = 0.1  # seconds
+_LEAST: Final = 64 * 1024  # bytes to judge by
+
+
+class Window:
+    """Bytes that may be on their way to one receiver of a replay, between `lowest` and `highest`."""
+
+    __slots__ = ("_highest", "_lowest", "_threshold", "_until", "size", "state")
+
+    def __init__(self, first: int, lowest: int, highest: int) -> None:
+        self.state = PaceState.OPENING
+        self._highest = float(highest)
+        self._lowest = min(float(lowest), self._highest)
+        self.size = min(max(float(first), self._lowest), self._highest)
+        self._threshold = self._highest
+        self._until = -NEVER  # until then a loss is of what was sent before the last decrease
+
+    def progress(self, settled: int, now: float) -> None:
+        """A report says that so many bytes have arrived."""
+        if self.state is PaceState.HELD and now >= self._until:
+            self._step(PaceEvent.TURN)
+        if self.state is PaceState.OPENING:
+            self.size += settled
+            if self.size >= self._threshold:
+                self._step(PaceEvent.REACHED)
+        elif self.state is PaceState.STEADY:
+            self.size += self._lowest * settled / self.size
+        self.size = min(self.size, self._highest)
+
+    def lost(self, now: float, turnaround: float) -> None:
+        """Something on its way was lost. Once in a `turnaround` it counts."""
+        if self.state is PaceState.HELD and now < self._until:
+            return
+        self.size = self._threshold = max(self._lowest, self.size / 2)
+        self._until = now + turnaround
+        self._step(PaceEvent.LOSS)
+
+    def stalled(self) -> None:
+        """Nothing that was on its way has arrived for long."""
+        self._threshold = max(self._lowest, self.size / 2)
+        self.size = self._lowest
+        self._step(PaceEvent.STALL)
+
+    def _step(self, event: PaceEvent) -> None:
+        self.state = pace_step(self.state, event)
+
+
+class LiveRate:
+    """Bytes per second of what goes to all: without a bound until most receivers lose much of it."""
+
+    def __init__(self, lowest: float, highest: float, now: float) -> None:
+        """`highest` is the operator's; NEVER: none."""
+        self.state = RateState.FREE
+        self.rate = highest
+        self._lowest = min(lowest, highest)
+        self._highest = highest
+        self._begun = now
+        self._sent = [0, 0]  # bytes: in this period, and the one before, which is being asked for
+        self._asked: list[dict[int, int]] = [{}, {}]  # by host
+        self._unused = 0  # periods in which all there was could be sent
+
+    def sent(self, size: int) -> None:
+        self._sent[0] += size
+
+    def asked(self, host: int, size: int) -> None:
+        """A live receiver lacks so many bytes."""
+        self._asked[0][host] = self._asked[0].get(host, 0) + size
+
+    def look(self, live: Iterable[int], waiting: bool, now: float) -> bool:
+        """Whether the rate has changed. `waiting`: more is there than the rate allows."""
+        took = now - self._begun
+        if took < PERIOD:
+            return False
+        before = self.rate
+        hosts = list(live)
+        losing = [host for host in hosts if _MUCH * self._lost(host) > sum(self._sent)]
+        if sum(self._sent) >= _LEAST and losing and 2 * len(losing) >= len(hosts):
+            self._fall(took)
+        elif waiting:
+            self._unused = 0
+            self._rise()
+        else:
+            self._rest()
+        self._turn(now)
+        return self.rate != before
+
+    def _lost(self, host: int) -> int:
+        return sum([asked.get(host, 0) for asked in self._asked])
+
+    def _fall(self, took: float) -> None:
+        """Of what was really sent, which may be less than was allowed."""
+        self.state = rate_step(self.state, RateEvent.LOST)
+        self._unused = 0
+        real = max(self._sent) / max(took, PERIOD)
+        self.rate = max(self._lowest, min(self.rate, real) * _FALL)
+        self._sent = [0, 0]
+        self._asked = [{}, {}]
+
+    def _rise(self) -> None:
+        self.state = rate_step(self.state, RateEvent.KEPT)
+        if self.state is RateState.BOUND:
+            self.rate = min(self._highest, self.rate + _RISE * max(self.rate, self._lowest))
+
+    def _rest(self) -> None:
+        self._unused += 1
+        if self._unused >= _FREE_AFTER:
+            self.state = rate_step(self.state, RateEvent.UNUSED)
+            self.rate = self._highest
+
+    def _turn(self, now: float) -> None:
+        """The next period."""
+        self._begun = now
+        self._sent = [0, self._sent[0]]
+        self._asked = [{}, self._asked[0]]

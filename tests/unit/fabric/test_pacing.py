@@ -1,0 +1,224 @@
+"""How fast an origin sends: windows of replays, and the rate of what goes to all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.fabric.network import Network, Weather
+
+from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.pacing import PERIOD, LiveRate, Window
+from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.states import PaceState, RateState, ReceiverState
+from treecast.middleware.fabric.core.timing import TokenBucket, Weight
+
+LOWEST, HIGHEST = 1000, 64_000
+LOSSES = st.lists(
+    st.tuples(st.sampled_from(["progress", "lost", "stalled"]), st.integers(1, 50_000)), max_size=60
+)
+
+
+@given(LOSSES)
+def test_a_window_stays_within_its_bounds_whatever_happens(events: list[tuple[str, int]]) -> None:
+    window = Window(LOWEST, LOWEST, HIGHEST)
+    now = 0.0
+    for event, size in events:
+        now += size / 100_000
+        before = window.size
+        if event == "progress":
+            window.progress(size, now)
+            assert window.size >= before
+        elif event == "lost":
+            window.lost(now, 0.1)
+            assert window.size in (before, max(LOWEST, before / 2))
+        else:
+            window.stalled()
+            assert (window.size, window.state) == (LOWEST, PaceState.OPENING)
+        assert LOWEST <= window.size <= HIGHEST
+
+
+def test_a_window_doubles_until_a_loss_and_then_grows_by_steps() -> None:
+    window = Window(LOWEST, LOWEST, HIGHEST)
+    for now in range(3):
+        window.progress(int(window.size), now)
+    assert window.size == 8 * LOWEST
+    window.lost(3.0, 1.0)
+    window.lost(3.5, 1.0)  # of what was sent before
+    assert (window.size, window.state) == (4 * LOWEST, PaceState.HELD)
+    window.progress(4 * LOWEST, 3.6)
+    assert window.size == 4 * LOWEST
+    window.progress(4 * LOWEST, 4.0)
+    assert (window.size, window.state) == (5 * LOWEST, PaceState.STEADY)
+    window.lost(5.0, 1.0)
+    assert window.size == 2.5 * LOWEST
+    window.stalled()
+    assert window.size == LOWEST
+    window.progress(LOWEST, 9.0)  # quickly to half of where it stalled, and no further
+    assert (window.size, window.state) == (2 * LOWEST, PaceState.STEADY)
+
+
+def periods(
+    rate: LiveRate, count: int, sent: int, asked: dict[int, int], live: list[int], waiting: bool
+) -> None:
+    for _ in range(count):
+        rate.sent(sent)
+        for host, size in asked.items():
+            rate.asked(host, size)
+        clock.append(clock[-1] + PERIOD * 1.001)
+        rate.look(live, waiting, clock[-1])
+
+
+clock = [0.0]
+
+
+@pytest.fixture(autouse=True)
+def _from_zero() -> None:
+    clock[:] = [0.0]
+
+
+def test_one_receiver_that_loses_much_slows_nobody_down() -> None:
+    rate = LiveRate(1e6, NEVER, 0.0)
+    periods(rate, 50, 1_000_000, {2: 900_000}, [2, 3, 4], True)
+    assert (rate.rate, rate.state) == (NEVER, RateState.FREE)
+
+
+def test_a_little_loss_everywhere_is_repaired_at_full_speed() -> None:
+    rate = LiveRate(1e6, NEVER, 0.0)
+    periods(rate, 50, 1_000_000, {2: 100_000, 3: 120_000}, [2, 3], True)
+    assert rate.rate == NEVER
+
+
+def test_a_path_that_loses_much_for_most_is_used_more_slowly_until_it_bears_more() -> None:
+    rate = LiveRate(1e6, NEVER, 0.0)
+    periods(rate, 1, 1_000_000, {2: 600_000, 3: 500_000}, [2, 3, 4], True)
+    assert rate.rate == pytest.approx(0.7 * 1_000_000 / PERIOD, rel=0.01)
+    assert rate.state is RateState.BOUND
+    periods(rate, 40, 1_000_000, {2: 900_000, 3: 900_000}, [2, 3, 4], True)
+    assert rate.rate == 1e6  # and no less
+    periods(rate, 10, 100_000, {}, [2, 3, 4], True)
+    assert 1.9e6 < rate.rate < 3e6
+    periods(rate, 30, 10_000, {}, [2, 3, 4], False)
+    assert (rate.rate, rate.state) == (NEVER, RateState.FREE)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**7), st.integers(0, 10**7), st.booleans(), st.floats(0.0, 5.0)),
+        max_size=40,
+    )
+)
+def test_a_rate_stays_within_its_bounds_whatever_happens(steps: list[tuple[int, int, bool, float]]) -> None:
+    rate = LiveRate(1e6, 2e7, 0.0)
+    now = 0.0
+    for sent, asked, waiting, passed in steps:
+        now += passed
+        rate.sent(sent)
+        rate.asked(2, asked)
+        rate.look([2], waiting, now)
+        assert 1e6 <= rate.rate <= 2e7
+        assert (rate.rate == 2e7) or rate.state is RateState.BOUND
+
+
+def test_an_operators_bound_below_the_lowest_rate_holds() -> None:
+    rate = LiveRate(1e6, 5e5, 0.0)
+    periods(rate, 20, 1_000_000, {2: 900_000}, [2], True)
+    assert rate.rate == 5e5
+
+
+def test_a_bucket_that_gets_a_rate_later() -> None:
+    bucket = TokenBucket(NEVER, 1000, 0.0)
+    bucket.spend(10**9)
+    bucket.set_rate(1000.0, 10.0)
+    assert not bucket.ready(10.0)
+    assert bucket.ready(10.1)
+    bucket.spend(200)
+    assert not bucket.ready(10.15)
+    assert bucket.ready(10.3)
+    bucket.set_rate(NEVER, 10.3)
+    bucket.spend(10**9)
+    assert bucket.ready(10.3)
+
+
+def test_how_far_one_may_be_behind_in_bytes() -> None:
+    weight = Weight(StreamSettings(catch_up_after=1000, catch_up_bytes=1 << 20))
+    assert weight.most_behind == 1000
+    weight.add(10, 1000)
+    assert weight.most_behind == 1000
+    for _ in range(100):
+        weight.add(1, 16 * 1024)
+    assert 60 <= weight.most_behind <= 66
+
+
+# --- over a network
+
+
+def test_large_records_that_are_lost_for_a_while_are_replayed_and_not_asked_for_one_by_one() -> None:
+    """10 MB are far fewer records than `catch_up_after`, and far more than a buffer holds."""
+    settings = StreamSettings(silent_after=3.0, report_idle=0.2, catch_up_bytes=1 << 20, buffer_bytes=2 << 20)
+    network = Network(3, Weather(jitter=0.0), settings)
+    network.join_all(2, 3)
+    for number in range(1000):
+        if number == 100:
+            network.cut = {3}
+        if number == 800:
+            network.cut = set()
+        network.publish(bytes(10_000))
+        network.run(0.001)
+    network.run(10.0)
+    for host in (2, 3):
+        network.assert_exactly_once(host)
+    network.assert_accounts_close()
+    assert network.sender.row(2).live == 1000
+    row = network.sender.row(3)
+    assert row.replayed > 500
+    assert network.receivers[3].counters.sent.get("NAK", 0) < 100
+    assert network.most_memory < 8 << 20
+
+
+def test_a_replay_over_a_narrow_way_loses_little_and_ends() -> None:
+    """The way to the host lets 4 MB/s through and drops what waits longer than 20 ms."""
+    settings = StreamSettings(retain_bytes=1 << 30, log_bytes=1 << 30, unsent_bytes=1 << 30)
+    network = Network(3, Weather(jitter=0.0, rate=4e6, queue=80_000), settings)
+    for _ in range(1000):
+        network.publish(bytes(10_000))
+    network.run(0.1)
+    late = network.join(3, Progress(0, 0))
+    assert network.run_until(lambda: late.next == 1000, 6)  # 2.7 s at the full rate of the way
+    network.assert_exactly_once(3)
+    assert network.sender.counters.sent_bytes < 1.5 * 1000 * 10_000
+
+
+def test_who_takes_little_is_replayed_to_slowly_while_others_see_all_at_once() -> None:
+    settings = StreamSettings(retain_bytes=1 << 30, silent_after=3.0, report_idle=0.2, catch_up_bytes=1 << 20)
+    network = Network(5, Weather(jitter=0.0), settings)
+    network.slow = {3: 0.5e6}  # bytes per second that this host can take at all
+    network.join_all(2, 3)
+    for _ in range(1000):
+        network.publish(bytes(4000))
+        network.run(0.002)
+        assert network.receivers[2].next >= network.sender.end - 3
+    assert network.receivers[3].next < 900
+    assert network.run_until(lambda: network.receivers[3].next == 1000, 60)
+    for host in (2, 3):
+        network.assert_exactly_once(host)
+    assert network.sender.row(2).live == 1000
+
+
+def test_overload_of_the_whole_path_is_answered_by_sending_less() -> None:
+    """All get 3 MB/s through; 8 MB/s are published for a second. Then all have all, in bounded time."""
+    settings = StreamSettings(
+        retain_bytes=1 << 30, log_bytes=1 << 30, silent_after=3.0, report_idle=0.2, unsent_bytes=1 << 30
+    )
+    network = Network(7, Weather(jitter=0.0, rate=3e6, queue=60_000), settings)
+    network.join_all(2, 3, 4)
+    for _ in range(500):
+        network.publish(bytes(16_000))
+        network.run(0.002)
+    assert network.sender.live_rate < NEVER
+    assert network.run_until(lambda: all(one.next == 500 for one in network.receivers.values()), 60)
+    for host in (2, 3, 4):
+        network.assert_exactly_once(host)
+        assert network.receivers[host].state is ReceiverState.LIVE
+    network.run(2.0)
+    network.assert_accounts_close()
