@@ -143,7 +143,7 @@ def test_a_data_directory_that_another_daemon_uses(daemon: DaemonProcess, start_
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--mqtt", "127.0.0.1:0"], "--mqtt: this version has no MQTT face"),
+        (["--amqp", "127.0.0.1:0"], "--amqp: this version has no AMQP face"),
         (["--join", "127.0.0.1:7671"], "--join: the fabric is off"),
         (["--fsnyc", "batch"], "did you mean --fsync?"),
     ],
