@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from treecast.middleware.model.counters import FaceCounters
+from treecast.shims.protocol_errors import ProtocolErrors
 
 from .connection import Connection
 from .dispatch import BrokerView, Dispatcher
@@ -16,8 +17,6 @@ from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
 
-_REPORT_SECONDS = 10.0  # each reason is logged once in this time, with how often it came
-_MAX_REASONS = 100  # counted by name; later ones are counted together
 _SWEEPS_PER_IDLE = 20
 _SHORT_FETCH_BYTES = 64 * 1024
 
@@ -35,7 +34,7 @@ class KafkaFace:
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: set[Connection] = set()
         self._address = (settings.host, settings.port)
-        self._reports = _Reports()
+        self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self._held = 0
@@ -125,11 +124,7 @@ class KafkaFace:
     def report(self, connection: Connection, reason: str) -> None:
         """A client broke the protocol."""
         kind = reason.partition(":")[0]
-        counted = self.counters.protocol_errors
-        if kind not in counted and len(counted) >= _MAX_REASONS:
-            kind = "other"
-        counted[kind] = counted.get(kind, 0) + 1
-        self._reports.add(self.loop.time(), kind, connection.peer, reason)
+        self._errors.add(self.loop.time(), kind, connection.peer, reason)
 
     def _sweep(self) -> None:
         """Closes connections that have been idle for too long."""
@@ -163,22 +158,6 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connection.connection_lost(exc)
-
-
-class _Reports:
-    """Logs each kind of protocol error at most once in a while."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-        self._held: dict[str, int] = {}
-
-    def add(self, now: float, kind: str, peer: str, reason: str) -> None:
-        if now - self._last.get(kind, -_REPORT_SECONDS) < _REPORT_SECONDS:
-            self._held[kind] = self._held.get(kind, 0) + 1
-            return
-        self._last[kind] = now
-        held = self._held.pop(kind, 0)
-        _log.warning("closed %s: %s%s", peer, reason, f" ({held} more of this kind before)" if held else "")
 
 
 def _remove_socket(path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
+from treecast.shims.protocol_errors import REPORT_SECONDS, ProtocolErrors
 
 from . import codec, sys_topics
 from .connection import Connection
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
-_REPORT_SECONDS = 10.0  # each reason is logged once in this time, with how often it came
-_MAX_REASONS = 100  # counted by name; later ones are counted together
 _TICK = 0.5  # seconds between looks at deadlines
 
 Gathered = list[tuple[SessionOutput, list[bytes]]]
@@ -58,14 +57,14 @@ class MqttFace:
         self._connections: set[Connection] = set()
         self._address = (settings.host, settings.port)
         self._tls_address: tuple[str, int] | None = None
-        self._reports = _Reports()
+        self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self.journal = hub.journal
         self.levels = levels if levels is not None else PubSubLevels()
         self._started_at = 0.0
         self._sys_at = 0.0
-        self._refused_at = -_REPORT_SECONDS
+        self._refused_at = -REPORT_SECONDS
         self._syncing = False
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
@@ -178,7 +177,7 @@ class MqttFace:
         """The disk refuses, so nothing of what this turn promises may be said."""
         assert self.journal is not None
         now = self.loop.time()
-        if now - self._refused_at > _REPORT_SECONDS:
+        if now - self._refused_at > REPORT_SECONDS:
             _log.error("the journal cannot be written: %s", self.journal.error)
             self._refused_at = now
         for session, chunks in gathered:
@@ -263,11 +262,7 @@ class MqttFace:
         """A client broke the protocol, or was sent away."""
         reason = connection.failure
         kind = reason.rpartition("[")[2].rstrip("]") if reason.endswith("]") else reason
-        counted = self.counters.protocol_errors
-        if kind not in counted and len(counted) >= _MAX_REASONS:
-            kind = "other"
-        counted[kind] = counted.get(kind, 0) + 1
-        self._reports.add(self.loop.time(), kind, connection.peer, reason)
+        self._errors.add(self.loop.time(), kind, connection.peer, reason)
 
 
 def _write(gathered: Gathered) -> None:
@@ -298,22 +293,6 @@ class _Protocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connection.connection_lost(exc)
-
-
-class _Reports:
-    """Logs each kind of protocol error at most once in a while."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-        self._held: dict[str, int] = {}
-
-    def add(self, now: float, kind: str, peer: str, reason: str) -> None:
-        if now - self._last.get(kind, -_REPORT_SECONDS) < _REPORT_SECONDS:
-            self._held[kind] = self._held.get(kind, 0) + 1
-            return
-        self._last[kind] = now
-        held = self._held.pop(kind, 0)
-        _log.warning("closed %s: %s%s", peer, reason, f" ({held} more of this kind before)" if held else "")
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
