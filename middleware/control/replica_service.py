@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from treecast.middleware.fabric.stare.settings import NEVER
 from treecast.middleware.fabric.stare.timers import Random
+from treecast.middleware.fabric.stare.wakeups import Wakeups
 from treecast.middleware.model.counters import ReplicaCounters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.wire.stare_signals import Opened, Signal, SignalKind, encode_signal
@@ -48,19 +48,17 @@ class ReplicaService:
         self._runs: dict[int, int] = {}  # of hosts
         self._waiting: list[tuple[int, Opened]] = []  # until ids are stored
         self._storing: asyncio.Task[None] | None = None
-        self._soon = False
         self._closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NEVER
+        self._wakeups = Wakeups(self._work)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._wakeups.start(self._loop)
 
     def close(self) -> None:
         """The home is elsewhere, or the daemon ends."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wakeups.close()
         if self._storing is not None:
             self._storing.cancel()
         for state in self._wanted:
@@ -74,7 +72,7 @@ class ReplicaService:
         if self._closed:
             return
         self.controller.datagram(data, self._loop.time(), carried=carried)
-        self._work_soon()
+        self._wakeups.soon()
 
     def signal(self, host: int, run: int, data: bytes | memoryview) -> None:
         """From a host in one of its runs: those before it are over, with their VNFs."""
@@ -88,28 +86,18 @@ class ReplicaService:
             if known is not None or self.controller.ids.of_host(host, run):
                 self.controller.host_gone(host, self._loop.time(), run)
         self.controller.signal(host, data, self._loop.time(), run)
-        self._work_soon()
+        self._wakeups.soon()
 
     def host_gone(self, host: int) -> None:
         """It is not in the cluster any more."""
         if not self._closed:
             self._runs.pop(host, None)
             self.controller.host_gone(host, self._loop.time())
-            self._work_soon()
+            self._wakeups.soon()
 
     # --- work
 
-    def _work_soon(self) -> None:
-        if not self._soon:
-            self._soon = True
-            self._loop.call_soon(self._work)
-
-    def _on_timer(self) -> None:
-        self._timer, self._timer_at = None, NEVER
-        self._work()
-
     def _work(self) -> None:
-        self._soon = False
         if self._closed:
             return
         self.controller.work(self._loop.time())
@@ -125,7 +113,7 @@ class ReplicaService:
         self._waiting += output.opened
         if self._storing is None:
             self._answer_or_store()
-        self._set_timer()
+        self._wakeups.at(self.controller.next_deadline(), self._loop.time())
 
     def _answer_or_store(self) -> None:
         """A VNF hears its id when no other run of the controller could give it again."""
@@ -147,15 +135,4 @@ class ReplicaService:
             await asyncio.sleep(_STORE_AGAIN)
         finally:
             self._storing = None
-        self._work_soon()
-
-    def _set_timer(self) -> None:
-        at = self.controller.next_deadline()
-        if at == self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = at
-        if at < NEVER:
-            self._timer = self._loop.call_at(at, self._on_timer)
+        self._wakeups.soon()

@@ -33,9 +33,10 @@ from treecast.middleware.wire.stare_signals import Opened, Update
 
 from .node import Node
 from .output import Output, Packet
-from .settings import NEVER, StareSettings
+from .settings import StareSettings
 from .subscriptions import SubState
 from .timers import Random
+from .wakeups import Wakeups
 
 _log = logging.getLogger(__name__)
 
@@ -182,10 +183,8 @@ class StareEdge:
         self._tokens = itertools.count(1)
         self._opening: dict[int, asyncio.Future[int]] = {}
         self._confirming: dict[int, list[asyncio.Future[None]]] = {}
-        self._soon = False
         self._closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NEVER
+        self._wakeups = Wakeups(self._work)
         self.node: Node
 
     # --- life
@@ -203,6 +202,7 @@ class StareEdge:
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop or asyncio.get_running_loop()
+        self._wakeups.start(self._loop)
         self.now = self._clock or self._loop.time
         settings = self._settings
         if self._network is not None:
@@ -214,8 +214,7 @@ class StareEdge:
         if not self._closed and self._network is not None:
             self._ship(self.node.farewell())
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wakeups.close()
         for opening in self._opening.values():
             opening.cancel()
         for confirming in itertools.chain(*self._confirming.values()):
@@ -240,7 +239,7 @@ class StareEdge:
         waiting: asyncio.Future[int] = self._loop.create_future()
         self._opening[token] = waiting
         self.node.open(token, self.now())
-        self._work_soon()
+        self._wakeups.soon()
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 id = await waiting
@@ -257,7 +256,7 @@ class StareEdge:
     def close_vnf(self, vnf: int) -> None:
         if self._vnfs.pop(vnf, None) is not None:
             self.node.close(vnf, self.now())
-            self._work_soon()
+            self._wakeups.soon()
 
     async def state_of(self, levels: Sequence[str]) -> int:
         """INVALID_TOPIC where the name is none."""
@@ -268,7 +267,7 @@ class StareEdge:
     async def subscribe(self, vnf: int, state: int) -> bool:
         """Answers when switch and controller know of it, or after a second; the first says whether."""
         self.node.subscribe(vnf, state, self.now())
-        self._work_soon()
+        self._wakeups.soon()
         if not self._confirmed(state):
             waiting: asyncio.Future[None] = self._loop.create_future()
             self._confirming.setdefault(state, []).append(waiting)
@@ -285,11 +284,11 @@ class StareEdge:
 
     def unsubscribe(self, vnf: int, state: int) -> None:
         self.node.unsubscribe(vnf, state, self.now())
-        self._work_soon()
+        self._wakeups.soon()
 
     def publish(self, vnf: int, state: int, value: bytes) -> int:
         number = self.node.publish(vnf, state, value, self.now())
-        self._work_soon()
+        self._wakeups.soon()
         return number
 
     # --- the replica controller, wherever it is
@@ -298,24 +297,24 @@ class StareEdge:
         """From the controller."""
         if not self._closed:
             self.node.signal(data, self.now())
-            self._work_soon()
+            self._wakeups.soon()
 
     def controller_changed(self) -> None:
         """It hears of all again."""
         if not self._closed:
             self.node.controller_changed(self.now())
-            self._work_soon()
+            self._wakeups.soon()
 
     def want(self, state: int) -> None:
         """For a controller or carrier on this host: the state's packets shall come here."""
         if not self._closed:
             self.node.want(state, self.now())
-            self._work_soon()
+            self._wakeups.soon()
 
     def unwant(self, state: int) -> None:
         if not self._closed:
             self.node.unwant(state, self.now())
-            self._work_soon()
+            self._wakeups.soon()
 
     # --- work
 
@@ -327,17 +326,7 @@ class StareEdge:
                 self.copy(data, True)
         self._work()
 
-    def _work_soon(self) -> None:
-        if not self._soon:
-            self._soon = True
-            self._loop.call_soon(self._work)
-
-    def _on_timer(self) -> None:
-        self._timer, self._timer_at = None, NEVER
-        self._work()
-
     def _work(self) -> None:
-        self._soon = False
         if self._closed:
             return
         self.node.work(self.now())
@@ -350,7 +339,7 @@ class StareEdge:
             self._opened(opened)
         self._deliver(output.deliveries)
         self._confirm()
-        self._set_timer()
+        self._wakeups.at(self.node.next_deadline(), self.now())
 
     def _change(self, output: Output) -> None:
         """A member before the register is sent, until the remove is acknowledged."""
@@ -406,14 +395,3 @@ class StareEdge:
             for waiting in self._confirming.pop(state):
                 if not waiting.done():
                     waiting.set_result(None)
-
-    def _set_timer(self) -> None:
-        at = self.node.next_deadline()
-        if at == self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = at
-        if at < NEVER:
-            self._timer = self._loop.call_at(self._loop.time() + max(at - self.now(), 0.0), self._on_timer)

@@ -1,0 +1,50 @@
+"""When a core that does no I/O is to be looked at again: soon, or at its next deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .settings import NEVER
+
+
+class Wakeups:
+    """Calls `work` in the loop's next turn, or when a deadline has come; however often it is asked, once."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._loop: asyncio.AbstractEventLoop
+        self._work = work
+        self._called = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def soon(self) -> None:
+        if not self._called:
+            self._called = True
+            self._loop.call_soon(self._turn)
+
+    def at(self, deadline: float, now: float) -> None:
+        """`deadline` takes the place of the one before; NEVER takes it away. Both by the owner's clock."""
+        if deadline == self._timer_at:
+            return
+        self.close()
+        self._timer_at = deadline
+        if deadline < NEVER:
+            self._timer = self._loop.call_at(self._loop.time() + max(deadline - now, 0.0), self._due)
+
+    def close(self) -> None:
+        """No deadline wakes any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _turn(self) -> None:
+        self._called = False
+        self._work()
+
+    def _due(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._work()
