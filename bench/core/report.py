@@ -16,6 +16,8 @@ from .measure import Metric, Sample
 
 RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
+STEADY = 2.0  # the bare loop always does the same: where its rounds differ by more, the machine was unsteady
+UNSTEADY = "unsteady"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         return cls(statistics.median(values), min(values), max(values), len(values))
 
+    @property
+    def steady(self) -> bool:
+        return self.high <= STEADY * self.low
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -42,9 +48,12 @@ class Row:
     ratio: float | None
     reached: bool | None
     share_of_floor: float | None  # 1.0 is the floor itself; higher is better in both directions
+    void: bool = False  # the floor's own rounds lie too far apart for a verdict
 
     @property
     def verdict(self) -> str:
+        if self.void:
+            return UNSTEADY
         if self.reached is None:
             return ""
         if not self.reached:
@@ -77,9 +86,11 @@ def _row(
             share = 1 / share
     if ours in peers and theirs in peers:
         ratio = _quotient(peers[ours].median, peers[theirs].median)
-    if ratio is not None and metric.target is not None:
+    wanted = ratio is not None and metric.target is not None
+    void = wanted and floor in peers and not peers[floor].steady
+    if ratio is not None and wanted and not void:
         reached = bool(metric.meets(ratio)) or (share is not None and share >= FLOOR_SHARE)
-    return Row(workload, metric, peers, ratio, reached, share)
+    return Row(workload, metric, peers, ratio, reached, share, void)
 
 
 def _quotient(value: float, by: float) -> float | None:
@@ -103,6 +114,7 @@ def as_json(rows: Sequence[Row], samples: Sequence[Sample], context: Mapping[str
                 "ratio": row.ratio,
                 "share_of_floor": row.share_of_floor,
                 "reached": row.reached,
+                "unsteady": row.void,
             }
             for row in rows
         ],

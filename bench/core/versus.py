@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .measure import Metric
-from .report import FLOOR_SHARE, RATIOS, Row, asked, coloured
+from .report import FLOOR_SHARE, RATIOS, UNSTEADY, Row, asked, coloured
 
 OVERLOADED = "overloaded"
 
@@ -40,10 +40,11 @@ class Ratio:
     asked: float | None
     void: bool = False  # one of the two was overloaded, and the quotient says nothing
     share_of_floor: float | None = None  # 1.0 is the floor itself; higher is better in both directions
+    unsteady: bool = False  # the floor's own rounds lie too far apart for a verdict
 
     @property
     def reached(self) -> bool | None:
-        if self.asked is None or self.void:
+        if self.asked is None or self.void or self.unsteady:
             return None
         return self._met or (self.share_of_floor is not None and self.share_of_floor >= FLOOR_SHARE)
 
@@ -56,6 +57,8 @@ class Ratio:
     def verdict(self) -> str:
         if self.void:
             return OVERLOADED
+        if self.unsteady and self.asked is not None:
+            return UNSTEADY
         if self.reached is None:
             return ""
         return "no" if not self.reached else "yes" if self._met else "yes (floor)"
@@ -81,7 +84,9 @@ def compare(
                 void = any((row.workload, name) in overloaded for name in (versus.ours, versus.theirs))
                 pair = (versus.ours, versus.theirs)
                 wanted, share = versus.asked[row.metric], _share(row, versus)
-                found.append(Ratio(row.workload, row.metric, *pair, value, wanted, void, share))
+                floor = row.peers.get(versus.floor)
+                unsteady = floor is not None and not floor.steady
+                found.append(Ratio(row.workload, row.metric, *pair, value, wanted, void, share, unsteady))
     return found
 
 

@@ -57,6 +57,12 @@ def test_a_ratio_counts_at_ninety_per_cent_of_the_floor(floor, verdict, share):
     assert (bare.verdict, bare.share_of_floor) == ("no", None)
 
 
+def test_no_ratio_counts_where_the_rounds_of_its_floor_lie_far_apart():
+    found = rows(DELIVERY_P50, two=[1.0, 1.1], one=[1.0], floor=[0.1, 0.3])
+    (ratio,) = versus.compare(found, [Versus("two", "one", {DELIVERY_P50: 2.0}, "floor")])
+    assert (ratio.verdict, ratio.reached) == ("unsteady", None)
+
+
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_the_bare_loops_carry_every_record_once(hosts, tmp_path):
     floor = FloorChain(hosts, name="floor", parent=tmp_path)

@@ -49,6 +49,14 @@ def test_a_ratio_counts_at_its_value_or_at_nine_tenths_of_the_floor(
     assert found.share_of_floor == pytest.approx(share)
 
 
+def test_no_verdict_where_the_rounds_of_the_bare_loop_lie_far_apart():
+    steady = row(THROUGHPUT, ours=[300], theirs=[100], floor=[400, 800])
+    unsteady = row(THROUGHPUT, ours=[300], theirs=[100], floor=[400, 801])
+    assert (steady.verdict, steady.reached) == ("yes", True)
+    assert (unsteady.verdict, unsteady.reached) == ("unsteady", None)
+    assert row(ACK_P50, ours=[3], theirs=[1], floor=[400, 801]).verdict == ""  # nothing was asked
+
+
 def test_nothing_is_claimed_without_both_sides_or_a_target():
     assert row(THROUGHPUT, theirs=[1.0]).verdict == ""
     assert row(THROUGHPUT, ours=[1.0], floor=[1.0]).reached is None
