@@ -32,12 +32,17 @@ struct headers_t {
     packet_out_t packet_out;
     ethernet_t   ethernet;
     ipv4_t       ipv4;
+    ipv6_t       ipv6;
     udp_t        udp;
     stare_t      stare;
 }
 
 struct metadata_t {
+    bit<8>  hops;  // that are left
+    bit<2>  kind;  // as the address says
+    bit<22> state;
     ports_t from;  // the port that the packet came from
+    ports_t to;    // those that it goes to
     mac_t   own_mac;
 }
 
@@ -58,14 +63,29 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4: ipv4;
+            ETHERTYPE_IPV6: ipv6;
             default: accept;
         }
     }
 
     state ipv4 {
         packet.extract(hdr.ipv4);
+        meta.hops = hdr.ipv4.ttl;
+        meta.kind = hdr.ipv4.dst[23:22];
+        meta.state = hdr.ipv4.dst[21:0];
         transition select(hdr.ipv4.dst[31:24], hdr.ipv4.ihl, hdr.ipv4.offset, hdr.ipv4.protocol) {
             (STARE_PREFIX, 5, 0, PROTOCOL_UDP): udp;
+            default: accept;
+        }
+    }
+
+    state ipv6 {
+        packet.extract(hdr.ipv6);
+        meta.hops = hdr.ipv6.hop_limit;
+        meta.kind = hdr.ipv6.dst[23:22];
+        meta.state = hdr.ipv6.dst[21:0];
+        transition select(hdr.ipv6.dst[127:24], hdr.ipv6.next_header) {
+            (STARE_PREFIX_IPV6, PROTOCOL_UDP): udp;
             default: accept;
         }
     }
@@ -112,13 +132,12 @@ control StareIngress(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     action replicate(ports_t ports) {
-        standard.mcast_grp = ports & ~meta.from;
-        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        meta.to = ports & ~meta.from;
     }
 
     table subscribers {
         key = {
-            hdr.ipv4.dst: exact;
+            meta.state: exact;
         }
         actions = {
             replicate;
@@ -131,34 +150,45 @@ control StareIngress(inout headers_t hdr, inout metadata_t meta, inout standard_
     apply {
         configuration.apply();
         if (hdr.packet_out.isValid()) {
-            standard.mcast_grp = hdr.packet_out.ports;
+            meta.to = hdr.packet_out.ports;
             hdr.packet_out.setInvalid();
-            if (standard.mcast_grp == 0) {
+            if (meta.to == 0) {
                 drop();
             }
-        } else if (!hdr.ipv4.isValid() || standard.checksum_error == 1) {
+        } else if (!(hdr.ipv4.isValid() || hdr.ipv6.isValid()) || standard.checksum_error == 1) {
             drop();
         } else if (!hdr.stare.isValid()) {
-            l3.apply(hdr.ethernet, hdr.ipv4, standard, meta.own_mac);
-        } else if (standard.ingress_port >= PORTS || hdr.ipv4.ttl < 2) {
+            l3.apply(hdr.ethernet, hdr.ipv4, hdr.ipv6, standard, meta.own_mac);
+        } else if (standard.ingress_port >= PORTS || meta.hops < 2) {
             drop();
-        } else if (hdr.ipv4.dst[23:22] == KIND_PUBLISH) {
-            meta.from = 16w1 << (bit<8>) standard.ingress_port;
-            if (subscribers.apply().hit && standard.mcast_grp == 0) {
+        } else if (meta.kind == KIND_PUBLISH) {
+            meta.from = (ports_t) 1 << (bit<8>) standard.ingress_port;
+            if (subscribers.apply().hit && meta.to == 0) {
                 drop();  // the only subscribers are where it came from
+            }
+            if (hdr.ipv4.isValid()) {
+                hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            } else {
+                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
             }
         } else {
             hdr.packet_in.setValid();
             hdr.packet_in.port = (bit<16>) standard.ingress_port;
             standard.egress_spec = CPU_PORT;
         }
+        standard.mcast_grp = GROUP_OF(meta.to);
     }
 }
 
 control StareEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
-    apply { }
+    apply {
+#if STARE_BANK > 1
+        if (meta.to != 0 && ((meta.to >> (bit<8>) standard.egress_port) & 1) == 0) {
+            mark_to_drop(standard);
+        }
+#endif
+    }
 }
-
 control Compute(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid() && hdr.ipv4.ihl == 5, {
@@ -173,6 +203,7 @@ control Deparse(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.packet_in);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
         packet.emit(hdr.udp);
         packet.emit(hdr.stare);
     }

@@ -1,8 +1,9 @@
-"""STARE's packets as whole Ethernet frames, IPv4: what a controller beside a switch reads and writes.
+"""STARE's packets as whole Ethernet frames: what a controller beside a switch reads and writes.
 
     Ethernet (14) | IPv4 without options (20) | UDP (8) | STARE (8) | payload
+    Ethernet (14) | IPv6 without extensions (40) | UDP (8) | STARE (8) | payload
 
-Checksums: the IPv4 header's is checked and written; UDP's is 0, none (RFC 768).
+Checksums are checked and written, but for UDP's over IPv4: that is 0, none (RFC 768), and not looked at.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from .stare import HEADER_SIZE, PORT, StareError, StareHeader, decode_header, en
 
 _ETHERNET: Final = struct.Struct(">6s6sH")
 _IPV4: Final = struct.Struct(">BBHHHBBH4s4s")
+_IPV6: Final = struct.Struct(">IHBB16s16s")
+_PSEUDO: Final = struct.Struct(">16s16sII")  # RFC 8200, 8.1
 _UDP: Final = struct.Struct(">HHHH")
-_TYPE: Final = 0x0800
+_TYPE_IPV4, _TYPE_IPV6 = 0x0800, 0x86DD
+_VERSION_4, _VERSION_6 = 0x45, 6
 _UDP_PROTOCOL: Final = 17
-_BEFORE: Final = _ETHERNET.size + _IPV4.size + _UDP.size
 _TTL: Final = 16
 
 
 class StareFrame(Struct, frozen=True):
-    """A frame of STARE's. `mac` and `address`, packed, are the sender's."""
+    """A frame of STARE's. `mac` and `address`, packed, are the sender's: 4 bytes of it are IPv4, 16 IPv6."""
 
     header: StareHeader
     mac: bytes
@@ -33,47 +36,104 @@ class StareFrame(Struct, frozen=True):
     source_port: int = PORT
     ttl: int = _TTL
 
+    @property
+    def ipv6(self) -> bool:
+        return len(self.address) == 16
 
-def checksum(header: bytes) -> int:
-    """The internet checksum of an even number of bytes (RFC 1071)."""
-    total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
+
+def checksum(data: bytes) -> int:
+    """The internet checksum (RFC 1071)."""
+    even = data + b"\0" if len(data) % 2 else data
+    total: int = sum(struct.unpack(f">{len(even) // 2}H", even))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
 
 
 def multicast_mac(address: bytes) -> bytes:
-    """The Ethernet address of an IPv4 group (RFC 1112, 6.4)."""
+    """The Ethernet address of an IPv4 group (RFC 1112, 6.4) or an IPv6 group (RFC 2464, 7)."""
+    if len(address) == 16:
+        return b"\x33\x33" + address[12:]
     low = int.from_bytes(address) & 0x7FFFFF
     return (0x01005E << 24 | low).to_bytes(6)
 
 
 def encode_frame(frame: StareFrame) -> bytes:
-    """The frame's bytes, to the group of its kind and state."""
-    to = group(frame.header.state, kind=frame.header.kind)
+    """The frame's bytes, to the group of its kind and state, in the family of its address."""
+    to = group(frame.header.state, ipv6=frame.ipv6, kind=frame.header.kind)
     body = encode_header(frame.header) + frame.payload
-    length = _IPV4.size + _UDP.size + len(body)
-    fields = (0x45, 0, length, 0, 0, frame.ttl, _UDP_PROTOCOL)
-    ipv4 = _IPV4.pack(*fields, checksum(_IPV4.pack(*fields, 0, frame.address, to)), frame.address, to)
-    udp = _UDP.pack(frame.source_port, PORT, _UDP.size + len(body), 0)
-    return b"".join((_ETHERNET.pack(multicast_mac(to), frame.mac, _TYPE), ipv4, udp, body))
+    udp = _UDP.pack(frame.source_port, PORT, _UDP.size + len(body), 0) + body
+    kind, packet = (_TYPE_IPV6, _ipv6(frame, to, udp)) if frame.ipv6 else (_TYPE_IPV4, _ipv4(frame, to, udp))
+    return _ETHERNET.pack(multicast_mac(to), frame.mac, kind) + packet
+
+
+def _ipv4(frame: StareFrame, to: bytes, udp: bytes) -> bytes:
+    fields = (_VERSION_4, 0, _IPV4.size + len(udp), 0, 0, frame.ttl, _UDP_PROTOCOL)
+    check = checksum(_IPV4.pack(*fields, 0, frame.address, to))
+    return _IPV4.pack(*fields, check, frame.address, to) + udp
+
+
+def _ipv6(frame: StareFrame, to: bytes, udp: bytes) -> bytes:
+    check = checksum(_pseudo(frame.address, to, udp)) or 0xFFFF
+    packed = udp[:6] + check.to_bytes(2) + udp[8:]
+    fields = (_VERSION_6 << 28, len(udp), _UDP_PROTOCOL, frame.ttl, frame.address, to)
+    return _IPV6.pack(*fields) + packed
+
+
+def _pseudo(source: bytes, to: bytes, udp: bytes) -> bytes:
+    """What UDP's checksum covers in IPv6."""
+    return _PSEUDO.pack(source, to, len(udp), _UDP_PROTOCOL) + udp
 
 
 def decode_frame(data: bytes | memoryview) -> StareFrame:
     """What the bytes say. StareError where they are no packet of STARE's, or contradict themselves."""
-    if len(data) < _BEFORE + HEADER_SIZE:
+    if len(data) < _ETHERNET.size + _IPV4.size:
         raise StareError("the bytes end before the header does")
     _, mac, kind = _ETHERNET.unpack_from(data)
-    version, _, length, _, fragment, ttl, protocol, _, address, to = _IPV4.unpack_from(data, _ETHERNET.size)
-    source, port, size, _ = _UDP.unpack_from(data, _ETHERNET.size + _IPV4.size)
-    if kind != _TYPE or version != 0x45 or fragment & 0x1FFF or protocol != _UDP_PROTOCOL or port != PORT:
+    packet = bytes(data[_ETHERNET.size :])
+    if kind == _TYPE_IPV4:
+        ttl, address, to, udp = _read_ipv4(packet)
+    elif kind == _TYPE_IPV6:
+        ttl, address, to, udp = _read_ipv6(packet)
+    else:
         raise StareError("no packet of STARE's")
-    if checksum(bytes(data[_ETHERNET.size : _ETHERNET.size + _IPV4.size])):
-        raise StareError("the checksum is wrong")
-    end = _BEFORE + size - _UDP.size
-    if length != _IPV4.size + size or end > len(data) or size < _UDP.size + HEADER_SIZE:
+    source, port, size, _ = _UDP.unpack_from(udp)
+    if port != PORT:
+        raise StareError("no packet of STARE's")
+    if size != len(udp):
         raise StareError("the lengths contradict each other")
-    header = decode_header(data, _BEFORE)
-    if to != group(header.state, kind=header.kind):
+    header = decode_header(udp, _UDP.size)
+    if to != group(header.state, ipv6=len(to) == 16, kind=header.kind):
         raise StareError("the address and the header contradict each other")
-    return StareFrame(header, mac, address, bytes(data[_BEFORE + HEADER_SIZE : end]), source, ttl)
+    return StareFrame(header, mac, address, udp[_UDP.size + HEADER_SIZE :], source, ttl)
+
+
+_Read = tuple[int, bytes, bytes, bytes]  # hops left, source, destination, UDP header and body
+
+
+def _read_ipv4(packet: bytes) -> _Read:
+    version, _, length, _, fragment, ttl, protocol, _, address, to = _IPV4.unpack_from(packet)
+    if version != _VERSION_4 or fragment & 0x1FFF or protocol != _UDP_PROTOCOL:
+        raise StareError("no packet of STARE's")
+    if checksum(packet[: _IPV4.size]):
+        raise StareError("the checksum is wrong")
+    return ttl, address, to, _body(packet, _IPV4.size, length - _IPV4.size)
+
+
+def _read_ipv6(packet: bytes) -> _Read:
+    if len(packet) < _IPV6.size:
+        raise StareError("the bytes end before the header does")
+    first, length, protocol, ttl, address, to = _IPV6.unpack_from(packet)
+    if first >> 28 != _VERSION_6 or protocol != _UDP_PROTOCOL:
+        raise StareError("no packet of STARE's")
+    udp = _body(packet, _IPV6.size, length)
+    if checksum(_pseudo(address, to, udp)) or udp[6:8] == b"\0\0":
+        raise StareError("the checksum is wrong")
+    return ttl, address, to, udp
+
+
+def _body(packet: bytes, start: int, length: int) -> bytes:
+    """The `length` bytes from `start`; what follows is Ethernet's padding."""
+    if length < _UDP.size + HEADER_SIZE or start + length > len(packet):
+        raise StareError("the bytes end before the header does, or the lengths contradict each other")
+    return packet[start : start + length]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from finsy.proto import p4r
 
@@ -16,8 +16,8 @@ from treecast.middleware.control.switches import Change, EntryKey, Kind, SwitchR
 from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
 from treecast.middleware.fabric.stare.timers import Random
 
-from .embedded import BETWEEN_SWITCHES, EmbeddedController, Place
-from .programming import TABLE, embedded_state, entry_of, matches_of
+from .embedded import BETWEEN_SWITCHES, EXPIRE, EmbeddedController, Place
+from .programming import NO_ROUTES, TABLE, Routes, embedded_state, entry_of, matches_of, width_of
 
 _log = logging.getLogger(__name__)
 
@@ -29,11 +29,19 @@ class StareAgent:
     """One switch's, from `run` until it is cancelled. A `SwitchDriver` of its controller."""
 
     def __init__(
-        self, address: str, place: Place, random: Random, settings: StareSettings = BETWEEN_SWITCHES
+        self,
+        address: str,
+        place: Place,
+        random: Random,
+        settings: StareSettings = BETWEEN_SWITCHES,
+        *,
+        expire: float = EXPIRE,
     ) -> None:
-        """`address`: of the switch's P4Runtime."""
+        """`address`: of the switch's P4Runtime. `expire`: seconds until what no host refreshes is over."""
         self.ready = asyncio.Event()
-        self.controller = EmbeddedController(settings, random, place, self)
+        self.controller: EmbeddedController | None = None  # once the switch's program is known
+        self._settings, self._random, self._expire = settings, random, expire
+        self._bytes = 0  # of a set of ports
         self._address = address
         self._place = place
         self._wanted: dict[int, int] = {}  # ports by state, not written yet
@@ -47,24 +55,31 @@ class StareAgent:
     def send(self, ports: int, frame: bytes) -> None:
         self._frames.append((ports, frame))
 
-    async def run(
-        self, ports: Iterable[int], routes: Mapping[tuple[bytes, int], tuple[int, bytes]] = {}
-    ) -> None:
-        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. SwitchRefused."""
+    async def run(self, ports: Iterable[int], routes: Routes = NO_ROUTES) -> None:
+        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. SwitchRefused, ValueError."""
         self._loop = asyncio.get_running_loop()
         async with SwitchSession(self._address, heard=self._heard) as session:
             await session.learn_program()
-            await session.bring_to(embedded_state(self._place, ports, routes))
+            width = width_of(session.schema.info)
+            controller = self.controller = self._new_controller(width)
+            await session.bring_to(embedded_state(self._place, ports, routes, width=width))
             self.ready.set()
             while not session.lost.is_set():
                 await self._flush(session)
-                await self._wait()
-                self.controller.work(self._loop.time())
+                await self._wait(controller)
+                controller.work(self._loop.time())
         raise SwitchRefused(f"{self._address}: the session is over")
 
-    async def _wait(self) -> None:
+    def _new_controller(self, width: int) -> EmbeddedController:
+        """For sets of so many ports."""
+        self._bytes = width // 8
+        return EmbeddedController(
+            self._settings, self._random, self._place, self, width=width, expire=self._expire
+        )
+
+    async def _wait(self, controller: EmbeddedController) -> None:
         """Until something has come, or is due."""
-        at = self.controller.next_deadline()
+        at = controller.next_deadline()
         wait = None if at == NEVER else max(at - self._loop.time(), 0.0)
         try:
             async with asyncio.timeout(wait):
@@ -74,8 +89,8 @@ class StareAgent:
         self._work.clear()
 
     def _heard(self, message: p4r.StreamMessageResponse) -> None:
-        if message.WhichOneof("update") != "packet":
-            return
+        if self.controller is None or message.WhichOneof("update") != "packet":
+            return  # what comes before the switch is programmed is sent again
         port = b"".join(one.value for one in message.packet.metadata)[-2:].rjust(2, b"\0")
         self.controller.packet_in(port + message.packet.payload, self._loop.time())
         self._work.set()
@@ -87,7 +102,7 @@ class StareAgent:
         if changes:
             await session.write(sorted(changes, key=lambda change: change.stage))
         for ports, frame in frames:
-            metadata = p4r.PacketMetadata(metadata_id=_PORTS_FIELD, value=ports.to_bytes(2))
+            metadata = p4r.PacketMetadata(metadata_id=_PORTS_FIELD, value=ports.to_bytes(self._bytes))
             await session.send_packet(frame, [metadata])
 
     def _change(self, state: int, ports: int) -> Change | None:

@@ -8,6 +8,9 @@ With B the ports that have subscribers of a state, the neighbour at tree port j 
 B without j is not empty. So a SUB-register from port i goes on to j only if B without j was empty before, and
 a SUB-remove when it becomes empty. Requests between switches are sent again until the neighbour acknowledges;
 one is acknowledged when the table holds what it asked for. What was overtaken is found by its number.
+
+Hosts refresh, neighbours do not: what a host has not refreshed for `expire` seconds is over, as if it had
+sent a SUB-remove. A neighbour's word stands until it says otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from msgspec import Struct
 
 from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions
-from treecast.middleware.fabric.stare.timers import Random
+from treecast.middleware.fabric.stare.timers import Random, Timers
 from treecast.middleware.wire.stare import StareError, StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 from treecast.middleware.wire.stare_numbers import step
@@ -29,6 +32,7 @@ BETWEEN_SWITCHES: Final = StareSettings(resend_tries=1 << 30, refresh=0.0)  # un
 _PORT: Final = struct.Struct(">H")
 _STALE: Final = 64  # a request with a number so little before that of another is older than it
 _STALE_SECONDS: Final = 1.0  # if it comes so soon after it
+EXPIRE: Final = 150.0  # three of a host's refreshes at their longest, and its tries
 
 
 class SwitchDriver(Protocol):
@@ -42,18 +46,43 @@ class SwitchDriver(Protocol):
 
 
 class Place(Struct, frozen=True):
-    """Where a switch stands. `tree`: its ports that lead to other switches; addresses are packed."""
+    """Where a switch stands. `tree`: its ports that lead to other switches; addresses are packed.
+
+    Hosts are answered from these addresses, in the family that they have asked in.
+    """
 
     tree: frozenset[int]
     mac: bytes
     address: bytes
+    ipv6_address: bytes = b""  # empty: the link-local one that its MAC gives (RFC 4291, appendix A)
+
+    @property
+    def ipv6(self) -> bytes:
+        return self.ipv6_address or _link_local(self.mac)
+
+
+def _link_local(mac: bytes) -> bytes:
+    return b"\xfe\x80" + bytes(6) + bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
 
 
 class EmbeddedController:
-    """One switch's. `refused` counts packets by reason."""
+    """One switch's. `refused` counts packets by reason, `expired` subscriptions that were not refreshed."""
 
-    def __init__(self, settings: StareSettings, random: Random, place: Place, driver: SwitchDriver) -> None:
+    def __init__(
+        self,
+        settings: StareSettings,
+        random: Random,
+        place: Place,
+        driver: SwitchDriver,
+        *,
+        width: int = 16,
+        expire: float = EXPIRE,
+    ) -> None:
+        """`width`: bits of a set of ports in the switch's program. `expire`: seconds; 0: never."""
         self.refused: dict[str, int] = {}
+        self.expired = 0
+        self._width, self._expire = width, expire
+        self._ages: Timers[tuple[int, int]] = Timers()  # of what hosts have asked for: (state, port)
         self._place = place
         self._driver = driver
         self._ports: dict[int, int] = {}  # B by state
@@ -90,10 +119,10 @@ class EmbeddedController:
                 self._refuse("STRAY_ACK")
         elif frame.header.kind is StareKind.PUBLISH:
             self._refuse("PUBLISH")
-        elif port > 15 or self._is_stale(port, frame.header, now):
-            self._refuse("STALE" if port <= 15 else "PORT")
+        elif port >= self._width or self._is_stale(port, frame.header, now):
+            self._refuse("STALE" if port < self._width else "PORT")
         else:
-            self._request(port, frame.header, now)
+            self._request(port, frame, now)
         self._flush()
 
     def _refuse(self, reason: str) -> None:
@@ -111,14 +140,28 @@ class EmbeddedController:
         recent[key] = (now, header.update)
         return False
 
-    def _request(self, port: int, header: StareHeader, now: float) -> None:
+    def _request(self, port: int, frame: StareFrame, now: float) -> None:
+        header = frame.header
         before = self._ports.get(header.state, 0)
         bit = 1 << port
         after = before | bit if header.kind is StareKind.SUB_REGISTER else before & ~bit
         if after != before:
             self._set(header.state, after, now)
+        self._age(header.state, port, bool(after & bit), now)
         ack = StareHeader(StareKind.SUB_ACK, header.state, header.vnf, header.update)
-        self._send(bit, ack)
+        self._send(bit, ack, ipv6=frame.ipv6)
+
+    def _age(self, state: int, port: int, wanted: bool, now: float) -> None:
+        """A host has been heard."""
+        if wanted and self._expire and port not in self._links:
+            self._ages.set((state, port), now + self._expire)
+        else:
+            self._ages.clear((state, port))
+
+    def _forget_old(self, now: float) -> None:
+        for state, port in self._ages.due(now):
+            self.expired += 1
+            self._set(state, self._ports[state] & ~(1 << port), now)
 
     def _set(self, state: int, ports: int, now: float) -> None:
         if ports:
@@ -132,9 +175,10 @@ class EmbeddedController:
             else:
                 link.unwant(state, now)
 
-    def _send(self, ports: int, header: StareHeader) -> None:
+    def _send(self, ports: int, header: StareHeader, *, ipv6: bool = False) -> None:
         place = self._place
-        self._driver.send(ports, encode_frame(StareFrame(header, place.mac, place.address)))
+        address = place.ipv6 if ipv6 else place.address
+        self._driver.send(ports, encode_frame(StareFrame(header, place.mac, address)))
 
     def _flush(self) -> None:
         for port, link in self._links.items():
@@ -144,17 +188,21 @@ class EmbeddedController:
             link.changes.clear()
 
     def work(self, now: float) -> None:
-        """Sends again what no neighbour has acknowledged."""
+        """Sends again what no neighbour has acknowledged, lets go what no host has refreshed."""
+        self._forget_old(now)
         for link in self._links.values():
             link.work(now)
         self._flush()
 
     def next_deadline(self) -> float:
-        return min((link.next_deadline() for link in self._links.values()), default=NEVER)
+        links = min((link.next_deadline() for link in self._links.values()), default=NEVER)
+        return min(links, self._ages.next())
 
     def check_invariants(self) -> None:
         """For tests."""
         assert all(self._ports.values())
+        hosts = sum((ports & ~port_set(self._links)).bit_count() for ports in self._ports.values())
+        assert len(self._ages) == (hosts if self._expire else 0)
         for link in self._links.values():
             link.check_invariants()
 

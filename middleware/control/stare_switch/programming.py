@@ -1,6 +1,7 @@
 """What the control plane writes into a STARE switch: configuration, routes, multicast groups, entries.
 
-Names are those of p4/stare_register.p4 and p4/stare_embedded.p4.
+Names are those of p4/stare_register.p4 and p4/stare_embedded.p4. Routes are (network, prefix length) to
+(port, MAC of the next hop), networks packed, IPv4 and IPv6.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Final
+
+from finsy.proto import p4i
 
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.dataplane.p4.runtime import (
@@ -20,68 +23,88 @@ from treecast.middleware.dataplane.p4.runtime import (
     MulticastGroup,
     Replica,
 )
-from treecast.middleware.wire.stare import group
 
 from .embedded import Place, port_set
+
+Routes = Mapping[tuple[bytes, int], tuple[int, bytes]]
+NO_ROUTES: Final[Routes] = {}
 
 TABLE: Final = "StareIngress.subscribers"
 REGISTER: Final = "StareIngress.subscribers"
 _CONFIGURATION: Final = "StareIngress.configuration"
-_ROUTES: Final = "StareIngress.l3.ipv4_lpm"
-MOST_PORTS: Final = 10  # for all of whose sets groups are made beforehand: 1,023 of them
+_ROUTES: Final = {4: "StareIngress.l3.ipv4_lpm", 16: "StareIngress.l3.ipv6_lpm"}  # by bytes of an address
+_PORT_SETS: Final = {("StareIngress.configure", "tree"), ("StareIngress.replicate", "ports")}
+WIDTH: Final = 16  # bits of a set of ports in the programs as they are; 16 times STARE_BANK
+MOST_BANKS: Final = 12  # for all of whose sets groups are made beforehand: 4,095 of them
 
 
-def all_groups(ports: Iterable[int]) -> Iterator[MulticastGroup]:
-    """One for each set of ports that is not empty. ValueError for more than 10 ports."""
+def all_groups(ports: Iterable[int], width: int = WIDTH) -> Iterator[MulticastGroup]:
+    """One for each set of banks that have ports, as the programs number them (p4/include/stare.p4).
+
+    `width`: bits of a set of ports in the switch's program. ValueError for ports in more than 12 banks, or
+    that the program has no bit for.
+    """
+    size = width // 16
     known = sorted(set(ports))
-    if len(known) > MOST_PORTS:
-        raise ValueError(f"{len(known)} ports have {2 ** len(known) - 1} sets: at most {MOST_PORTS} ports")
-    for count in range(1, len(known) + 1):
-        for some in combinations(known, count):
-            yield group_of(port_set(some))
+    if known and known[-1] >= width:
+        raise ValueError(f"port {known[-1]}: this program has ports 0 to {width - 1}")
+    banks: dict[int, list[int]] = {}
+    for port in known:
+        banks.setdefault(port // size, []).append(port)
+    if len(banks) > MOST_BANKS:
+        raise ValueError(
+            f"{len(known)} ports are in {len(banks)} banks of {size}: at most {MOST_BANKS} of them; "
+            f"p4/stare_*_wide.p4 have banks of 8"
+        )
+    for count in range(1, len(banks) + 1):
+        for some in combinations(banks, count):
+            replicas = tuple(Replica(port) for bank in some for port in banks[bank])
+            yield MulticastGroup(port_set(some), replicas)
 
 
-def group_of(ports: int) -> MulticastGroup:
-    """The group that goes to a set of ports; the set is its number."""
-    return MulticastGroup(ports, tuple(Replica(port) for port in range(16) if ports >> port & 1))
+def width_of(info: p4i.P4Info) -> int:
+    """The bits of a set of ports in a program, by its P4Info. ValueError where it is none of STARE's."""
+    for action in info.actions:
+        for param in action.params:
+            if (action.preamble.name, param.name) in _PORT_SETS:
+                return param.bitwidth
+    raise ValueError("the switch runs none of STARE's programs")
 
 
 def register_state(
-    place: Place, ports: Iterable[int], routes: Mapping[tuple[bytes, int], tuple[int, bytes]] = {}
+    place: Place, ports: Iterable[int], routes: Routes = NO_ROUTES, *, width: int = WIDTH
 ) -> SwitchState:
-    """What a switch of the register design shall hold. Routes: (network, prefix) to (port, MAC)."""
+    """What a switch of the register design shall hold. ValueError as of `all_groups`."""
     arguments = {
         "tree": port_set(place.tree),
         "mac": int.from_bytes(place.mac),
         "address": int.from_bytes(place.address),
+        "ipv6": int.from_bytes(place.ipv6),
     }
-    return _state(ActionCall("StareIngress.configure", arguments), ports, routes)
+    return _state(ActionCall("StareIngress.configure", arguments), ports, routes, width)
 
 
 def embedded_state(
-    place: Place, ports: Iterable[int], routes: Mapping[tuple[bytes, int], tuple[int, bytes]] = {}
+    place: Place, ports: Iterable[int], routes: Routes = NO_ROUTES, *, width: int = WIDTH
 ) -> SwitchState:
     """What a switch of the embedded design shall hold before its controller writes entries."""
     arguments = {"mac": int.from_bytes(place.mac)}
-    return _state(ActionCall("StareIngress.configure", arguments), ports, routes)
+    return _state(ActionCall("StareIngress.configure", arguments), ports, routes, width)
 
 
-def _state(
-    configure: ActionCall,
-    ports: Iterable[int],
-    routes: Mapping[tuple[bytes, int], tuple[int, bytes]],
-) -> SwitchState:
+def _state(configure: ActionCall, ports: Iterable[int], routes: Routes, width: int) -> SwitchState:
     return SwitchState.of(
-        entries=[(_ROUTES, _route(*network, *hop)) for network, hop in routes.items()],
+        entries=[(_ROUTES[len(net)], _route(net, length, *hop)) for (net, length), hop in routes.items()],
         defaults={_CONFIGURATION: configure},
-        groups=all_groups(ports),
+        groups=all_groups(ports, width),
     )
 
 
 def _route(network: bytes, prefix: int, port: int, mac: bytes) -> Entry:
-    match = LpmMatch(int.from_bytes(network), prefix)
+    key, action = ("ipv4.dst", "route") if len(network) == 4 else ("ipv6.dst", "route_ipv6")
     arguments = {"port": port, "next_hop": int.from_bytes(mac)}
-    return Entry({"ipv4.dst": match}, ActionCall("StareIngress.l3.route", arguments))
+    match = LpmMatch(int.from_bytes(network), prefix)
+    return Entry({key: match}, ActionCall(f"StareIngress.l3.{action}", arguments))
 
 
 def entry_of(state: int, ports: int) -> Entry:
@@ -90,7 +113,7 @@ def entry_of(state: int, ports: int) -> Entry:
 
 
 def matches_of(state: int) -> Matches:
-    return {"hdr.ipv4.dst": ExactMatch(int.from_bytes(group(state)))}
+    return {"meta.state": ExactMatch(state)}
 
 
 def bring_up(control: Control, state: SwitchState) -> None:
@@ -106,9 +129,10 @@ def bring_up(control: Control, state: SwitchState) -> None:
 class ControlDriver:
     """A `SwitchDriver` for a switch in this process: `sent` is taken by who moves its packets."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, width: int = WIDTH) -> None:
         self.sent: list[bytes] = []  # packet-outs, with the header before them
         self._control = control
+        self._bytes = width // 8
         self._known: set[int] = set()
 
     def write(self, state: int, ports: int) -> None:
@@ -122,4 +146,4 @@ class ControlDriver:
             self._known.add(state)
 
     def send(self, ports: int, frame: bytes) -> None:
-        self.sent.append(ports.to_bytes(2) + frame)
+        self.sent.append(ports.to_bytes(self._bytes) + frame)

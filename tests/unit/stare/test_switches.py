@@ -6,23 +6,32 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.stare.tree import PROGRAMS, TreeWorld
-from tests.unit.stare.world import CONTROLLER, Links
+from tests.unit.stare.tree import CPU, PROGRAMS, TreeWorld
+from tests.unit.stare.world import Links
 
-from treecast.middleware.control.stare_switch.programming import all_groups
+from treecast.middleware.control.stare_switch.embedded import EXPIRE, Place, port_set
+from treecast.middleware.control.stare_switch.programming import (
+    REGISTER,
+    ControlDriver,
+    all_groups,
+    bring_up,
+    embedded_state,
+    register_state,
+)
 from treecast.middleware.dataplane.p4.runtime import Switch
 from treecast.middleware.dataplane.p4.stf.parse import parse
 from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
 from treecast.middleware.dataplane.p4files import load_file
 from treecast.middleware.fabric.stare.subscriptions import SubState
-from treecast.middleware.wire.stare import StareKind
+from treecast.middleware.wire.stare import StareHeader, StareKind
+from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 
 STATES = (256, 300, 301, 1000)
 LONG = 60.0  # seconds of the world's clock
 
 
 @pytest.mark.parametrize("interpret", [False, True])
-@pytest.mark.parametrize("name", ["stare_register", "stare_embedded"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.stf")))
 def test_the_vectors(name: str, interpret: bool) -> None:
     path = PROGRAMS / f"{name}.p4"
     program = load_file(path)
@@ -68,10 +77,11 @@ def play(world: TreeWorld, seed: int, pause: float) -> list[int]:
     return vnfs
 
 
-def test_the_same_packets_through_both_designs_give_the_same_deliveries() -> None:
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_the_same_packets_through_both_designs_give_the_same_deliveries(ipv6: bool) -> None:
     found = []
     for design in ("register", "embedded"):
-        world = TreeWorld(design, Links())
+        world = TreeWorld(design, Links(), ipv6=ipv6)
         play(world, 1, 0.5)
         world.run(2)
         assert world.missing() == []
@@ -101,9 +111,10 @@ def test_a_publish_crosses_each_link_once_and_no_link_without_subscribers(design
     assert not world.got[three]
 
 
-def test_the_embedded_design_over_bad_links() -> None:
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_the_embedded_design_over_bad_links(ipv6: bool) -> None:
     """Everybody has the last value, and the switches hold exactly what the subscriptions imply."""
-    world = TreeWorld("embedded", Links(0.2, 0.1, 0.02), seed=3)
+    world = TreeWorld("embedded", Links(0.2, 0.1, 0.02), seed=3, ipv6=ipv6)
     play(world, 3, 0.1)
     world.run(LONG)
     assert world.missing() == []
@@ -148,10 +159,91 @@ def test_garbage_from_the_cpu_port_is_counted(data: bytes) -> None:
     assert controller.states == 0
 
 
+def subscribed(world: TreeWorld) -> None:
+    """Hosts 1, 2 and 3 have subscribed to all states."""
+    for host in (1, 2, 3):
+        vnf = world.open(host)
+        for state in STATES:
+            world.subscribe(vnf, state)
+    world.run(5)
+    assert world.held(STATES) == {}
+
+
+def test_what_a_host_left_that_died_silently_expires_in_the_embedded_design() -> None:
+    """At its own switch by age, at the others by SUB-removes."""
+    world = TreeWorld("embedded", Links(0.1), seed=5)
+    subscribed(world)
+    world.silent = {3}
+    world.run(EXPIRE - 30)
+    assert set(world.held(STATES)) == {(n, state) for n in (0, 2) for state in STATES}
+    world.run(60)
+    assert world.held(STATES) == {}
+    assert [one.controller.expired for one in world.switches if one.controller] == [0, 0, len(STATES)]
+    world.silent = set()  # the host is back, and refreshes
+    world.run(LONG)
+    assert world.held(STATES) == {}
+    assert world.switches[2].ports(STATES[0])
+
+
+def test_what_a_host_left_that_died_silently_stays_in_the_register_design() -> None:
+    """One bit of each state at each switch on the tree: those ways are too long, and nothing is missing."""
+    world = TreeWorld("register", Links(), seed=5)
+    subscribed(world)
+    world.silent = {3}
+    world.run(2 * EXPIRE)
+    stale = world.held(STATES)
+    assert set(stale) == {(n, state) for n in (0, 2) for state in STATES}
+    assert all(
+        held & implied == implied and (held & ~implied).bit_count() == 1 for held, implied in stale.values()
+    )
+
+
+def test_an_entry_without_age_stays() -> None:
+    world = TreeWorld("embedded", Links(), expire=0.0)
+    subscribed(world)
+    world.silent = {1, 2, 3}
+    world.run(2 * EXPIRE)
+    assert len(world.held(STATES)) == 3 * len(STATES)  # the controller subscribes on
+
+
 def test_there_is_a_group_for_each_set_of_ports() -> None:
     groups = {one.group: {replica.port for replica in one.replicas} for one in all_groups([1, 3, 4])}
     assert len(groups) == 7
     assert groups[0b11010] == {1, 3, 4}
+    assert len(list(all_groups(range(12)))) == 4095
     with pytest.raises(ValueError, match="at most"):
-        list(all_groups(range(11)))
-    assert CONTROLLER == 0
+        list(all_groups(range(13)))
+    with pytest.raises(ValueError, match="port 16"):
+        list(all_groups([16]))
+
+
+def test_where_banks_have_several_ports_there_is_a_group_for_each_set_of_banks() -> None:
+    groups = {one.group: {r.port for r in one.replicas} for one in all_groups([1, 2, 9, 127], width=128)}
+    assert groups[0b1] == {1, 2}
+    assert groups[0b11] == {1, 2, 9}
+    assert groups[0x8001] == {1, 2, 127}
+    assert len(groups) == 7
+    assert len(list(all_groups(range(96), width=128))) == 4095
+    with pytest.raises(ValueError, match="at most"):
+        list(all_groups(range(97), width=128))
+
+
+@pytest.mark.parametrize("design", ["register", "embedded"])
+def test_a_switch_of_96_ports(design: str) -> None:
+    """Every third port has a subscriber; a publish from any port comes to these, and not back."""
+    program = load_file(PROGRAMS / f"stare_{design}_wide.p4")
+    switch = Switch(program, ports=range(96), cpu_port=CPU)
+    here = Place(frozenset(), bytes([2, 0, 0, 0, 0, 254]), bytes([10, 0, 0, 254]))
+    state = {"register": register_state, "embedded": embedded_state}[design](here, range(96), width=128)
+    bring_up(switch.control, state)
+    subscribers = set(range(0, 96, 3))
+    if design == "register":
+        switch.control.set_register(REGISTER, 300, port_set(subscribers))
+    else:
+        ControlDriver(switch.control, 128).write(300, port_set(subscribers))
+    mac, address = bytes([2, 0, 0, 0, 0, 1]), bytes([10, 0, 0, 1])
+    publish = encode_frame(StareFrame(StareHeader(StareKind.PUBLISH, 300, 5), mac, address, b"value"))
+    for port in (0, 1, 95):
+        outs = switch.receive(port, publish, 0.0)
+        assert sorted(out.port for out in outs) == sorted(subscribers - {port})
+        assert {decode_frame(out.packet).payload for out in outs} == {b"value"}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import random
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,7 @@ from tests.unit.stare.world import CONTROLLER, Links, World
 
 from treecast.middleware.control.stare_switch.embedded import (
     BETWEEN_SWITCHES,
+    EXPIRE,
     EmbeddedController,
     Place,
     port_set,
@@ -59,7 +61,7 @@ def place(number: int) -> Place:
 class StareSwitch:
     """One switch, and its controller in the embedded design."""
 
-    def __init__(self, number: int, design: str, seed: int) -> None:
+    def __init__(self, number: int, design: str, seed: int, expire: float) -> None:
         self.switch = Switch(program(f"stare_{design}"), ports=PORTS, cpu_port=CPU)
         self.controller: EmbeddedController | None = None
         where = place(number)
@@ -67,7 +69,7 @@ class StareSwitch:
             bring_up(self.switch.control, embedded_state(where, PORTS))
             self.driver = ControlDriver(self.switch.control)
             rng = random.Random(seed * 1000 + number)
-            self.controller = EmbeddedController(BETWEEN_SWITCHES, rng, where, self.driver)
+            self.controller = EmbeddedController(BETWEEN_SWITCHES, rng, where, self.driver, expire=expire)
         else:
             bring_up(self.switch.control, register_state(where, PORTS))
 
@@ -110,9 +112,18 @@ class TreeWorld(World):
     """Hosts 1 to 4 and the controller of replicas, on three switches of `design`."""
 
     def __init__(
-        self, design: str, links: Links, seed: int = 1, settings: StareSettings | None = None
+        self,
+        design: str,
+        links: Links,
+        seed: int = 1,
+        settings: StareSettings | None = None,
+        *,
+        ipv6: bool = False,
+        expire: float = EXPIRE,
     ) -> None:
-        self.switches = [StareSwitch(number, design, seed) for number in range(3)]
+        self.ipv6 = ipv6
+        self.silent: set[int] = set()  # hosts that have died: nothing comes from them or to them
+        self.switches = [StareSwitch(number, design, seed, expire) for number in range(3)]
         given = settings or StareSettings(segment_bytes=40, refresh=5.0)
         self.own = Subscriptions(given, random.Random(seed))  # the controller's
         super().__init__(4, links, seed, given)
@@ -140,8 +151,12 @@ class TreeWorld(World):
 
     def _switch(self, port: int, data: bytes) -> None:
         """From a host, over its link."""
+        if port in self.silent:
+            return
         number, at = _AT[port]
         mac, address = bytes([2, 0, 0, 0, 0, port]), bytes([10, 0, 0, 1 + port])
+        if self.ipv6:
+            address = ipaddress.IPv6Address(f"2001:db8::{1 + port}").packed
         frame = encode_frame(StareFrame(decode_header(data), mac, address, data[HEADER_SIZE:]))
         self._leave(number, self.switches[number].receive(at, frame, self.now))
 
@@ -158,9 +173,13 @@ class TreeWorld(World):
         return lambda: self._leave(far[0], self.switches[far[0]].receive(far[1], frame, self.now))
 
     def _to_host(self, host: int, frame: bytes) -> None:
+        if host in self.silent:
+            return
         found = decode_frame(frame)
+        assert found.ipv6 == self.ipv6
         if found.header.kind is StareKind.SUB_ACK:
-            assert found.mac == place(_AT[host][0]).mac
+            where = place(_AT[host][0])
+            assert (found.mac, found.address) == (where.mac, where.ipv6 if self.ipv6 else where.address)
         if host == CONTROLLER and found.header.kind is StareKind.SUB_ACK:
             self.own.acknowledged(found.header, self.now)
         else:
@@ -171,6 +190,7 @@ class TreeWorld(World):
     def implied(self, number: int, state: int) -> int:
         """The ports of a switch behind which somebody subscribes."""
         wanted = {host for host, node in self.nodes.items() if node.subscription(state) is not None}
+        wanted -= self.silent
         if self.own.state(state) is not None:
             wanted.add(CONTROLLER)
         behind = [port for port in PORTS if wanted & _behind(number, port)]
