@@ -230,6 +230,46 @@ def mqtt(
         raise typer.Exit(1)
 
 
+@app.command()
+def switch(
+    rounds: Annotated[int, typer.Option(min=1, help="how often each switch takes its turn")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.5, help="how long a measured run takes")] = 5,
+    outputs: Annotated[int, typer.Option(min=1, max=11, help="ports that a packet goes to")] = 4,
+    payload: Annotated[list[int] | None, typer.Option(help="bytes; default 100 and 1000")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
+    out: Annotated[Path, typer.Option(help="where the JSON, the table and the plot go")] = Path("out"),
+    peers: Annotated[
+        str, typer.Option(help="which of them, parted by commas")
+    ] = "embedded,register,ovs,floor",
+    ovs: Annotated[Path, typer.Option(help="where Open vSwitch's packages are unpacked")] = Path("/"),
+    treecast_python: Annotated[
+        str, typer.Option(help="the Python whose treecast is measured; default: this one")
+    ] = sys.executable,
+) -> None:
+    """`treecast p4 switch` against Open vSwitch's userspace datapath. Needs root."""
+    from bench import switch as comparison
+    from bench.core.wires import Wires
+
+    console = _console(json)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, Wires(outputs + 1) as wires:
+        try:
+            found = comparison.peers(peers.split(","), wires, treecast_python, ovs, Path(folder))
+        except KeyError as error:
+            console.print(f"[red]no such peer: {error}; there are {', '.join(comparison.PEERS)}[/red]")
+            raise typer.Exit(2) from None
+        if reason := next((reason for peer in found if (reason := peer.missing())), ""):
+            console.print(f"[red]{reason}[/red]")
+            raise typer.Exit(2)
+        loads = comparison.workloads(wires, tuple(payload or (100, 1000)), seconds)
+        run = Rounds(found, loads, rounds, settle=0.5, progress=console.print)
+        context = {"comparison": "switch", "machine": machine.describe(), "rounds": rounds}
+        run.run()
+        context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
+    _finish(run, [*found], context, out, json, console, comparison.THEIRS, "bench-switch", comparison.OURS)
+    if run.failures:
+        raise typer.Exit(1)
+
+
 @app.command("micro-mqtt")
 def micro_mqtt(
     rounds: Annotated[int, typer.Option(min=1, help="how often both take their turn")] = 9,
@@ -304,9 +344,10 @@ def _finish(
     console: Console,
     theirs: str = "Apache Kafka",
     stem: str = "bench-kafka",
+    ours: str = "Treecast",
 ) -> None:
     """Prints the settings and the table; writes the JSON, the table as Markdown, and the plot."""
-    rows = report.summarise(run.samples, "Treecast", theirs)
+    rows = report.summarise(run.samples, ours, theirs)
     names = [peer.name for peer in peers]
     document = report.as_json(rows, run.samples, {**context, "failures": run.failures})
     report.write_json(out / f"{stem}.json", document)

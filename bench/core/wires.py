@@ -1,0 +1,66 @@
+"""Virtual cables between a switch and what feeds it: two network namespaces of this machine. Needs root.
+
+    with Wires(5) as wires: ...      sw0 ... sw4 in wires.switch, far0 ... far4 in wires.far
+
+The far ends have no address and nobody listens there, so what a switch has sent is what the kernel counts at
+them. No IPv6, no offloads, no ARP: a frame on a cable is one that the load or the switch has sent.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from treecast.middleware.dataplane.lab import namespaces
+from treecast.middleware.dataplane.lab.execute import interface_counters
+
+
+class Wires:
+    """`count` cables, from `__enter__` to `__exit__`."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.switch, self.far = (f"treecast-bench-{os.getpid()}-{end}" for end in ("switch", "far"))
+
+    def __enter__(self) -> Wires:
+        try:
+            for name in (self.switch, self.far):
+                namespaces.create(name)
+            for number in range(self.count):
+                self._cable(number)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _cable(self, number: int) -> None:
+        ends = {self.switch: f"sw{number}", self.far: f"far{number}"}
+        (near_space, near), (far_space, far) = ends.items()
+        words = ["ip", "link", "add", near, "netns", near_space, "type", "veth"]
+        subprocess.run([*words, "peer", "name", far, "netns", far_space], check=True)
+        for space, interface in ends.items():
+            namespaces.inside(space, lambda interface=interface: _quiet(interface))  # type: ignore[misc]
+            subprocess.run(["ip", "-n", space, "link", "set", interface, "arp", "off", "up"], check=True)
+
+    def __exit__(self, *_: object) -> None:
+        for name in (self.switch, self.far):
+            namespaces.remove(name)
+
+    def arrived(self, ports: Sequence[int]) -> int:
+        """Frames that have come to the far ends of these ports, as the kernel counts them."""
+        counts: Sequence[Mapping[str, int]] = namespaces.inside(
+            self.far, lambda: [interface_counters(f"far{port}") for port in ports]
+        )
+        return sum(one["rx_packets"] for one in counts)
+
+    def command(self, space: str, core: int, command: Sequence[str]) -> list[str]:
+        """The command in one of the namespaces, with all its threads on one core."""
+        cores = sorted(os.sched_getaffinity(0))
+        pinned = ["taskset", "-c", str(cores[core % len(cores)])]
+        return ["ip", "netns", "exec", space, *pinned, *command]
+
+
+def _quiet(interface: str) -> None:
+    namespaces.turn_offloads_off(interface)
+    namespaces.write_setting(f"net/ipv6/conf/{interface}/disable_ipv6", "1")

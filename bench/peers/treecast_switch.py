@@ -1,0 +1,152 @@
+"""`treecast p4 switch` with one of STARE's programs, and the bare loop that does the same system calls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from bench.core.peer import Peer
+from bench.core.process import ServerProcess
+from bench.core.wires import Wires
+from bench.workloads.flood import state_ids
+from treecast.middleware.control.stare_switch.embedded import Place, port_set
+from treecast.middleware.control.stare_switch.programming import (
+    REGISTER,
+    TABLE,
+    embedded_state,
+    entry_of,
+    register_state,
+)
+from treecast.middleware.control.switches import EntryKey, SwitchSession, SwitchState
+from treecast.middleware.control.switches.state import plain
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "p4"
+SWITCH_CORE = 1
+
+
+class SwitchPeer(Peer):
+    """A process between the cables."""
+
+    def __init__(self, name: str, wires: Wires, parent: Path | None) -> None:
+        self.name = name
+        self.wires = wires
+        self._parent = parent
+        self._folder: Path | None = None
+        self.process: ServerProcess | None = None
+
+    def missing(self) -> str:
+        """Why it cannot run here, or an empty string."""
+        return ""
+
+    @property
+    def folder(self) -> Path:
+        assert self._folder is not None
+        return self._folder
+
+    @property
+    def address(self) -> tuple[str, int]:
+        raise NotImplementedError("a switch is reached by its ports")
+
+    def start(self) -> float:
+        self._folder = Path(tempfile.mkdtemp(prefix="switch-", dir=self._parent))
+        try:
+            return self.open()
+        except BaseException:
+            self.stop()
+            raise
+
+    def open(self) -> float:
+        """Starts it in `folder`, programmed; the seconds that took."""
+        raise NotImplementedError
+
+    def serve(self, command: list[str]) -> float:
+        """Starts what prints a line that begins with `ready`."""
+        command = self.wires.command(self.wires.switch, SWITCH_CORE, command)
+        process = self.process = ServerProcess(command, self.folder / "switch.log", cwd=Path.cwd())
+        return process.wait_until(lambda: "ready" in process.tail(), 60)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+            self.process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def pids(self) -> list[int]:
+        return [] if self.process is None else self.process.pids()
+
+
+class TreecastSwitch(SwitchPeer):
+    """`design`: register or embedded."""
+
+    def __init__(self, wires: Wires, states: int, design: str, python: str, parent: Path | None) -> None:
+        super().__init__(f"Treecast, {design}", wires, parent)
+        self._states, self._design = states, design
+        self._python = os.path.abspath(python)
+        self._compiled = "not started yet"
+
+    def open(self) -> float:
+        endpoint = f"unix:{self.folder}/p4runtime"
+        command = [str(Path(self._python).parent / "treecast"), "p4", "switch"]
+        command += [str(PROGRAMS / f"stare_{self._design}.p4"), "--p4runtime", endpoint]
+        command += [word for port in range(self.wires.count) for word in ("--port", f"{port}=sw{port}")]
+        took = self.serve(command)
+        asyncio.run(self._program(endpoint))
+        self._compiled = "yes" if self._is_compiled() else "no"
+        return took
+
+    async def _program(self, endpoint: str) -> None:
+        """All states go to all ports but the first."""
+        ports = range(self.wires.count)
+        place = Place(frozenset(), bytes([2, 0, 0, 0, 0, 254]), bytes([10, 0, 0, 254]))
+        to = port_set(ports[1:])
+        async with SwitchSession(endpoint) as session:
+            await session.learn_program()
+            await session.bring_to(self._state(place, to, list(ports)))
+
+    def _state(self, place: Place, to: int, ports: list[int]) -> SwitchState:
+        states = state_ids(self._states)
+        if self._design == "register":
+            return replace(
+                register_state(place, ports), registers={(REGISTER, state): to for state in states}
+            )
+        entries = [plain(entry_of(state, to)) for state in states]
+        keys = {EntryKey.of(TABLE, one.matches): one for one in entries}
+        return replace(embedded_state(place, ports), entries=keys)
+
+    def _is_compiled(self) -> bool:
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in self.pids()]
+        return any("__mypyc" in one for one in maps)
+
+    def settings(self) -> Mapping[str, str]:
+        return {
+            "program": f"p4/stare_{self._design}.p4 on `treecast p4 switch`, generated Python",
+            "what it does": "IPv4 checksum verified, state looked up, one hop less to live, new checksum",
+            "bit helpers compiled": self._compiled,
+            "ports": "AF_PACKET sockets",
+            "cores": "one",
+        }
+
+
+class FloorSwitch(SwitchPeer):
+    """bench/floor/switch.py: what Python can do that only calls recv and send."""
+
+    is_floor = True
+
+    def __init__(self, wires: Wires, parent: Path | None) -> None:
+        super().__init__("floor", wires, parent)
+
+    def open(self) -> float:
+        ports = [f"sw{port}" for port in range(self.wires.count)]
+        return self.serve([sys.executable, "-m", "bench.floor.switch", *ports])
+
+    def settings(self) -> Mapping[str, str]:
+        return {"what": "a bare Python loop: one recv, and one send to each other port; nothing is read"}
