@@ -3,43 +3,9 @@
 from __future__ import annotations
 
 from .. import ast, ir
+from ..ir.externs import FUNCTIONS, OBJECTS
 
-OBJECTS = frozenset(
-    {
-        "register",
-        "counter",
-        "direct_counter",
-        "meter",
-        "direct_meter",
-        "action_profile",
-        "action_selector",
-        "Checksum16",
-    }
-)
 PACKETS = frozenset({"packet_in", "packet_out"})
-FUNCTIONS = frozenset(
-    {
-        "random",
-        "digest",
-        "mark_to_drop",
-        "hash",
-        "verify_checksum",
-        "update_checksum",
-        "verify_checksum_with_payload",
-        "update_checksum_with_payload",
-        "clone",
-        "clone3",
-        "clone_preserving_field_list",
-        "resubmit",
-        "resubmit_preserving_field_list",
-        "recirculate",
-        "recirculate_preserving_field_list",
-        "truncate",
-        "assert",
-        "assume",
-        "log_msg",
-    }
-)
 BUILT_IN = frozenset({"verify", "static_assert"})
 
 

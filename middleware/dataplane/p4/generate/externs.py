@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import ir
+from ..ir.externs import METHODS
 from ..runtime.arrays import CounterArray, MeterArray, RegisterArray
 from ..runtime.counts import DROP_ASSERT
 from ..runtime.machine import digest_name, is_standard
@@ -20,7 +19,8 @@ class Externs(Tables):
     """Calls by name."""
 
     def _extern_call(self, e: ir.ExternCall) -> Store:
-        return _CALLS[e.name](self, e) or Scalar("None", e.type)
+        found: Store | None = getattr(self, METHODS[e.name])(e)
+        return found or Scalar("None", e.type)
 
     def _scalars(self, call: ir.ExternCall) -> list[str]:
         """The texts of all arguments, none of which is an out argument."""
@@ -258,34 +258,3 @@ class Externs(Tables):
         if not isinstance(store, Group):
             raise Unsupported("a stack or union in a log message")
         return [number for item in store.items for number in self._shown(item)]
-
-
-_X = Externs
-_CALLS: dict[str, Callable[[Externs, ir.ExternCall], Store | None]] = {
-    "counter.count": _X._count,
-    "direct_counter.count": _X._count_direct,
-    "meter.execute_meter": _X._execute_meter,
-    "direct_meter.read": _X._read_direct_meter,
-    "register.read": _X._read_register,
-    "register.write": _X._write_register,
-    "Checksum16.get": _X._checksum16,
-    "hash": _X._hash,
-    "random": _X._random,
-    "verify_checksum": _X._verify_checksum,
-    "verify_checksum_with_payload": _X._verify_checksum,
-    "update_checksum": _X._update_checksum,
-    "update_checksum_with_payload": _X._update_checksum,
-    "mark_to_drop": _X._mark_to_drop,
-    "clone": _X._clone,
-    "clone_preserving_field_list": _X._clone,
-    "clone3": _X._clone,
-    "resubmit": _X._resubmit,
-    "resubmit_preserving_field_list": _X._resubmit,
-    "recirculate": _X._recirculate,
-    "recirculate_preserving_field_list": _X._recirculate,
-    "truncate": _X._truncate,
-    "digest": _X._digest,
-    "assert": _X._assert,
-    "assume": _X._assert,
-    "log_msg": _X._log_msg,
-}

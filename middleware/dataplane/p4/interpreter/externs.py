@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import ir
 from ..bits import in_range
+from ..ir.externs import METHODS
 from ..runtime.arrays import CounterArray, MeterArray, RegisterArray
 from ..runtime.counts import DROP_ASSERT
 from ..runtime.machine import digest_name, is_standard
@@ -20,7 +19,7 @@ class Externs(Statements):
     """Calls by name. All arguments are evaluated first; results are put where the out arguments are."""
 
     def call_extern(self, call: ir.ExternCall) -> Value:
-        return _CALLS[call.name](self, call)
+        return getattr(self, METHODS[call.name])(call)
 
     def _values(self, call: ir.ExternCall) -> list[Value]:
         """The arguments; of an out argument its place."""
@@ -178,34 +177,3 @@ def shown(value: Value, type_: ir.Type) -> list[int]:
         case ir.HeaderType(fields=fields):
             return [n for one, f in zip(value.fields, fields, strict=True) for n in shown(one, f.type)]
     return [value[0] if isinstance(value, tuple) else int(value)]
-
-
-_X = Externs
-_CALLS: dict[str, Callable[[Externs, ir.ExternCall], Value]] = {
-    "counter.count": _X._count,
-    "direct_counter.count": _X._count_direct,
-    "meter.execute_meter": _X._execute_meter,
-    "direct_meter.read": _X._read_direct_meter,
-    "register.read": _X._read_register,
-    "register.write": _X._write_register,
-    "Checksum16.get": _X._checksum16,
-    "hash": _X._hash,
-    "random": _X._random,
-    "verify_checksum": _X._verify_checksum,
-    "verify_checksum_with_payload": _X._verify_checksum,
-    "update_checksum": _X._update_checksum,
-    "update_checksum_with_payload": _X._update_checksum,
-    "mark_to_drop": _X._mark_to_drop,
-    "clone": _X._clone,
-    "clone_preserving_field_list": _X._clone,
-    "clone3": _X._clone,
-    "resubmit": _X._resubmit,
-    "resubmit_preserving_field_list": _X._resubmit,
-    "recirculate": _X._recirculate,
-    "recirculate_preserving_field_list": _X._recirculate,
-    "truncate": _X._truncate,
-    "digest": _X._digest,
-    "assert": _X._assert,
-    "assume": _X._assert,
-    "log_msg": _X._log_msg,
-}

@@ -3,39 +3,10 @@
 from __future__ import annotations
 
 from .. import ir
+from ..ir.externs import METHODS
 from ..source import Diagnostic, P4Error
 from .machine import MAX_CELLS, extern_calls
 
-EXTERNS = frozenset(
-    (
-        "counter.count",
-        "direct_counter.count",
-        "meter.execute_meter",
-        "direct_meter.read",
-        "register.read",
-        "register.write",
-        "Checksum16.get",
-        "hash",
-        "random",
-        "verify_checksum",
-        "verify_checksum_with_payload",
-        "update_checksum",
-        "update_checksum_with_payload",
-        "mark_to_drop",
-        "clone",
-        "clone_preserving_field_list",
-        "clone3",
-        "resubmit",
-        "resubmit_preserving_field_list",
-        "recirculate",
-        "recirculate_preserving_field_list",
-        "truncate",
-        "digest",
-        "assert",
-        "assume",
-        "log_msg",
-    )
-)
 FIELD_LISTS = {"clone3": "clone", "resubmit": "resubmit", "recirculate": "recirculate"}
 
 
@@ -49,7 +20,7 @@ def check_supported(program: ir.Program) -> None:
 
 
 def _call(call: ir.ExternCall) -> list[Diagnostic]:
-    if call.name not in EXTERNS:
+    if call.name not in METHODS:
         return [Diagnostic(call.span, f"extern {call.name} is not supported by this target")]
     if call.name in FIELD_LISTS and any(ir.width_of(one) for one in call.type_arguments):
         better = f"{FIELD_LISTS[call.name]}_preserving_field_list"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from treecast.middleware.dataplane.p4.generate.externs import Externs as Generated
+from treecast.middleware.dataplane.p4.interpreter.externs import Externs as Interpreted
+from treecast.middleware.dataplane.p4.ir.externs import METHODS
 from treecast.middleware.dataplane.p4.runtime import (
     CloneSession,
     ControlError,
@@ -155,3 +158,8 @@ def test_digests_are_bounded() -> None:
     for number in range(MAX_WAITING + 5):
         queue.add((number,), 0.0)
     assert queue.dropped == 5
+
+
+@pytest.mark.parametrize("engine", [Generated, Interpreted])
+def test_an_engine_has_a_method_for_each_extern(engine: type) -> None:
+    assert [name for name, method in METHODS.items() if not callable(getattr(engine, method, None))] == []
