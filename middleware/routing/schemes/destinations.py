@@ -13,7 +13,7 @@ from ..rooted import distances
 
 
 class Destinations:
-    """Encoder and switches. Look-ups: one per label of a packet, and again for each of its copies."""
+    """Encoder and switches. Look-ups: one per label of a packet, and for each copy those behind its first."""
 
     def __init__(self, network: Network, *, form: EntryFormat = NODES) -> None:
         if network.node_count - 1 >> form.value_bits:
@@ -47,8 +47,10 @@ class Destinations:
         self, switch: int, arrived: int, stack: list[Entry]
     ) -> tuple[list[tuple[int, list[Entry]]], int]:
         behind: dict[int, list[Entry]] = {}
-        for entry in stack:
+        lookups = len(stack)
+        for position, entry in enumerate(stack):
             link = self.toward[switch].get(entry.value, -1)
             if link >= 0:
+                lookups += 0 if link in behind else len(stack) - position - 1
                 behind.setdefault(link, []).append(entry)
-        return list(behind.items()), len(stack) * (1 + len(behind))
+        return list(behind.items()), lookups

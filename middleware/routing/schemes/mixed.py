@@ -77,6 +77,8 @@ class Mixed:
     def _ports(self, switch: int, entry: Entry) -> list[int]:
         if entry.tag == Way.PORT:
             return [entry.value]
+        if entry.tag == Way.BITMASK:
+            return [bit + 1 for bit in members(entry.value)]
         ability = self.abilities.get(switch, self._ports_only)
-        mask = ability.groups.get(entry.value, 0) if entry.tag == Way.GROUP else entry.value
-        return [bit + 1 for bit in members(mask)]
+        known = ability.groups.get(entry.value, 0) if entry.tag == Way.GROUP else 0
+        return [bit + 1 for bit in members(known)]

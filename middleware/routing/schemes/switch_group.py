@@ -21,7 +21,10 @@ def group_count(ports: int, subsets: int = 1) -> int:
 
 
 class SwitchGroup:
-    """Encoder and switches. Look-ups: one per entry seen; a group makes all its copies at once."""
+    """Encoder and switches. Look-ups: one per entry seen; a group makes all its copies at once.
+
+    With several subsets a switch may have several entries, so all of the stack is seen.
+    """
 
     def __init__(self, network: Network, *, subsets: int = 1, form: EntryFormat = SWITCH_GROUP) -> None:
         most = max(len(network.out[switch]) for switch in network.switches)
@@ -49,18 +52,22 @@ class SwitchGroup:
     def forward(
         self, switch: int, arrived: int, stack: list[Entry]
     ) -> tuple[list[tuple[int, list[Entry]]], int]:
-        own = [position for position, entry in enumerate(stack) if entry.switch == switch]
-        if not own:
-            return [], len(stack)
-        # Where ports are in one subset the first entry is the only one, and no more is looked at.
-        end = own[-1] + 1
         copies = []
-        for position in own:
-            for link in self._links(switch, stack[position].value):
-                copies.append((link, stack[end:]))
-        return copies, end if self.subsets == 1 else len(stack)
+        for position, entry in enumerate(stack):
+            if entry.switch == switch:
+                behind = stack[position + 1 :]
+                copies += [(link, behind) for link in self.links(switch, entry.value)]
+                if self.subsets == 1:
+                    return copies, position + 1
+        return copies, len(stack)
 
-    def _links(self, switch: int, group: int) -> list[int]:
+    def groups(self) -> list[int]:
+        """The numbers of all groups that a switch has to know."""
+        within = range(1, 1 << self.width)
+        return [subset << self.width | ports for subset in range(self.subsets) for ports in within]
+
+    def links(self, switch: int, group: int) -> list[int]:
+        """The links of a switch by which a group goes."""
         first = (group >> self.width) * self.width
         ports = members(group & (1 << self.width) - 1)
         links = [self.network.link_at(switch, first + bit + 1) for bit in ports]

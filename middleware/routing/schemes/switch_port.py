@@ -43,9 +43,8 @@ class SwitchPort:
         own = [position for position, entry in enumerate(stack) if entry.switch == switch]
         for position, following in zip(own, [*own[1:], len(stack)], strict=False):
             end = following if self.predictive else len(stack)
-            if self.predictive:
-                lookups += len(stack) - position - 1
             link = self.network.link_at(switch, stack[position].value)
             if link >= 0:
+                lookups += len(stack) - position - 1 if self.predictive else 0
                 copies.append((link, stack[position + 1 : end]))
         return copies, lookups

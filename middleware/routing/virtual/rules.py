@@ -16,6 +16,15 @@ from ..steiner.common import nodes_of, spanning_tree
 FEWEST_EDGES = 2
 
 
+def tree_links(network: Network, edges: int, switch: int) -> int:
+    """The links of a switch over which a tree goes, as bits."""
+    touching, found = edges & network.edge_masks[switch], 0
+    for link in network.out[switch] if touching else []:
+        if touching >> (link >> 1) & 1:
+            found |= 1 << link
+    return found
+
+
 class RuleBase:
     """Trees by id. Ids rise, and those of removed trees never come back."""
 
@@ -65,12 +74,7 @@ class RuleBase:
 
     def links(self, switch: int, number: int) -> int:
         """The links by which a switch sends on for a tree, as bits; 0 where it has no such rule."""
-        edges = self.trees.get(number, 0) & self.network.edge_masks[switch]
-        found = 0
-        for link in self.network.out[switch] if edges else []:
-            if edges >> (link >> 1) & 1:
-                found |= 1 << link
-        return found
+        return tree_links(self.network, self.trees.get(number, 0), switch)
 
     @property
     def total(self) -> int:

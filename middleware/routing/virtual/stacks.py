@@ -129,8 +129,7 @@ class LabelForwarder:
         """The copies of one packet.
 
         Look-ups are passes through the switch: one per label that the packet or a copy of it looks at, and
-        one
-        per copy beyond a label's first.
+        one per copy beyond a label's first. A copy looks no further than its stop.
         """
         served = 1 << (arrived ^ 1) if arrived >= 0 else 0
         mine = self.network.link_masks[switch]
@@ -146,8 +145,10 @@ class LabelForwarder:
             lookups += max(1, len(links))
             for link in links:
                 behind = stack[position + 1 :]
-                lookups += len(behind)
-                if stop(link) not in behind:
+                if stop(link) in behind:
+                    lookups += behind.index(stop(link)) + 1
+                else:
+                    lookups += len(behind)
                     copies.append((link, self._leave(link, mine, kept + behind)))
         return copies, lookups
 

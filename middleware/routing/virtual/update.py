@@ -35,7 +35,8 @@ class SwitchRule(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """`rules` of install and remove; `trees` (id to edges) is what publishers may use once told."""
+    """`rules` of install and remove; `trees` (id to edges) is what publishers may use once told, or what is
+    installed."""
 
     kind: StepKind
     rules: tuple[SwitchRule, ...] = ()
@@ -97,5 +98,5 @@ def _install(rules: RuleBase, wanted: list[int], steps: list[Step]) -> dict[int,
             added[number] = edges
             written += switch_rules(rules.network, number, edges)
     if written:
-        steps.append(Step(StepKind.INSTALL, tuple(written)))
+        steps.append(Step(StepKind.INSTALL, tuple(written), dict(added)))
     return added
