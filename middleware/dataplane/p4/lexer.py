@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from .source import Span
 
-IDENTIFIER, INTEGER, STRING, BAD, END = "identifier", "integer", "string", "bad", "end of file"
+IDENTIFIER, INTEGER, BAD, END = "identifier", "integer", "bad", "end of file"
+STRING = "string literal"  # `string` is the keyword
 
 KEYWORDS = frozenset(
     {
