@@ -78,8 +78,7 @@ class Tables(Statements):
             self.writer.line(f"{row}.bytes += L")
         if state.metered:
             size = "L" if state.metered_by_bytes else "1"
-            meter = f"{row}.meter"
-            self.writer.line(f"m{table.meters} = 0 if {meter} is None else {meter}.mark({size}, now)")
+            self.writer.line(f"m{table.meters} = {row}.meter.execute({size}, L, now)")
         if state.timed:
             self.writer.line(f"{row}.seen = now")
 

@@ -266,8 +266,9 @@ class Statements(Expressions):
             row.bytes += self.length
         if state.metered:
             assert table.meters is not None
+            assert row.meter is not None
             size = self.length if state.metered_by_bytes else 1
-            self.colors[table.meters] = row.meter.mark(size, self.now) if row.meter is not None else 0
+            self.colors[table.meters] = row.meter.execute(size, self.length, self.now)
         if state.timed:
             row.seen = self.now
 

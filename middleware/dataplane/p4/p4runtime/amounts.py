@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from finsy.proto import p4r
 
-from treecast.middleware.dataplane.p4.runtime import CounterData, MeterConfig
+from treecast.middleware.dataplane.p4.runtime import CounterData, MeterConfig, MeterCounts
 
-from .errors import Code, P4RuntimeError, invalid
+from .errors import invalid
 
 BYTES, PACKETS, BOTH = 1, 2, 3
 _TOP = 1 << 63
@@ -44,7 +44,17 @@ def meter_to(config: MeterConfig) -> p4r.MeterConfig:
     return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
 
 
-def no_meter_counters(is_set: bool, what: str) -> None:
-    """Meters do not count by colour."""
-    if is_set:
-        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: meters keep no counters of their colours")
+def colours_to(counts: MeterCounts) -> p4r.MeterCounterData:
+    """Packets and bytes of each colour, whatever the meter's own unit is."""
+    return p4r.MeterCounterData(
+        green=counter_to(counts.green, BOTH),
+        yellow=counter_to(counts.yellow, BOTH),
+        red=counter_to(counts.red, BOTH),
+    )
+
+
+def check_zero(message: p4r.MeterCounterData, what: str) -> None:
+    """A controller may set them to 0 only (9.4)."""
+    for one in (message.green, message.yellow, message.red):
+        if one.byte_count or one.packet_count:
+            raise invalid(f"{what}: counters of colours are reset, not written: send 0")

@@ -7,9 +7,9 @@ from functools import partial
 
 from finsy.proto import p4r
 
-from treecast.middleware.dataplane.p4.runtime import CounterData, MeterConfig
+from treecast.middleware.dataplane.p4.runtime import CounterData, MeterConfig, MeterCounts
 
-from .amounts import counter_from, counter_to, meter_from, meter_to, no_meter_counters
+from .amounts import check_zero, colours_to, counter_from, counter_to, meter_from, meter_to
 from .data import number_of, to_data
 from .schema import Array, Data
 from .store import Store, Undo, index_of, nothing, only_modify
@@ -55,19 +55,28 @@ class MeterStore(Store[p4r.MeterEntry]):
     def write(self, kind: p4r.Update.Type.ValueType, message: p4r.MeterEntry, now: float) -> Undo:
         only_modify(kind, "a meter")
         meter = self.schema.meters.find(message.meter_id)
-        no_meter_counters(message.HasField("counter_data"), meter.name)
         place = index_of(message.index, meter.size, meter.name) if message.HasField("index") else None
         config = meter_from(message.config, meter.name) if message.HasField("config") else None
-        old = self.control.meters(meter.name) if place is None else [self.control.meter(meter.name, place)]
-        self.control.set_meter(meter.name, place, config)
-        return partial(self._restore, meter, place or 0, old)
+        if message.HasField("counter_data"):
+            check_zero(message.counter_data, meter.name)
+        places = range(meter.size) if place is None else range(place, place + 1)
+        old = [self._cell(meter, one) for one in places]
+        self.control.set_meter(meter.name, place, config, now)
+        for one in places if message.HasField("counter_data") else ():
+            self.control.set_meter_counts(meter.name, one, MeterCounts())
+        return partial(self._restore, meter, places, old)
 
-    def _restore(self, meter: Array, first: int, old: list[MeterConfig | None]) -> None:
-        for place, config in enumerate(old, first):
+    def _cell(self, meter: Array, place: int) -> tuple[MeterConfig | None, MeterCounts]:
+        return self.control.meter(meter.name, place), self.control.meter_counts(meter.name, place)
+
+    def _restore(
+        self, meter: Array, places: range, old: list[tuple[MeterConfig | None, MeterCounts]]
+    ) -> None:
+        for place, (config, counts) in zip(places, old, strict=True):
             self.control.set_meter(meter.name, place, config)
+            self.control.set_meter_counts(meter.name, place, counts)
 
     def read(self, wanted: p4r.MeterEntry, now: float) -> Iterator[p4r.Entity]:
-        no_meter_counters(wanted.HasField("counter_data"), "a meter")
         for meter in self.schema.meters.chosen(wanted.meter_id):
             cells: Iterator[tuple[int, MeterConfig | None]] = enumerate(self.control.meters(meter.name))
             if wanted.meter_id and wanted.HasField("index"):
@@ -78,6 +87,9 @@ class MeterStore(Store[p4r.MeterEntry]):
                 message.index.index = place
                 if config is not None:
                     message.config.CopyFrom(meter_to(config))
+                if wanted.HasField("counter_data"):
+                    counts = self.control.meter_counts(meter.name, place)
+                    message.counter_data.CopyFrom(colours_to(counts))
                 yield p4r.Entity(meter_entry=message)
 
 

@@ -11,10 +11,17 @@ from functools import partial
 from finsy.proto import p4r
 from msgspec.structs import replace
 
-from treecast.middleware.dataplane.p4.runtime import Action, CounterData, Entry, Matches, MeterConfig
+from treecast.middleware.dataplane.p4.runtime import (
+    Action,
+    CounterData,
+    Entry,
+    Matches,
+    MeterConfig,
+    MeterCounts,
+)
 
 from .actions import action_from, action_to
-from .amounts import counter_from, counter_to, meter_from, meter_to, no_meter_counters
+from .amounts import check_zero, colours_to, counter_from, counter_to, meter_from, meter_to
 from .errors import Code, P4RuntimeError, invalid
 from .matches import matches_from, matches_to
 from .schema import Schema, Table
@@ -40,9 +47,15 @@ class TableStore(Store[p4r.TableEntry]):
             return partial(self.control.delete, table.name, matches, priority)
         old = self.control.entry(table.name, matches, priority, now)
         if kind == DELETE:
+            counts = self._counts(table, matches, priority)
             self.control.delete(table.name, matches, priority)
-            return partial(self.control.insert, table.name, old, now)
+            return partial(self._insert_again, table, old, now, counts)
         return self._modify(table, old, message, now)
+
+    def _insert_again(self, table: Table, old: Entry, now: float, counts: MeterCounts) -> None:
+        self.control.insert(table.name, old, now)
+        if table.direct_meter:
+            self.control.set_direct_meter_counts(table.name, old.matches, counts, old.priority)
 
     def _modify(self, table: Table, old: Entry, message: p4r.TableEntry, now: float) -> Undo:
         """An action or a count that is left out stays; a meter that is left out goes back to its default."""
@@ -54,17 +67,27 @@ class TableStore(Store[p4r.TableEntry]):
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"this entry of {table.name} is constant")
         elif counter is not None:
             self.control.set_direct_counter(table.name, old.matches, counter, old.priority)
+        counts = self._counts(table, old.matches, old.priority)
         if table.direct_meter:
             self.control.set_direct_meter(table.name, old.matches, meter, old.priority)
-        return partial(self._restore, table, old, now)
+        if message.HasField("meter_counter_data"):
+            self.control.set_direct_meter_counts(table.name, old.matches, MeterCounts(), old.priority)
+        return partial(self._restore, table, old, now, counts)
 
-    def _restore(self, table: Table, old: Entry, now: float) -> None:
+    def _counts(self, table: Table, matches: Matches | None, priority: int) -> MeterCounts:
+        """What the entry's meter has marked."""
+        if not table.direct_meter:
+            return MeterCounts()
+        return self.control.direct_meter_counts(table.name, matches, priority)
+
+    def _restore(self, table: Table, old: Entry, now: float, counts: MeterCounts) -> None:
         if not old.is_const:
             self.control.modify(table.name, old, now)
         if table.direct_counter and old.counter is not None:
             self.control.set_direct_counter(table.name, old.matches, old.counter, old.priority)
         if table.direct_meter:
             self.control.set_direct_meter(table.name, old.matches, old.meter, old.priority)
+            self.control.set_direct_meter_counts(table.name, old.matches, counts, old.priority)
 
     # --- the default entry
 
@@ -83,19 +106,23 @@ class TableStore(Store[p4r.TableEntry]):
         action: Action | None = None
         if message.HasField("action"):
             action = action_from(self.schema, table, message.action, default=True, what=table.name)
+        counts = self._counts(table, None, 0)
         self.control.set_default(table.name, action, now)
         if counter is not None:
             self.control.set_direct_counter(table.name, None, counter)
         if table.direct_meter:
             self.control.set_direct_meter(table.name, None, meter)
-        return partial(self._restore_default, table, old, now)
+        if message.HasField("meter_counter_data"):
+            self.control.set_direct_meter_counts(table.name, None, MeterCounts())
+        return partial(self._restore_default, table, old, now, counts)
 
-    def _restore_default(self, table: Table, old: Entry | None, now: float) -> None:
+    def _restore_default(self, table: Table, old: Entry | None, now: float, counts: MeterCounts) -> None:
         self.control.set_default(table.name, None if old is None else old.action, now)
         if old is not None and old.counter is not None and table.direct_counter:
             self.control.set_direct_counter(table.name, None, old.counter)
         if old is not None and table.direct_meter:
             self.control.set_direct_meter(table.name, None, old.meter)
+            self.control.set_direct_meter_counts(table.name, None, counts)
 
     # --- reading
 
@@ -111,6 +138,10 @@ class TableStore(Store[p4r.TableEntry]):
             message.counter_data.CopyFrom(counter_to(entry.counter, unit))
         if wanted.HasField("meter_config") and entry.meter is not None:
             message.meter_config.CopyFrom(meter_to(entry.meter))
+        if wanted.HasField("meter_counter_data") and table.direct_meter:
+            matches = None if wanted.is_default_action else entry.matches
+            counts = self._counts(table, matches, entry.priority)
+            message.meter_counter_data.CopyFrom(colours_to(counts))
         if wanted.HasField("time_since_last_hit") and table.idles:
             message.time_since_last_hit.elapsed_ns = round((entry.idle or 0.0) * _NANOSECONDS)
         return message
@@ -182,7 +213,10 @@ def _check_resources(table: Table, message: p4r.TableEntry) -> None:
         raise invalid(f"{table.name}: time_since_last_hit cannot be written")
     if message.idle_timeout_ns < 0 or (message.idle_timeout_ns and not table.idles):
         raise invalid(f"{table.name} keeps no idle timeout")
-    no_meter_counters(message.HasField("meter_counter_data"), table.name)
+    if message.HasField("meter_counter_data"):
+        if not table.direct_meter:
+            raise invalid(f"{table.name} has no direct meter")
+        check_zero(message.meter_counter_data, table.name)
 
 
 def chosen(
@@ -192,7 +226,6 @@ def chosen(
 ) -> Iterator[tuple[Table, Entry]]:
     """The entries that a filter lets through (9.1.5)."""
     control = store.control
-    no_meter_counters(wanted.HasField("meter_counter_data"), "reading")
     for table in store.schema.tables.chosen(wanted.table_id):
         if wanted.table_id:
             _check_asked(table, wanted)
@@ -212,7 +245,8 @@ def chosen(
 def _check_asked(table: Table, wanted: p4r.TableEntry) -> None:
     if wanted.HasField("counter_data") and not table.direct_counter:
         raise invalid(f"{table.name} has no direct counter")
-    if wanted.HasField("meter_config") and not table.direct_meter:
+    asks_meter = wanted.HasField("meter_config") or wanted.HasField("meter_counter_data")
+    if asks_meter and not table.direct_meter:
         raise invalid(f"{table.name} has no direct meter")
     if wanted.HasField("time_since_last_hit") and not table.idles:
         raise invalid(f"{table.name} keeps no idle timeout")
@@ -270,13 +304,27 @@ class DirectMeterStore(Store[p4r.DirectMeterEntry]):
 
     def write(self, kind: p4r.Update.Type.ValueType, message: p4r.DirectMeterEntry, now: float) -> Undo:
         only_modify(kind, "a direct meter")
-        no_meter_counters(message.HasField("counter_data"), "a direct meter")
         table = self._table(message.table_entry)
         matches, priority = _key_or_default(table, message.table_entry)
         old = self.control.direct_meter(table.name, matches, priority)
         config = meter_from(message.config, table.name) if message.HasField("config") else None
-        self.control.set_direct_meter(table.name, matches, config, priority)
-        return partial(self.control.set_direct_meter, table.name, matches, old, priority)
+        counts = self.control.direct_meter_counts(table.name, matches, priority)
+        if message.HasField("counter_data"):
+            check_zero(message.counter_data, table.name)
+            self.control.set_direct_meter_counts(table.name, matches, MeterCounts(), priority)
+        self.control.set_direct_meter(table.name, matches, config, priority, now)
+        return partial(self._restore, table, matches, priority, old, counts)
+
+    def _restore(
+        self,
+        table: Table,
+        matches: Matches | None,
+        priority: int,
+        old: MeterConfig | None,
+        counts: MeterCounts,
+    ) -> None:
+        self.control.set_direct_meter(table.name, matches, old, priority)
+        self.control.set_direct_meter_counts(table.name, matches, counts, priority)
 
     def _table(self, entry: p4r.TableEntry) -> Table:
         table = self.schema.tables.find(entry.table_id)
@@ -285,7 +333,6 @@ class DirectMeterStore(Store[p4r.DirectMeterEntry]):
         return table
 
     def read(self, wanted: p4r.DirectMeterEntry, now: float) -> Iterator[p4r.Entity]:
-        no_meter_counters(wanted.HasField("counter_data"), "a direct meter")
         if wanted.table_entry.table_id:
             self._table(wanted.table_entry)
         found = False
@@ -295,6 +342,10 @@ class DirectMeterStore(Store[p4r.DirectMeterEntry]):
                 message = p4r.DirectMeterEntry()
                 if entry.meter is not None:
                     message.config.CopyFrom(meter_to(entry.meter))
+                if wanted.HasField("counter_data"):
+                    matches = None if wanted.table_entry.is_default_action else entry.matches
+                    counts = self.control.direct_meter_counts(table.name, matches, entry.priority)
+                    message.counter_data.CopyFrom(colours_to(counts))
                 message.table_entry.CopyFrom(_identity(self.schema, table, entry, wanted.table_entry))
                 yield p4r.Entity(direct_meter_entry=message)
         _expect_found(found, wanted.table_entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from .errors import ControlError, Problem
 from .meters import GREEN, Meter, checked
-from .values import CounterData, MeterConfig
+from .values import CounterData, MeterConfig, MeterCounts
 
 
 def check_index(kind: str, name: str, index: int, size: int) -> None:
@@ -45,7 +45,7 @@ class CounterArray:
 
 
 class MeterArray:
-    """`meter(size, type)`: a marker per cell, made when it is first configured."""
+    """`meter(size, type)`: a marker per cell, made when it is first configured or executed."""
 
     __slots__ = ("by_bytes", "cells", "name", "size")
 
@@ -59,8 +59,10 @@ class MeterArray:
         """The colour; green where nothing is configured or there is no such cell."""
         cell = self.cells.get(index)
         if cell is None:
-            return GREEN
-        return cell.mark(length if self.by_bytes else 1, now)
+            if not 0 <= index < self.size:
+                return GREEN
+            cell = self.cells[index] = Meter()
+        return cell.execute(length if self.by_bytes else 1, length, now)
 
     def read(self, index: int) -> MeterConfig | None:
         check_index("meter", self.name, index, self.size)
@@ -71,11 +73,22 @@ class MeterArray:
         checked(config)
         if index is not None:
             check_index("meter", self.name, index, self.size)
+        if config is None:
+            for cell in list(self.cells) if index is None else filter(self.cells.__contains__, [index]):
+                self.cells[cell].configure(None, now)
+            return
         for cell in (index,) if index is not None else range(self.size):
-            if config is None:
-                self.cells.pop(cell, None)
-            else:
-                self.cells.setdefault(cell, Meter()).configure(config, now)
+            self.cells.setdefault(cell, Meter()).configure(config, now)
+
+    def counts(self, index: int) -> MeterCounts:
+        check_index("meter", self.name, index, self.size)
+        cell = self.cells.get(index)
+        return cell.counts() if cell is not None else MeterCounts()
+
+    def set_counts(self, index: int, counts: MeterCounts) -> None:
+        check_index("meter", self.name, index, self.size)
+        if index in self.cells or counts != MeterCounts():
+            self.cells.setdefault(index, Meter()).set_counts(counts)
 
 
 class RegisterArray:

@@ -27,6 +27,7 @@ from .values import (
     Matches,
     MemberEntry,
     MeterConfig,
+    MeterCounts,
     MulticastGroup,
     ValueSetMember,
 )
@@ -70,6 +71,10 @@ class Control:
         """The default entry: no matches; NoAction where the program names no action."""
         return self._table(table).default()
 
+    def is_default_set(self, table: str) -> bool:
+        """Whether the default action is another than the program's own."""
+        return self._table(table).is_default_set()
+
     # --- direct counters and meters; matches None: the default entry
 
     def direct_counter(self, table: str, matches: Matches | None, priority: int = 0) -> CounterData:
@@ -86,6 +91,17 @@ class Control:
         """None: not configured, all packets are green."""
         meter = self._table(table).meter_row(matches, priority).meter
         return meter.config if meter is not None else None
+
+    def direct_meter_counts(self, table: str, matches: Matches | None, priority: int = 0) -> MeterCounts:
+        meter = self._table(table).meter_row(matches, priority).meter
+        return meter.counts() if meter is not None else MeterCounts()
+
+    def set_direct_meter_counts(
+        self, table: str, matches: Matches | None, counts: MeterCounts, priority: int = 0
+    ) -> None:
+        meter = self._table(table).meter_row(matches, priority).meter
+        if meter is not None:
+            meter.set_counts(counts)
 
     def set_direct_meter(
         self,
@@ -119,6 +135,13 @@ class Control:
 
     def set_meter(self, name: str, index: int | None, config: MeterConfig | None, now: float = 0.0) -> None:
         self._meter(name).write(index, config, now)
+
+    def meter_counts(self, name: str, index: int) -> MeterCounts:
+        """What the cell has marked, by colour."""
+        return self._meter(name).counts(index)
+
+    def set_meter_counts(self, name: str, index: int, counts: MeterCounts) -> None:
+        self._meter(name).set_counts(index, counts)
 
     def register(self, name: str, index: int) -> int:
         return self._register(name).read(index)

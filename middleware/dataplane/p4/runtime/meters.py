@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import ControlError, Problem
-from .values import MeterConfig
+from .values import CounterData, MeterConfig, MeterCounts
 
 GREEN, YELLOW, RED = 0, 1, 2
 
@@ -12,13 +12,15 @@ class Meter:
     """Two token buckets, C and P (or E), full at first. Not configured: every packet is green.
 
     Tokens are counted in bytes or packets and filled by the time that has passed; a clock that goes back
-    gives nothing.
+    gives nothing. `packets` and `bytes` say by colour what was marked, whatever the configuration was.
     """
 
-    __slots__ = ("at", "committed", "config", "excess")
+    __slots__ = ("at", "bytes", "committed", "config", "excess", "packets")
 
     def __init__(self) -> None:
         self.config: MeterConfig | None = None
+        self.packets = [0, 0, 0]
+        self.bytes = [0, 0, 0]
         self.committed = 0.0
         self.excess = 0.0
         self.at = 0.0
@@ -29,6 +31,21 @@ class Meter:
         self.at = now
         if config is not None:
             self.committed, self.excess = float(config.cburst), float(config.pburst)
+
+    def counts(self) -> MeterCounts:
+        return MeterCounts(*map(CounterData, self.packets, self.bytes))
+
+    def set_counts(self, counts: MeterCounts) -> None:
+        colours = (counts.green, counts.yellow, counts.red)
+        self.packets = [one.packets for one in colours]
+        self.bytes = [one.bytes for one in colours]
+
+    def execute(self, size: int, length: int, now: float) -> int:
+        """Marks a packet of `length` bytes, and counts its colour."""
+        colour = self.mark(size, now)
+        self.packets[colour] += 1
+        self.bytes[colour] += length
+        return colour
 
     def mark(self, size: int, now: float) -> int:
         """The colour of a packet of `size` bytes, or of 1 packet."""

@@ -45,7 +45,7 @@ class TableState:
         self._constant = table.constant_entries
         self._default_constant = table.default_constant
         self._own_default = self._program_call(program, table, table.default)
-        self.match = MatchTable(self.shape.exact, Row(False, 0, ()))
+        self.match = MatchTable(self.shape.exact, self._new_row(False))
         self._users: dict[int, Choices] = {}  # by id of the row that refers to them
         if profile is not None:
             profile.actions.update(self.shape.actions)
@@ -75,7 +75,7 @@ class TableState:
         if entry.counter is not None:
             row.packets, row.bytes = made.packets, made.bytes
         if self.metered:
-            row.meter = made.meter  # P4Runtime: left out is unset
+            configure(row, entry.meter, now)  # P4Runtime: left out is unset
 
     def delete(self, matches: Matches, priority: int) -> None:
         self._refuse_constant()
@@ -108,6 +108,9 @@ class TableState:
         if self._default_constant:
             raise ControlError(Problem.READ_ONLY, f"the default action of {self.shape.name} is const")
         self._set_default(self._own_default if action is None else action)
+
+    def is_default_set(self) -> bool:
+        return self.match.miss.entry != Entry({}, self._own_default)
 
     def default(self) -> Entry:
         return self._reading(self.match.miss, self.match.miss.seen)
@@ -151,11 +154,16 @@ class TableState:
             raise ControlError(Problem.NOT_FOUND, f"table {self.shape.name} has no such entry")
         return row
 
+    def _new_row(self, hit: bool) -> Row:
+        row = Row(hit, 0, ())
+        row.meter = Meter() if self.metered else None
+        return row
+
     def _row(self, entry: Entry, now: float) -> Row:
         """A row without its action."""
         if not self.shape.keys:
             raise ControlError(Problem.INVALID, f"table {self.shape.name} has no key, so no entries")
-        row = Row(True, 0, ())
+        row = self._new_row(True)
         compiled = self.shape.compile(entry.matches)
         row.value, row.mask, row.ranges = compiled.value, compiled.mask, compiled.ranges
         row.rank = self._rank(compiled, entry.priority)
@@ -278,12 +286,9 @@ def _own_mask(key: KeyShape, value: int, mask: int) -> Match:
 
 
 def configure(row: Row, config: MeterConfig | None, now: float) -> None:
-    """Sets a row's direct meter."""
-    if checked(config) is None:
-        row.meter = None
-        return
-    row.meter = row.meter or Meter()
-    row.meter.configure(config, now)
+    """Sets a row's direct meter, which stays as long as the row."""
+    assert row.meter is not None
+    row.meter.configure(checked(config), now)
 
 
 def _meter_type(program: ir.Program, table: ir.Table) -> object:

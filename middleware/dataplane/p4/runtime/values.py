@@ -119,6 +119,14 @@ class MeterConfig(msgspec.Struct, frozen=True, gc=False):
     single_rate: bool = False
 
 
+class MeterCounts(msgspec.Struct, frozen=True):
+    """What a meter has marked, by colour."""
+
+    green: CounterData = CounterData()
+    yellow: CounterData = CounterData()
+    red: CounterData = CounterData()
+
+
 # --- entries
 
 
