@@ -13,14 +13,17 @@ from msgspec import Struct
 
 from treecast.middleware.dataplane.p4 import ir
 from treecast.middleware.dataplane.p4.p4info import build_p4info
+from treecast.middleware.dataplane.p4.p4info.layout import layouts
 from treecast.middleware.dataplane.p4.p4runtime.entities import Entities
 from treecast.middleware.dataplane.p4.p4runtime.errors import Code, P4RuntimeError, invalid
 from treecast.middleware.dataplane.p4.p4runtime.fingerprint import first_difference
+from treecast.middleware.dataplane.p4.p4runtime.names import names_of
 from treecast.middleware.dataplane.p4.p4runtime.packets import packet_in, packet_out
 from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
 from treecast.middleware.dataplane.p4.p4runtime.sets import digest_list_to
 from treecast.middleware.dataplane.p4.p4runtime.tables import entry_to
-from treecast.middleware.dataplane.p4.runtime import IdleEntry, Out, Switch
+from treecast.middleware.dataplane.p4.runtime import ControlError, IdleEntry, Out, Switch
+from treecast.middleware.dataplane.p4.runtime.carrying import carry_over
 from treecast.middleware.dataplane.p4.source import P4Error
 
 Load = Callable[[bytes], ir.Program]
@@ -83,7 +86,12 @@ class Device:
             cpu_port=self.settings.cpu_port,
             drop_port=self.settings.drop_port,
         )
-        schema = Schema(config.p4info)
+        try:
+            names = names_of(program)
+        except ValueError as error:
+            raise invalid(f"the device config is refused: {error}") from error
+        wires = {name: tuple((p.width, p.number) for p in parts) for name, parts in layouts(program).items()}
+        schema = Schema(config.p4info, names, wires)
         return Pipeline(config, program, schema, switch, Entities(schema, switch.control))
 
     def save(self, pipeline: Pipeline) -> None:
@@ -99,6 +107,20 @@ class Device:
         self.active, self.saved = chosen, None
         for port in self.ports ^ set(self.settings.ports):
             chosen.switch.set_port(port, port in self.ports)
+
+    def reconcile(self, pipeline: Pipeline, now: float) -> None:
+        """As `commit`, with all that was written of the active one. INVALID_ARGUMENT where that has no place
+        in it: then nothing changes."""
+        if self.active is not None:
+            old = self.active
+            try:
+                for name, known in old.schema.names.items():
+                    if name in pipeline.schema.names:
+                        pipeline.schema.names[name].adopt(known)
+                carry_over(old.switch.control, old.program, pipeline.switch.control, pipeline.program, now)
+            except (ControlError, ValueError) as error:
+                raise invalid(f"the state cannot be kept: {error}") from error
+        self.commit(pipeline)
 
     @property
     def controlled(self) -> Pipeline:

@@ -19,6 +19,7 @@ from finsy.proto import p4r, p4r_grpc, rpc_status
 from treecast.middleware.dataplane.p4.p4runtime.arbitration import Arbitration, Notice
 from treecast.middleware.dataplane.p4.p4runtime.entities import DONE, Outcome
 from treecast.middleware.dataplane.p4.p4runtime.errors import Code, P4RuntimeError, invalid, not_found
+from treecast.middleware.dataplane.p4.p4runtime.roles import Roles
 from treecast.middleware.dataplane.p4.runtime import Out
 
 from .clients import Client, StreamCounters
@@ -54,7 +55,7 @@ class P4RuntimeServer:
         self.device = device
         self.counters = StreamCounters()
         self._transmit, self._clock = transmit, clock
-        self._arbitration = Arbitration()
+        self._arbitration, self._roles = Arbitration(), Roles()
         self._server: grpc.aio.Server | None = None
         self._polling: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -113,9 +114,12 @@ class P4RuntimeServer:
             self.counters.unheard += len(messages)
         for client in primaries:
             assert isinstance(client, Client)
+            role = self._arbitration.role_of(client)
             for message in messages:
-                self.counters.packet_ins += message.HasField("packet")
-                client.tell(message)
+                heard = self._roles.told(role, message)
+                if heard is not None:
+                    self.counters.packet_ins += heard.HasField("packet")
+                    client.tell(heard)
 
     # --- streams
 
@@ -146,10 +150,13 @@ class P4RuntimeServer:
 
     def _arbitrate(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
         self.check_device(message.device_id)
-        if message.role.HasField("config"):
-            raise invalid("roles have no configuration here: each may do everything")
         election_id = _uint128(message.election_id) if message.HasField("election_id") else None
-        self._notify(self._arbitration.update(client, role_name(message.role), election_id))
+        name = role_name(message.role)
+        config = self._roles.read(name, message.role)
+        notices = self._arbitration.update(client, name, election_id)
+        if self._arbitration.is_primary(client):
+            self._roles.set(name, config)
+        self._notify(notices)
 
     def left(self, client: Client) -> None:
         """A stream has ended."""
@@ -164,6 +171,8 @@ class P4RuntimeServer:
         update = p4r.MasterArbitrationUpdate(device_id=self.device.settings.device_id)
         if notice.role:
             update.role.name = notice.role
+            if (config := self._roles.get(notice.role)) is not None:
+                update.role.config.CopyFrom(config.message)
         if notice.election_id is not None:
             high, low = divmod(notice.election_id, 1 << 64)
             update.election_id.high, update.election_id.low = high, low
@@ -181,7 +190,7 @@ class P4RuntimeServer:
     def check_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
         """Device, role and election id of a call that changes something, in the specification's order."""
         self.check_device(request.device_id)
-        role = request.role or (str(request.role_id) if request.role_id else "")
+        role = _role_of(request)
         if not self._arbitration.knows_role(role):
             raise not_found(f"there is no role {role!r}")
         election_id = _uint128(request.election_id) if request.HasField("election_id") else None
@@ -191,6 +200,7 @@ class P4RuntimeServer:
     def write(self, request: p4r.WriteRequest) -> list[Outcome]:
         """One outcome for each update; P4RuntimeError where none was attempted."""
         self.check_primary(request)
+        self._roles.check_write(_role_of(request), request)
         pipeline = self.device.controlled
         outcomes = pipeline.entities.write(request.updates, request.atomicity, self._clock())
         self._wake.set()
@@ -199,20 +209,25 @@ class P4RuntimeServer:
     def read(self, request: p4r.ReadRequest) -> list[p4r.Entity]:
         """All that the filters let through, as of now."""
         self.check_device(request.device_id)
-        return list(self.device.controlled.entities.read(request.entities, self._clock()))
+        found = self.device.controlled.entities.read(request.entities, self._clock())
+        return [entity for entity in found if self._roles.covers(request.role, entity)]
 
     async def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
         """Programs are checked in a thread; packets go through the old one meanwhile."""
         self.check_primary(request)
+        self._roles.check_pipeline(_role_of(request))
         actions = p4r.SetForwardingPipelineConfigRequest
         if request.action == actions.COMMIT:
             if request.HasField("config"):
                 raise invalid("COMMIT takes no config: it commits the one that was saved")
             self.device.commit()
             return
-        if request.action == actions.RECONCILE_AND_COMMIT:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, "state is not carried over to another pipeline")
-        if request.action not in (actions.VERIFY, actions.VERIFY_AND_SAVE, actions.VERIFY_AND_COMMIT):
+        if request.action not in (
+            actions.VERIFY,
+            actions.VERIFY_AND_SAVE,
+            actions.VERIFY_AND_COMMIT,
+            actions.RECONCILE_AND_COMMIT,
+        ):
             raise invalid("the action is missing")
         if not request.HasField("config"):
             raise invalid("the config is missing")
@@ -229,6 +244,9 @@ class P4RuntimeServer:
         elif action == p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT:
             self.device.commit(pipeline)
             _log.info("pipeline %s set by a controller", pipeline.program.name)
+        elif action == p4r.SetForwardingPipelineConfigRequest.RECONCILE_AND_COMMIT:
+            self.device.reconcile(pipeline, self._clock())
+            _log.info("pipeline %s set by a controller, with the state there was", pipeline.program.name)
 
     def get_pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest
@@ -322,6 +340,10 @@ class _Service(p4r_grpc.P4RuntimeServicer):
         except Exception:
             _log.exception("the stream of %s failed", client.peer)
             client.end(P4RuntimeError(Code.INTERNAL, "an error of the switch's own; its log has the trace"))
+
+
+def _role_of(request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> str:
+    return request.role or (str(request.role_id) if request.role_id else "")
 
 
 def role_name(role: p4r.Role) -> str:

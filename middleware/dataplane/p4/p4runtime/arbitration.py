@@ -98,6 +98,10 @@ class Arbitration:
         role = self._role_of.get(client)
         return role is not None and self._roles[role].primary == client
 
+    def role_of(self, client: Hashable) -> str:
+        """The role that a client has asked for."""
+        return self._role_of.get(client, "")
+
     def knows_role(self, role: str) -> bool:
         """Whether a client of this role was ever here; the role without a name always is."""
         return not role or role in self._roles

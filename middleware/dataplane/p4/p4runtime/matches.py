@@ -18,7 +18,7 @@ from treecast.middleware.dataplane.p4.runtime import (
 )
 
 from .bytestrings import decode, encode
-from .errors import Code, P4RuntimeError, invalid
+from .errors import invalid
 from .schema import Field, MatchKind, Schema
 
 _KIND_OF = {
@@ -51,12 +51,12 @@ def _match_from(field: Field, message: p4r.FieldMatch, what: str) -> Match:
     kind = message.WhichOneof("field_match_type") or "nothing"
     if _KIND_OF.get(kind) is not field.kind:
         raise invalid(f"{what} is matched by {field.kind.name.lower()}, not by {kind}")
-    if field.translated:
-        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: strings of the controller are not translated")
     if field.kind is MatchKind.EXACT:
-        return ExactMatch(decode(message.exact.value, field.width, what))
+        return ExactMatch(field.number(message.exact.value, what))
     if field.kind is MatchKind.OPTIONAL:
-        return OptionalMatch(decode(message.optional.value, field.width, what))
+        return OptionalMatch(field.number(message.optional.value, what))
+    if field.translated:
+        raise invalid(f"{what}: strings are matched exactly, or left out")
     if field.kind is MatchKind.LPM:
         return _lpm(field, message.lpm, what)
     if field.kind is MatchKind.TERNARY:
@@ -99,7 +99,7 @@ def matches_to(fields: Mapping[int, Field], matches: Matches) -> list[p4r.FieldM
     for field in fields.values():
         match = matches.get(field.name)
         if match is not None and not _is_wildcard(field, match):
-            found.append(_match_to(field.id, match))
+            found.append(_match_to(field, match))
     return found
 
 
@@ -111,10 +111,10 @@ def _is_wildcard(field: Field, match: Match) -> bool:
     return isinstance(match, RangeMatch) and match.low == 0 and match.high == (1 << field.width) - 1
 
 
-def _match_to(number: int, match: Match) -> p4r.FieldMatch:
-    message = p4r.FieldMatch(field_id=number)
+def _match_to(field: Field, match: Match) -> p4r.FieldMatch:
+    message = p4r.FieldMatch(field_id=field.id)
     if isinstance(match, ExactMatch):
-        message.exact.value = encode(match.value)
+        message.exact.value = field.data(match.value)
     elif isinstance(match, LpmMatch):
         message.lpm.value, message.lpm.prefix_len = encode(match.value), match.prefix
     elif isinstance(match, TernaryMatch):
@@ -122,7 +122,7 @@ def _match_to(number: int, match: Match) -> p4r.FieldMatch:
     elif isinstance(match, RangeMatch):
         message.range.low, message.range.high = encode(match.low), encode(match.high)
     else:
-        message.optional.value = encode(match.value)
+        message.optional.value = field.data(match.value)
     return message
 
 
@@ -136,9 +136,7 @@ def call_from(schema: Schema, sent: p4r.Action, what: str) -> ActionCall:
             raise invalid(f"{what}: action {action.name} has no parameter {param.param_id}")
         if field.name in arguments:
             raise invalid(f"{what}: parameter {field.name} of {action.name} comes twice")
-        if field.translated:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: {field.name}: strings are not translated")
-        arguments[field.name] = decode(param.value, field.width, f"{what}, {action.name}, {field.name}")
+        arguments[field.name] = field.number(param.value, f"{what}, {action.name}, {field.name}")
     missing = [field.name for field in action.params.values() if field.name not in arguments]
     if missing:
         raise invalid(f"{what}: action {action.name} lacks {', '.join(missing)}")
@@ -149,7 +147,7 @@ def call_to(schema: Schema, call: ActionCall) -> p4r.Action:
     """The message, parameters in their order."""
     action = schema.actions.names[call.action]
     params = [
-        p4r.Action.Param(param_id=field.id, value=encode(call.arguments[field.name]))
+        p4r.Action.Param(param_id=field.id, value=field.data(call.arguments[field.name]))
         for field in action.params.values()
     ]
     return p4r.Action(action_id=action.id, params=params)

@@ -6,11 +6,12 @@ with the "packet_out" header in front. Programs without such headers exchange ba
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from finsy.proto import p4r
 
-from .bytestrings import decode, encode
-from .errors import invalid
-from .schema import Metadata, Schema
+from .errors import Code, P4RuntimeError, invalid
+from .schema import Field, Metadata, Schema
 
 MOST_BYTES = 1 << 16
 
@@ -24,16 +25,18 @@ def packet_in(schema: Schema, data: bytes) -> p4r.PacketIn | None:
     if len(data) < size:
         return None
     left, value = 8 * size, int.from_bytes(data[:size], "big")
-    message = p4r.PacketIn(payload=data[size:])
-    for field in header.fields:
-        left -= field.width
-        part = value >> left & ((1 << field.width) - 1)
-        message.metadata.add(metadata_id=field.id, value=encode(part))
+    message, fields = p4r.PacketIn(payload=data[size:]), {field.id: field for field in header.fields}
+    for width, number in header.wire:
+        left -= width
+        if number:
+            part = value >> left & ((1 << width) - 1)
+            message.metadata.add(metadata_id=number, value=fields[number].data(part))
     return message
 
 
 def packet_out(schema: Schema, message: p4r.PacketOut) -> bytes:
-    """The bytes that go to the switch. INVALID_ARGUMENT where the metadata is not the header's."""
+    """The bytes that go to the switch, hidden fields being 0. INVALID_ARGUMENT where the metadata is not the
+    header's."""
     if len(message.payload) > MOST_BYTES:
         raise invalid(f"a packet-out has at most {MOST_BYTES} bytes")
     header = schema.metadata.get("packet_out")
@@ -49,14 +52,22 @@ def packet_out(schema: Schema, message: p4r.PacketOut) -> bytes:
             f"the packet-out header has no field {min(unknown)}" if unknown else "metadata comes twice"
         )
     value = 0
-    for field in header.fields:
-        if field.id not in given:
-            raise invalid(f"the packet-out lacks {field.name} (id {field.id})")
-        value = value << field.width | decode(given[field.id], field.width, field.name)
+    for width, number in header.wire:
+        value = value << width | (_part(wanted[number], given, width) if number else 0)
     size = _size(header)
-    bits = sum(field.width for field in header.fields)
+    bits = sum(width for width, _ in header.wire)
     return (value << (8 * size - bits)).to_bytes(size, "big") + message.payload
 
 
+def _part(field: Field, given: Mapping[int, bytes], width: int) -> int:
+    """A field's bits."""
+    if field.id not in given:
+        raise invalid(f"the packet-out lacks {field.name} (id {field.id})")
+    number = field.number(given[field.id], field.name)
+    if number >> width:
+        raise P4RuntimeError(Code.OUT_OF_RANGE, f"{field.name}: {number:#x} does not fit into {width} bits")
+    return number
+
+
 def _size(header: Metadata) -> int:
-    return (sum(field.width for field in header.fields) + 7) // 8
+    return (sum(width for width, _ in header.wire) + 7) // 8

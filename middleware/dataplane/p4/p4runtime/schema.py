@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from finsy.proto import p4i, p4t
 from msgspec import Struct
+from msgspec.structs import replace
 
-from .errors import not_found
+from .bytestrings import decode, encode
+from .errors import Code, P4RuntimeError, not_found
+from .names import Names
 
 
 class MatchKind(enum.IntEnum):
@@ -28,7 +31,7 @@ _PRIORITY = (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL)
 class Field(Struct, frozen=True):
     """A match field, an action's parameter or a field of packet metadata; `kind` is of match fields only.
 
-    `translated`: the control plane knows it as a string, which this endpoint does not translate.
+    `translated`: the control plane knows it as a string, which `names` translates; None: nobody does.
     """
 
     id: int
@@ -36,6 +39,20 @@ class Field(Struct, frozen=True):
     width: int
     kind: MatchKind = MatchKind.EXACT
     translated: bool = False
+    names: Names | None = None
+
+    def number(self, data: bytes, what: str) -> int:
+        """The switch's number of a value as controllers write it. P4RuntimeError."""
+        return self._names(what).number(data, what) if self.translated else decode(data, self.width, what)
+
+    def data(self, number: int) -> bytes:
+        """The value as controllers read it."""
+        return self._names(self.name).data(number) if self.translated else encode(number)
+
+    def _names(self, what: str) -> Names:
+        if self.names is None:
+            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: strings are not translated here")
+        return self.names
 
 
 class Action(Struct, frozen=True):
@@ -102,11 +119,13 @@ class Data(Struct, frozen=True):
 
 
 class Metadata(Struct, frozen=True):
-    """The header between controller and switch: its fields in their order."""
+    """The header between controller and switch: its fields in their order, and as they are on the wire:
+    (bits, field's id), where id 0 are bits that controllers don't see."""
 
     id: int
     name: str
     fields: tuple[Field, ...]
+    wire: tuple[tuple[int, int], ...]
 
 
 class _Named(Protocol):
@@ -139,11 +158,18 @@ class Kindred(dict[int, _T]):
         return [self.find(number)] if number else list(self.values())
 
 
-class Schema:
-    """One program's P4Info, indexed."""
+Wires = Mapping[str, tuple[tuple[int, int], ...]]
 
-    def __init__(self, info: p4i.P4Info) -> None:
+
+class Schema:
+    """One program's P4Info, indexed. A switch adds what P4Info does not say: which numbers strings stand for,
+    by type, and how the headers between it and the controller are on the wire."""
+
+    def __init__(
+        self, info: p4i.P4Info, names: Mapping[str, Names] | None = None, wires: Wires | None = None
+    ) -> None:
         self.info = info
+        self.names, self._wires = names or {}, wires or {}
         self._new_types = info.type_info.new_types
         self.actions = Kindred("action", [self._action(action) for action in info.actions])
         self.tables = Kindred("table", [self._table(table) for table in info.tables])
@@ -177,20 +203,20 @@ class Schema:
             header.preamble.name: self._metadata(header) for header in info.controller_packet_metadata
         }
 
-    def _translated(self, type_name: str) -> bool:
+    def _field(self, field: Field, type_name: str) -> Field:
+        """With what its type makes of it."""
         found = self._new_types.get(type_name)
-        return found is not None and found.translated_type.HasField("sdn_string")
+        if found is None or not found.translated_type.HasField("sdn_string"):
+            return field
+        return replace(field, translated=True, names=self.names.get(type_name))
 
     def _action(self, action: p4i.Action) -> Action:
-        params = {
-            p.id: Field(p.id, p.name, p.bitwidth, translated=self._translated(p.type_name.name))
-            for p in action.params
-        }
+        params = {p.id: self._field(Field(p.id, p.name, p.bitwidth), p.type_name.name) for p in action.params}
         return Action(action.preamble.id, action.preamble.name, params)
 
     def _fields(self, fields: Iterable[p4i.MatchField]) -> dict[int, Field]:
         return {
-            f.id: Field(f.id, f.name, f.bitwidth, MatchKind(f.match_type), self._translated(f.type_name.name))
+            f.id: self._field(Field(f.id, f.name, f.bitwidth, MatchKind(f.match_type)), f.type_name.name)
             for f in fields
         }
 
@@ -218,5 +244,8 @@ class Schema:
         return Profile(profile.preamble.id, profile.preamble.name, profile.with_selector, actions)
 
     def _metadata(self, header: p4i.ControllerPacketMetadata) -> Metadata:
-        fields = tuple(Field(m.id, m.name, m.bitwidth) for m in header.metadata)
-        return Metadata(header.preamble.id, header.preamble.name, fields)
+        fields = tuple(
+            self._field(Field(m.id, m.name, m.bitwidth), m.type_name.name) for m in header.metadata
+        )
+        wire = self._wires.get(header.preamble.name) or tuple((field.width, field.id) for field in fields)
+        return Metadata(header.preamble.id, header.preamble.name, fields, wire)

@@ -141,7 +141,6 @@ async def test_the_pipeline_is_given_back(plane: Plane) -> None:
         ({"role": "unheard"}, _Code.NOT_FOUND, "no role 'unheard'"),
         ({"action": _Request.UNSPECIFIED}, _Code.INVALID_ARGUMENT, "action is missing"),
         ({"action": _Request.COMMIT}, _Code.INVALID_ARGUMENT, "takes no config"),
-        ({"action": _Request.RECONCILE_AND_COMMIT}, _Code.UNIMPLEMENTED, "not carried over"),
     ],
 )
 async def test_pipelines_that_are_refused(
