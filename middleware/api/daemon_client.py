@@ -30,6 +30,10 @@ class DaemonClient:
     def list_streams(self) -> Sequence[pb.StreamStatus]:
         return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest())).streams
 
+    def set_trees(self, request: pb.SetTreesRequest) -> int:
+        """The version that the daemon uses from now on."""
+        return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version
+
     # --- topics
 
     def list_topics(self) -> Sequence[pb.Topic]:

@@ -85,6 +85,9 @@ class DaemonService:
     async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
         return pb.ListStreamsResponse(streams=self._joined.streams())
 
+    async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:
+        return pb.SetTreesResponse(version=self._joined.set_trees(request))
+
     @property
     def _joined(self) -> JoinedView:
         if self._subject.joined is None:

@@ -7,11 +7,13 @@ from enum import Enum
 from typing import TypeVar
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import Joined as JoinedStream
 from treecast.middleware.fabric.origin import Origin, PeerView
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.entries import HostEntry
 
 from .joining import Joining
@@ -93,6 +95,18 @@ class Joined:
             origins=state.origins,
             received=state.received_streams,
         )
+
+    def set_trees(self, request: pb.SetTreesRequest) -> int:
+        """The version that stacks are made for from now on. INVALID_REQUEST, POLICY_VIOLATION."""
+        try:
+            network, rules = read_trees(request)
+        except ValueError as error:
+            raise TreecastError(Fault.INVALID_REQUEST, str(error)) from error
+        try:
+            self._neighbours.fabric.set_trees(request.version, network, rules)
+        except ValueError as error:
+            raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
+        return request.version
 
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Those of this host first, by name."""

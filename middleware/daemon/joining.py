@@ -102,7 +102,11 @@ class Joining:
 
     def _fabric_settings(self) -> FabricSettings:
         carrier = self._settings.carrier
-        return FabricSettings(multicast=carrier is not Carrier.UNICAST, subscribe=carrier is Carrier.STARE)
+        return FabricSettings(
+            multicast=carrier is not Carrier.UNICAST,
+            subscribe=carrier is Carrier.STARE,
+            labels=self._settings.labels_via if carrier is Carrier.LABELS else "",
+        )
 
     def stare(self) -> JoinedStare:
         """Once the relay has started."""

@@ -38,9 +38,11 @@ class LogFormat(enum.Enum):
 
 
 class Carrier(enum.Enum):
-    """AUTO is the best that is found to work, host by host; STARE as well, on STARE's switches."""
+    """AUTO is the best that is found to work, host by host; STARE as well, on STARE's switches; LABELS by
+    stacks of labels, on switches that follow them."""
 
     AUTO = "auto"
+    LABELS = "labels"
     STARE = "stare"
     UNICAST = "unicast"
 
@@ -111,9 +113,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="what may carry topics to other hosts; auto: ip-multicast where several hosts want a"
             " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and switches"
-            " of STARE's are told which topics this host wants"
+            " of STARE's are told which topics this host wants; labels: stacks of labels,"
+            " once the tree manager has told this host of the network, and unicast to the rest"
         ),
     ] = Carrier.AUTO
+    labels_via: Annotated[
+        str,
+        Meta(
+            description="with --carrier labels, the way to this host's label switch: `ethernet` where it is"
+            " the next one, else its IP address, for UDP port 39321",
+            extra={"placeholder": "ethernet|HOST"},
+        ),
+    ] = "ethernet"
     kafka_advertised: Annotated[
         str,
         Meta(

@@ -57,6 +57,9 @@ class JoinedView(Protocol):
 
     def streams(self) -> Sequence[pb.StreamStatus]: ...
 
+    def set_trees(self, request: pb.SetTreesRequest) -> int:
+        """Label switches around hold these trees; the version that is used from now on."""
+
 
 class Subject(Struct):
     """What the admin interfaces show and change. `ready`: serving, and not shutting down.

@@ -32,13 +32,15 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.segment import (
     KeyRing,
@@ -48,9 +50,13 @@ from treecast.middleware.wire.segment import (
 )
 from treecast.middleware.wire.segment_bodies import Probe
 
-from .carriers.carrier import CarrierState
+from .carriers.carrier import CarrierState, GroupCarrier
+from .carriers.ethernet import EthernetSocket
 from .carriers.interfaces import NO_INTERFACE, Interface, interface_of
 from .carriers.ip_multicast import IpMulticast, bind_receiver, prepare_sender, refusal_of
+from .carriers.label_ends import open_end
+from .carriers.labels import NAME as LABELS
+from .carriers.labels import Labels, segments
 from .carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
 from .carriers.stare import NAME as STARE
 from .carriers.stare import Stare
@@ -60,7 +66,7 @@ from .core.log import StreamLog
 from .core.outcomes import Delivery, Judge, Progress, take_all
 from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
-from .core.streams import Shipment, Streams
+from .core.streams import EdgeFault, Shipment, Streams
 from .core.timing import Random
 from .origin import Joined, Origin, Sink
 from .settings import FabricSettings
@@ -157,7 +163,15 @@ class Fabric:
             raise
         self._udp = self._watch(sock, self._udp_readable)
         self._unicast = Unicast(self._udp)
-        self._multicast = self._start_multicast(family)
+        self._group_udp: UdpSocket | None = None
+        self._stare: Stare | None = None
+        self._labels: Labels | None = None
+        self._label_end: UdpSocket | EthernetSocket | None = None
+        self._multicast: GroupCarrier
+        if self._settings.labels:
+            self._multicast = self._labels = self._start_labels()
+        else:
+            self._multicast = self._start_multicast(family)
         self.stream_settings = replace(self._settings.stream, mtu=self._segment_bytes(family))
         self._streams = Streams(
             self.host,
@@ -187,8 +201,6 @@ class Fabric:
         refusal = refusal_of(self.interface)
         if not self._settings.multicast:
             refusal = "multicast is switched off"
-        self._group_udp: UdpSocket | None = None
-        self._stare: Stare | None = None
         if not refusal:
             sock = self._open(family)
             try:
@@ -206,11 +218,26 @@ class Fabric:
                     self._stare = Stare(self.interface, self._udp, self._random)
         return IpMulticast(self.interface, self._udp, self._group_udp, refusal)
 
+    def _start_labels(self) -> Labels:
+        """Where its socket cannot be had, that is no error: `state()` says why."""
+        settings = self._settings
+        wire, refusal = None, ""
+        try:
+            wire = open_end(settings, self.interface, self.address, self.counters, self._want_write)
+        except OSError as error:
+            refusal = f"labels by {settings.labels} on {self.interface.name or 'no interface'}: {error}"
+            _log.warning("fabric: no labels: %s", refusal)
+        else:
+            self._label_end = wire.end
+            self._loop.add_reader(wire.end.sock.fileno(), self._labels_readable)
+        return Labels(self.host, wire, settings.label_room, refusal)
+
     def _segment_bytes(self, family: int) -> int:
         """The same for all carriers, so that a message can be repaired on another than it came by."""
         packet = self._settings.mtu or self.interface.mtu
         ip = _IPV6_HEADER if family == socket.AF_INET6 else _IPV4_HEADER
-        return min(packet - ip - _UDP_HEADER - stare.HEADER_SIZE, _LONGEST_SEGMENT)
+        before = max(stare.HEADER_SIZE, self._settings.label_room if self._settings.labels else 0)
+        return min(packet - ip - _UDP_HEADER - before, _LONGEST_SEGMENT)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -225,11 +252,11 @@ class Fabric:
         self._closed = True
         if self._stare is not None:
             self._stare.close()
-        for udp in (self._udp, self._group_udp):
-            if udp is not None:
-                self._loop.remove_reader(udp.sock.fileno())
-                self._loop.remove_writer(udp.sock.fileno())
-                udp.close()
+        for end in (self._udp, self._group_udp, self._label_end):
+            if end is not None:
+                self._loop.remove_reader(end.sock.fileno())
+                self._loop.remove_writer(end.sock.fileno())
+                end.close()
         self._multicast.close()
         self._origins.clear()
         self._joined.clear()
@@ -333,13 +360,29 @@ class Fabric:
         if self._joined.get(joined.key[:2]) is joined:
             self.leave(*joined.key[:2])
 
+    # --- labels
+
+    def set_name(self, host: int, name: str | None) -> None:
+        """How a network of label switches calls a host; None: not any more."""
+        if self._labels is not None:
+            self._labels.set_name(host, name)
+
+    def set_trees(self, version: int, network: Network, rules: RuleBase) -> None:
+        """The network of label switches around, and the trees that all of them hold now.
+
+        From its return on nothing is sent by others. ValueError where labels are not used here, or for an
+        older version than the last.
+        """
+        if self._labels is None:
+            raise ValueError("labels carry nothing here: start with --carrier labels")
+        self._labels.set_rules(version, network, rules)
+
     # --- groups
 
     def check_group(self, state_id: int) -> None:
         """ValueError where it is no state id, OSError where groups cannot be used."""
         stare.check_state(state_id)
-        if self._multicast.refusal:
-            raise OSError(self._multicast.refusal)
+        self._multicast.check()
 
     @property
     def multicasts(self) -> bool:
@@ -362,6 +405,8 @@ class Fabric:
     @property
     def group_carrier(self) -> str:
         """The name of what carries to groups."""
+        if self._labels is not None:
+            return LABELS
         return "ip-multicast" if self._stare is None else STARE
 
     @property
@@ -369,11 +414,12 @@ class Fabric:
         """Whether a switch of STARE's has acknowledged a group that this host wants."""
         return self._stare is not None and self._stare.registered
 
-    def send_probe(self, state_id: int, nonce: int) -> None:
-        """To the group: who gets it has `on_probe` called, and answers on another way."""
+    def send_probe(self, state_id: int, nonce: int, hosts: Iterable[int] = ()) -> None:
+        """To the group, of which `hosts` are members: who gets it has `on_probe` called, and answers on
+        another way. OSError where groups cannot be used."""
         self.check_group(state_id)
         probe = control(Kind.PROBE, self.host, 0, 0, self.host, Probe(state_id, nonce).encode())
-        self._multicast.send(state_id, [encode(probe, self._keys)])
+        self._multicast.send(state_id, [encode(probe, self._keys)], sorted(hosts))
         self.counters.probes_sent += 1
 
     def state(self) -> FabricState:
@@ -449,7 +495,32 @@ class Fabric:
         taken = self._take_in(self._udp, 0, now)
         if self._group_udp is not None:
             taken = self._take_in(self._group_udp, stare.HEADER_SIZE, now) and taken
+        if self._label_end is not None:
+            taken = self._take_labels(self._label_end, now) and taken
         return taken
+
+    def _take_labels(self, end: UdpSocket | EthernetSocket, now: float) -> bool:
+        """As `_take_in`, of stacks with what they carry."""
+        try:
+            for _ in range(_BURSTS_PER_TURN):
+                length, size = end.receive(self._buffer)
+                for at, after in segments(self._buffer, length, size, end.skip):
+                    if at < 0:
+                        self._complaints.add(EdgeFault.NO_STACK)
+                    else:
+                        self._streams.carried(self._buffer, at, after, now)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            _log.warning("fabric: receiving failed: %s", error)
+        else:
+            return False
+        return True
+
+    def _labels_readable(self) -> None:
+        assert self._label_end is not None
+        self._take_labels(self._label_end, self.now())
+        self._work()
 
     def _udp_readable(self) -> None:
         self._readable(self._udp, 0)
@@ -542,7 +613,7 @@ class Fabric:
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
             if one.grouped:
-                self._multicast.send(one.target, one.datagrams)
+                self._multicast.send(one.target, one.datagrams, one.hosts)
             else:
                 self._unicast.send(one.target, one.datagrams)
 
@@ -583,14 +654,14 @@ class Fabric:
             joined.leave()
             joined.sink.failed(error)
 
-    def _want_write(self, udp: UdpSocket, wanted: bool) -> None:
+    def _want_write(self, end: UdpSocket | EthernetSocket, wanted: bool) -> None:
         if wanted:
-            self._loop.add_writer(udp.sock.fileno(), self._writable, udp)
+            self._loop.add_writer(end.sock.fileno(), self._writable, end)
         else:
-            self._loop.remove_writer(udp.sock.fileno())
+            self._loop.remove_writer(end.sock.fileno())
 
-    def _writable(self, udp: UdpSocket) -> None:
-        udp.flush()
+    def _writable(self, end: UdpSocket | EthernetSocket) -> None:
+        end.flush()
         self._work()
 
     def _set_timer(self, now: float) -> None:

@@ -70,7 +70,7 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         neighbours.fabric,
         partitions,
         InterestSettings(),
-        CarrierSettings(),
+        CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings(),
         parts.counters.relay,
     )
     neighbours.channels.on_up = sharing.host_up

@@ -110,7 +110,10 @@ class Neighbours:
             if before is not None and before.host_id != self._host_id:
                 self.channels.set_host(before.host_id, None)
                 self.fabric.set_host(before.host_id, None)
-        elif after.host_id != self._host_id and (before is None or before.address != after.address):
+                self.fabric.set_name(before.host_id, None)
+            return
+        self.fabric.set_name(after.host_id, after.name)
+        if after.host_id != self._host_id and (before is None or before.address != after.address):
             self._set(after.host_id, after.address)
 
     def _set(self, host_id: int, text: str) -> None:

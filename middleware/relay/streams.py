@@ -322,7 +322,8 @@ class Carriers:
         nonce = int(self._random.random() * 2**63) | 1
         group.nonces.append(nonce)
         try:
-            self._fabric.send_probe(group.state_id, nonce)
+            joined = [host for host, member in group.members.items() if member.joined]
+            self._fabric.send_probe(group.state_id, nonce, joined)
             self._counters.group_probes += 1
         except (OSError, ValueError) as error:
             _log.info("the group of %s cannot be probed: %s", group.name, error)
@@ -378,12 +379,12 @@ class Carriers:
                     self._lost(group, member)
 
     def _use(self, group: _Group, streams: list[LedStream]) -> None:
-        """One copy to the group is less than two to hosts; for one host it is not."""
+        """One copy to the group is less than two to hosts; to one host it is not, if one earns no group."""
         confirmed = {host for host, member in group.members.items() if member.confirmed}
         for stream in streams:
             reached = confirmed.intersection(stream.hosts())
             try:
-                if group.state_id is not None and len(reached) >= 2:
+                if group.state_id is not None and len(reached) >= min(2, self._settings.hosts):
                     stream.origin.use_group(group.state_id, reached)
                 elif stream.origin.state_id is not None:
                     stream.origin.drop_group()

@@ -202,6 +202,34 @@ class CarrierStatus(_message.Message):
     one_by_one: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[str] = ..., refusal: _Optional[str] = ..., address: _Optional[str] = ..., targets: _Optional[int] = ..., holders: _Optional[int] = ..., segmentation: _Optional[bool] = ..., coalescing: _Optional[bool] = ..., one_by_one: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class SetTreesRequest(_message.Message):
+    __slots__ = ("version", "names", "hosts", "ends", "trees")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    TREES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    names: _containers.RepeatedScalarFieldContainer[str]
+    hosts: _containers.RepeatedScalarFieldContainer[int]
+    ends: _containers.RepeatedScalarFieldContainer[int]
+    trees: _containers.RepeatedCompositeFieldContainer[VirtualTree]
+    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., trees: _Optional[_Iterable[_Union[VirtualTree, _Mapping]]] = ...) -> None: ...
+
+class VirtualTree(_message.Message):
+    __slots__ = ("id", "edges")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    edges: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., edges: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SetTreesResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
 class ListStreamsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -21,14 +21,40 @@ class CarrierState(Struct, frozen=True):
 
 
 class Carrier(Protocol):
-    """Puts encoded segments on the wire. A target is a host's id, or a state id."""
+    """Puts encoded segments on the wire."""
 
     @property
     def refusal(self) -> str:
         """Why it cannot be used; empty where it can."""
 
-    def send(self, target: int, datagrams: list[bytes]) -> None:
-        """Sends them in their order; what has no way is dropped."""
-
     def state(self) -> CarrierState:
         """For inspection."""
+
+
+class GroupCarrier(Carrier, Protocol):
+    """To several hosts at once. A group is a state's; whom it reaches is found out by probes."""
+
+    def __contains__(self, state: int) -> bool:
+        """Whether the host is a member."""
+        ...
+
+    def join(self, state: int) -> None:
+        """Becomes a member of the state's group. OSError with the reason where it cannot."""
+
+    def leave(self, state: int) -> None:
+        """Is none any more."""
+
+    def check(self) -> None:
+        """OSError where nothing can be sent now."""
+
+    def send(self, target: int, datagrams: list[bytes], hosts: list[int]) -> None:
+        """Sends them in their order to a state's group; `hosts` are those of it that are to get them.
+
+        What has no way is dropped.
+        """
+
+    def forget(self, state: int) -> None:
+        """Nothing more is sent to the state's group."""
+
+    def close(self) -> None:
+        """Memberships end."""

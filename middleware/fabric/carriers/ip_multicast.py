@@ -76,7 +76,11 @@ class IpMulticast:
     def leave(self, state: int) -> None:
         self._memberships.leave(stare.group(state, ipv6=self._ipv6))
 
-    def send(self, target: int, datagrams: list[bytes]) -> None:
+    def check(self) -> None:
+        if self.refusal:
+            raise OSError(self.refusal)
+
+    def send(self, target: int, datagrams: list[bytes], hosts: list[int]) -> None:
         if self.refusal:
             return
         header, address = self._routes.get(target) or self._route(target)

@@ -44,6 +44,8 @@ class UdpSocket:
     `flush` is to be called when the socket can be written.
     """
 
+    skip: Final = 0  # bytes before what a datagram carries
+
     def __init__(
         self,
         sock: socket.socket,

@@ -30,6 +30,7 @@ class EdgeFault(enum.Enum):
     TOO_SHORT = "fewer bytes than a segment's header"
     NO_STARE_HEADER = "no header of STARE before it"
     BARE_STATE = "a state of STARE without a segment"
+    NO_STACK = "no whole stack of labels before it"
     UNKNOWN_STREAM = "of a stream that is not received here"
     UNKNOWN_ORIGIN = "for a stream of this host that there is not"
     OWN = "sent by this very host"
@@ -94,13 +95,14 @@ class Served:
 
 
 class Shipment:
-    """Encoded segments for one host, or for the group of a state."""
+    """Encoded segments for one host, or for the group of a state: for those `hosts` of it."""
 
-    __slots__ = ("datagrams", "grouped", "target")
+    __slots__ = ("datagrams", "grouped", "hosts", "target")
 
     def __init__(self, target: int, grouped: bool) -> None:
         self.target = target
         self.grouped = grouped
+        self.hosts: list[int] = []
         self.datagrams: list[bytes] = []
 
 
@@ -178,6 +180,11 @@ class Streams:
             ):
                 self._datagram(buffer, start + skip, end, now)
             start = end
+
+    def carried(self, buffer: memoryview, start: int, end: int, now: float) -> None:
+        """Takes the segment behind a stack of labels."""
+        if self._concerns(buffer, start, end):
+            self._datagram(buffer, start, end, now)
 
     def _check_stare(self, buffer: memoryview, start: int, end: int) -> bool:
         try:
@@ -319,8 +326,10 @@ class Streams:
             if served.state_id is None or host not in served.confirmed:
                 shipment = by_host[host] = Shipment(host, False)
                 shared.append(shipment)
-            elif grouped is None:
-                grouped = Shipment(served.state_id, True)
+            else:
+                if grouped is None:
+                    grouped = Shipment(served.state_id, True)
+                grouped.hosts.append(host)
         if grouped is not None:
             shared.append(grouped)
         return shared

@@ -1,0 +1,100 @@
+"""A network of label switches as an operator describes it, in TOML.
+
+limit = 40                      # rules that a switch has room for
+strategy = "random"             # which trees: a name that `treecast route` knows
+seed = 1
+store = "trees.json"            # what must not be forgotten; seen from this file
+packet_life = 1.0               # seconds
+
+links = [["alpha", "s1"], ["s1", "s2"], ["s2", "beta"]]   # in the order of each switch's ports
+
+[switches]                      # P4Runtime, running p4/virtual_trees.p4
+s1 = "10.0.0.11:9559"
+s2 = "unix:/run/s2.sock"
+
+[hosts.alpha]                   # a daemon, by its --name, started with --carrier labels
+control = "10.0.0.1:7671"
+mac = "02:00:00:00:00:01"       # where frames without a stack shall reach it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
+
+from . import states
+
+
+class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
+    """`control` empty: it publishes nothing."""
+
+    control: str = ""
+    mac: str = ""
+
+
+class Described(msgspec.Struct, forbid_unknown_fields=True):
+    """The file, as its docstring above says."""
+
+    links: list[tuple[str, str]]
+    switches: dict[str, str]
+    hosts: dict[str, HostPlace] = {}
+    limit: int = 40
+    strategy: str = "random"
+    seed: int = 1
+    store: str = "trees.json"
+    packet_life: float = 1.0
+
+    def network(self) -> Network:
+        """RoutingError where links name what is no node, or a host hangs on none."""
+        names = [*self.switches, *self.hosts]
+        if len(set(names)) != len(names):
+            raise RoutingError("a host and a switch have one name")
+        for name in {name for link in self.links for name in link}:
+            if name not in names:
+                raise RoutingError(f"a link ends at {name!r}, which is no host and no switch")
+        edges = [(names.index(one), names.index(other)) for one, other in self.links]
+        network = build(names, edges, hosts=range(len(self.switches), len(names)))
+        if network.edge_count != len(edges):
+            raise RoutingError("a link is given twice")
+        return network
+
+    def trees(self, network: Network) -> list[int]:
+        """The trees that the strategy wants, as far as there is room. RoutingError for an unknown one."""
+        if self.strategy not in STRATEGIES:
+            raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(STRATEGIES)}")
+        rng = Random(self.seed)
+        rules = install(network, self.limit, STRATEGIES[self.strategy], Knowledge(), rng)
+        return list(rules.trees.values())
+
+    def ways(self, network: Network) -> dict[int, dict[int, int]]:
+        """By switch, the ports towards hosts' MAC addresses. RoutingError where one is none."""
+        macs = {network.node(name): _mac(host.mac) for name, host in self.hosts.items() if host.mac}
+        return states.shortest_ways(network, macs)
+
+    def controls(self) -> dict[str, str]:
+        """Where publishers are told, by name."""
+        return {name: host.control for name, host in self.hosts.items() if host.control}
+
+
+def read(path: Path) -> Described:
+    """OSError, or RoutingError with what is wrong in the file."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Described)
+    except msgspec.DecodeError as error:
+        raise RoutingError(f"{path}: {error}") from error
+
+
+def _mac(text: str) -> int:
+    try:
+        packed = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        packed = b""
+    if len(packed) != 6:
+        raise RoutingError(f"{text!r} is no MAC address")
+    return int.from_bytes(packed)

@@ -1,0 +1,45 @@
+"""Daemons as publishers of stacks: told of trees by their control addresses, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.api.rpc import Unreachable
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.routing.network import Network
+
+from .told import write_trees
+
+CALL_SECONDS = 10.0
+
+
+class NotAcknowledged(Exception):
+    """Not every publisher uses a version; the text says who does not, and why."""
+
+
+class Daemons:
+    """`manager.Publishers`. `addresses`: of control, by name."""
+
+    def __init__(self, addresses: Mapping[str, str], seconds: float = CALL_SECONDS) -> None:
+        self._addresses = addresses
+        self._seconds = seconds
+
+    async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
+        request = write_trees(version, network, trees)
+        calls = [asyncio.to_thread(self._tell, address, request) for address in self._addresses.values()]
+        answers = await asyncio.gather(*calls)
+        missing = [f"{name}: {why}" for name, why in zip(self._addresses, answers, strict=True) if why]
+        if missing:
+            raise NotAcknowledged(f"version {version} is not used by {'; '.join(missing)}")
+
+    def _tell(self, address: str, request: pb.SetTreesRequest) -> str:
+        """Why it is not used there; empty where it is."""
+        try:
+            with DaemonClient(address, timeout=self._seconds) as client:
+                used = client.set_trees(request)
+        except (TreecastError, Unreachable) as error:
+            return str(error)
+        return "" if used == request.version else f"it uses version {used}"

@@ -1,0 +1,50 @@
+"""A network and its virtual trees as publishers are told of them: `SetTrees` of the control service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.routing.bits import mask_of, members
+from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.virtual.rules import RuleBase
+from treecast.middleware.wire.label_stack import LAST_ID
+
+
+def write_trees(version: int, network: Network, trees: Mapping[int, int]) -> pb.SetTreesRequest:
+    """`trees`: edges (bits) by id."""
+    return pb.SetTreesRequest(
+        version=version,
+        names=network.names,
+        hosts=network.hosts,
+        ends=[node for ends in network.ends for node in ends],
+        trees=[pb.VirtualTree(id=number, edges=members(edges)) for number, edges in sorted(trees.items())],
+    )
+
+
+def read_trees(request: pb.SetTreesRequest) -> tuple[Network, RuleBase]:
+    """RoutingError where it is no network, or a tree is none of it."""
+    ends = list(request.ends)
+    if len(ends) % 2:
+        raise RoutingError("edges have two ends")
+    if any(host >= len(request.names) for host in request.hosts):
+        raise RoutingError("a host is no node")
+    edges = list(zip(ends[::2], ends[1::2], strict=True))
+    network = build(list(request.names), edges, hosts=list(request.hosts))
+    if network.edge_count != len(edges):
+        raise RoutingError("an edge is given twice, or begins where it ends: ids of links would be others")
+    return network, _rules(network, request)
+
+
+def _rules(network: Network, request: pb.SetTreesRequest) -> RuleBase:
+    """Ids are the sender's; how many rules a switch has room for is its affair."""
+    rules = RuleBase(network, len(request.trees))
+    for tree in request.trees:
+        if not 0 < tree.id <= LAST_ID or tree.id in rules.trees:
+            raise RoutingError(f"tree id {tree.id} is given twice, or is none")
+        if any(edge >= network.edge_count for edge in tree.edges):
+            raise RoutingError(f"tree {tree.id} has an edge that there is not")
+        rules.next = tree.id
+        rules.add(mask_of(tree.edges))
+    return rules

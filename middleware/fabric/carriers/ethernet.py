@@ -1,0 +1,120 @@
+"""Ethernet frames of one type on one interface, by a packet socket. Linux, CAP_NET_RAW."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from treecast.middleware.model.counters import FabricCounters
+
+from .interfaces import Interface
+
+HEADER: Final = 14
+# A group of ours, locally administered: switches of labels don't look at it, others flood it.
+GROUP: Final = bytes.fromhex("030000009999")
+_SOL_PACKET: Final = 263
+_ADD_MEMBERSHIP: Final = 1
+_MR_MULTICAST: Final = 0
+_IGNORE_OUTGOING: Final = 23
+
+
+def open_ethernet(interface: Interface, ether_type: int, *, receive_buffer: int) -> socket.socket:
+    """A non-blocking socket that hears the group. OSError with what is missing."""
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
+    try:
+        sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.bind((interface.name, ether_type))
+        member = struct.pack("=iHH8s", interface.index, _MR_MULTICAST, len(GROUP), GROUP)
+        sock.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, member)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class EthernetSocket:
+    """Sends to the group. What the kernel has no room for waits, as in `sockets.UdpSocket`."""
+
+    skip: Final = HEADER  # bytes before what a frame carries
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        ether_type: int,
+        counters: FabricCounters,
+        *,
+        queue_bytes: int,
+        want_write: Callable[[bool], None],
+    ) -> None:
+        self.sock = sock
+        self.queued = 0  # bytes
+        name = sock.getsockname()
+        self.address = f"{name[0]} {name[4].hex(':')}"
+        self._header = GROUP + name[4] + ether_type.to_bytes(2)
+        self._counters = counters
+        self._queue_bytes = queue_bytes
+        self._want_write = want_write
+        self._queue: deque[bytes] = deque()
+
+    def send(self, datagrams: list[bytes]) -> None:
+        """All of them, in their order. What the kernel refuses is dropped and counted."""
+        for datagram in datagrams:
+            frame = self._header + datagram
+            if self._queue or not self._try(frame):
+                self._wait(frame)
+
+    def _try(self, frame: bytes) -> bool:
+        """Whether the kernel has taken the frame, or refused it for good."""
+        counters = self._counters
+        try:
+            self.sock.send(frame)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                return False
+            name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+            counters.send_errors[name] = counters.send_errors.get(name, 0) + 1
+            counters.dropped_packets += 1
+            return True
+        counters.send_calls += 1
+        counters.sent_packets += 1
+        counters.sent_bytes += len(frame)
+        return True
+
+    def _wait(self, frame: bytes) -> None:
+        if self.queued + len(frame) > self._queue_bytes:
+            self._counters.dropped_packets += 1
+            return
+        if not self._queue:
+            self._counters.deferred += 1
+            self._want_write(True)
+        self._queue.append(frame)
+        self.queued += len(frame)
+
+    def flush(self) -> None:
+        """Sends what waits, as far as the kernel takes it."""
+        while self._queue:
+            if not self._try(self._queue[0]):
+                return
+            self.queued -= len(self._queue.popleft())
+        self._want_write(False)
+
+    def receive(self, buffer: memoryview) -> tuple[int, int]:
+        """(bytes, the same) of the next frame. BlockingIOError where there is none."""
+        length = self.sock.recv_into(buffer)
+        counters = self._counters
+        counters.receive_calls += 1
+        counters.received_bytes += length
+        counters.received_packets += 1
+        return length, length
+
+    def close(self) -> None:
+        self._queue.clear()
+        self.queued = 0
+        self.sock.close()
