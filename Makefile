@@ -6,6 +6,7 @@
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make bench-mqtt  the MQTT face against Mosquitto              (BENCH=...)
+#   make bench-switch  the P4 switch against Open vSwitch, as root  (BENCH=...)
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
@@ -16,7 +17,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt foreign crash crash-mqtt hosts clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch foreign crash crash-mqtt hosts clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -81,6 +82,9 @@ bench-fabric: setup compiled
 bench-mqtt: setup compiled
 	@$(PY) -m bench mqtt --treecast-python $(COMPILED)/bin/python $(BENCH)
 
+bench-switch: setup compiled
+	@$(PY) -m bench switch --treecast-python $(COMPILED)/bin/python $(BENCH)
+
 proto: setup
 	@$(PY) proto/generate
 
@@ -89,6 +93,7 @@ foreign: setup
 	@$(PY) -m tests.foreign.p4runtime_shell
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
+	@test -z "$(P4C)" || $(PY) -m tests.foreign.p4_real --p4c "$(P4C)" $(P4_REAL)
 
 HOSTS ?= all
 hosts: setup compiled

@@ -19,7 +19,7 @@ from bench import micro_fabric as fabric_streams
 from bench.core import machine, plot, report, versus
 from bench.core.measure import Workload
 from bench.core.peer import Peer
-from bench.core.rounds import Rounds
+from bench.core.rounds import SERVER, Rounds
 from bench.peers.floor import FloorPeer
 from bench.peers.kafka import KafkaBroker, missing_tools
 from bench.peers.treecast import TreecastPeer
@@ -264,6 +264,7 @@ def switch(
         run = Rounds(found, loads, rounds, settle=0.5, progress=console.print)
         context = {"comparison": "switch", "machine": machine.describe(), "rounds": rounds}
         run.run()
+        run.samples = [one for one in run.samples if one.workload != SERVER]  # no ratio is asked of start-up
         context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
     _finish(run, [*found], context, out, json, console, comparison.THEIRS, "bench-switch", comparison.OURS)
     if run.failures:

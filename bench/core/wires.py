@@ -9,11 +9,16 @@ them. No IPv6, no offloads, no ARP: a frame on a cable is one that the load or t
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from treecast.middleware.dataplane.lab import namespaces
 from treecast.middleware.dataplane.lab.execute import interface_counters
+from treecast.middleware.dataplane.softswitch.links import open_end
+
+_SECONDS = 10.0
+_LONGEST = 65_536
 
 
 class Wires:
@@ -46,6 +51,23 @@ class Wires:
     def __exit__(self, *_: object) -> None:
         for name in (self.switch, self.far):
             namespaces.remove(name)
+
+    def check(self, sent: Sequence[bytes], expected: Sequence[bytes]) -> None:
+        """Each frame that goes in at the first port comes out at all others as expected, byte for byte.
+        RuntimeError where it does not."""
+        ends = namespaces.inside(self.far, lambda: [open_end(f"far{n}") for n in range(self.count)])
+        try:
+            for frame, wanted in zip(sent, expected, strict=True):
+                ends[0].send(frame)
+                for port, end in enumerate(ends[1:], 1):
+                    if not select.select([end], [], [], _SECONDS)[0]:
+                        raise RuntimeError(f"nothing comes out of port {port}")
+                    got = end.recv(_LONGEST)
+                    if got != wanted:
+                        raise RuntimeError(f"port {port} sends {got.hex()}, not {wanted.hex()}")
+        finally:
+            for end in ends:
+                end.close()
 
     def arrived(self, ports: Sequence[int]) -> int:
         """Frames that have come to the far ends of these ports, as the kernel counts them."""

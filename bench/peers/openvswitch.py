@@ -56,9 +56,14 @@ class OpenVSwitch(SwitchPeer):
     def _environment(self) -> dict[str, str]:
         """All files of it in our folder."""
         names = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
+        return {**self._with_libraries, **dict.fromkeys(names, str(self.folder))}
+
+    @property
+    def _with_libraries(self) -> dict[str, str]:
+        """Where they are not the system's own."""
         libraries = ":".join(str(one) for one in sorted(self._root.glob("usr/lib/*-linux-gnu")))
-        kept = {**os.environ, **dict.fromkeys(names, str(self.folder))}
-        return kept if self._root == Path("/") else {**kept, "LD_LIBRARY_PATH": libraries}
+        own = {} if self._root == Path("/") else {"LD_LIBRARY_PATH": libraries}
+        return {**os.environ, **own}
 
     @property
     def _socket(self) -> Path:
@@ -128,7 +133,11 @@ class OpenVSwitch(SwitchPeer):
 
     def settings(self) -> Mapping[str, str]:
         version = subprocess.run(
-            [self._found("ovs-vswitchd"), "--version"], capture_output=True, text=True, check=False
+            [self._found("ovs-vswitchd"), "--version"],
+            capture_output=True,
+            text=True,
+            env=self._with_libraries,
+            check=False,
         )
         return {
             "version": version.stdout.splitlines()[0] if version.stdout else "unknown",

@@ -38,6 +38,8 @@ class Flood(Workload):
         self.name = f"{payload} B of {states} states to {self.outputs} ports"
 
     def run(self, peer: Peer, number: int) -> Values:
+        if not peer.is_floor:
+            self._wires.check(frames(self._payload, self._states), frames(self._payload, self._states, 15))
         warm = min(self._seconds, 2.0)
         words = ["-m", "bench.workloads.flood", "far0", str(self._payload), str(self._states)]
         command = [sys.executable, *words, str(warm + self._seconds + 2.0)]
@@ -62,11 +64,11 @@ class Flood(Workload):
         return {FORWARDED: packets / took, COPIES: copies / took, SWITCH_CPU: 1e6 * used / packets}
 
 
-def frames(payload: int, states: int) -> list[bytes]:
+def frames(payload: int, states: int, ttl: int = 16) -> list[bytes]:
     """A publish of each state."""
     header = [StareHeader(StareKind.PUBLISH, state, 1, 1) for state in state_ids(states)]
     mac, address = bytes([2, 0, 0, 0, 0, 1]), bytes([10, 0, 0, 1])
-    return [encode_frame(StareFrame(one, mac, address, bytes(payload))) for one in header]
+    return [encode_frame(StareFrame(one, mac, address, bytes(payload), ttl=ttl)) for one in header]
 
 
 def state_ids(states: int) -> range:
