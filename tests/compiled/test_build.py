@@ -31,6 +31,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Build:
 
     def setup(ext_modules: list[setuptools.Extension]) -> None:
         assert all(extension.optional for extension in ext_modules)
+        assert all("-fvisibility=hidden" in extension.extra_compile_args for extension in ext_modules)
         asked.extend(extension.name for extension in ext_modules)
 
     def run(command: str) -> list[str]:
