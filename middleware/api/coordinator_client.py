@@ -167,6 +167,10 @@ class CoordinatorCalls(ABC):
         request = pb.HomeRequest(session=session, id=id)
         return (await self._call("ReplicasHome", request, pb.HomeResponse)).home
 
+    async def share_home(self, session: pb.HostSession, id: str) -> pb.HomeEntry:
+        request = pb.HomeRequest(session=session, id=id)
+        return (await self._call("ShareHome", request, pb.HomeResponse)).home
+
     async def put_home_state(
         self, session: pb.HostSession, writes: Sequence[pb.HomeWrite]
     ) -> dict[int, TreecastError]:

@@ -22,7 +22,12 @@ from .values import (
     put,
 )
 
-_WHAT = {HomeKind.GROUP: "group id", HomeKind.TRANSACTION: "transactional id", HomeKind.REPLICAS: "replicas"}
+_WHAT = {
+    HomeKind.GROUP: "group id",
+    HomeKind.TRANSACTION: "transactional id",
+    HomeKind.REPLICAS: "replicas",
+    HomeKind.SHARE: "shared subscription",
+}
 
 
 def ask(state: ClusterState, command: AskHome) -> Decision[HomeEntry]:

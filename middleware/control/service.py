@@ -132,6 +132,9 @@ class CoordinatorService:
     async def replicas_home(self, request: pb.HomeRequest) -> pb.HomeResponse:
         return await self._home(request, HomeKind.REPLICAS)
 
+    async def share_home(self, request: pb.HomeRequest) -> pb.HomeResponse:
+        return await self._home(request, HomeKind.SHARE)
+
     async def _home(self, request: pb.HomeRequest, kind: HomeKind) -> pb.HomeResponse:
         command = commands.AskHome(_session(request.session), kind, request.id)
         home: HomeEntry = await self._coordinator.do(command)
@@ -199,7 +202,7 @@ def _home_kind(kind: int) -> HomeKind:
         return HomeKind(kind)
     except ValueError:
         raise TreecastError(
-            Fault.INVALID_REQUEST, f"home kind {kind} is unknown: send GROUP, TRANSACTION or REPLICAS"
+            Fault.INVALID_REQUEST, f"home kind {kind} is unknown: send GROUP, TRANSACTION, REPLICAS or SHARE"
         ) from None
 
 

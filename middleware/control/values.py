@@ -49,9 +49,15 @@ class HomeKind(enum.IntEnum):
     GROUP = 1
     TRANSACTION = 2
     REPLICAS = 3  # STARE's replica controller
+    SHARE = 4  # MQTT's shared subscriptions
 
 
-HOME_PREFIXES = {HomeKind.GROUP: "g:", HomeKind.TRANSACTION: "t:", HomeKind.REPLICAS: "r:"}
+HOME_PREFIXES = {
+    HomeKind.GROUP: "g:",
+    HomeKind.TRANSACTION: "t:",
+    HomeKind.REPLICAS: "r:",
+    HomeKind.SHARE: "s:",
+}
 
 
 class Counter(enum.Enum):

@@ -167,7 +167,7 @@ class Daemon:
         from .mqtt import MqttPart  # here, since a host without the face needs none of it
 
         unix_path = self._claim("mqtt")
-        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path)
+        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, self._joining)
         await self._mqtt.start()
         self._opened("mqtt", self._mqtt.address, unix_path)
         if self._mqtt.tls_address is not None:

@@ -98,6 +98,8 @@ class Joining:
         assert self._port is not None
         ways = Ways(self._port, self.token, ChannelSettings(), self._fabric_settings())
         self.relay = join(parts, self.link, ways)
+        if self._settings.mqtt != OFF:
+            self.relay.sharing.interest.hold()  # until the face's sessions are taken up
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:

@@ -59,6 +59,8 @@ class Observation:
             yield from _numbers("treecast_homes", observed.counters.homes, "homes")
             yield from _numbers("treecast_channel", observed.counters.channel, "the channel between hosts")
             yield from _numbers("treecast_fabric", observed.counters.fabric, "the fabric")
+            if "mqtt" in observed.counters.faces:
+                yield from _numbers("treecast_events", observed.counters.events, "event streams")
             yield _gauge("treecast_coordinator_up", "1 where it answers", int(observed.coordinator.reachable))
             if observed.calls is not None:
                 yield from _calls(observed.calls)

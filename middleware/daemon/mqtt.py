@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker.pubsub import Journal, PubSub, PubSubSettings, open_journal
@@ -18,6 +20,9 @@ from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
 from .listeners import StartError, cannot_listen
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from .joining import Joining
+
 _log = logging.getLogger(__name__)
 
 FOLDER = "pubsub"  # in the data directory
@@ -28,9 +33,17 @@ class MqttPart:
     """The publish/subscribe of the host, its journal, and its face."""
 
     def __init__(
-        self, settings: Settings, counters: Counters, address: Address, unix_path: Path | None
+        self,
+        settings: Settings,
+        counters: Counters,
+        address: Address,
+        unix_path: Path | None,
+        joining: Joining | None = None,
     ) -> None:
+        """`joining`: None of a host alone."""
         self._settings = settings
+        self._counters = counters
+        self._joining = joining
         self._wanted = address
         self.hub = PubSub(pubsub_settings(settings), counters.pubsub)
         self._open_journal()
@@ -53,6 +66,8 @@ class MqttPart:
             syncs=settings.fsync is not FsyncPolicy.NEVER,
         )
         hub.journal = journal
+        for message in hub.retained.all():
+            hub.stamps.seen(message.stamp)
         hub.begin_serials(highest)
 
     @property
@@ -65,7 +80,10 @@ class MqttPart:
         return Address(*found) if found is not None else None
 
     async def start(self) -> None:
-        """Takes up the sessions, and listens. Raises StartError."""
+        """Takes up the sessions, tells other hosts of them, and listens. Raises StartError."""
+        self.face.take_up()
+        if self._joining is not None:
+            self._share(self._joining)
         try:
             await self.face.start()
         except OSError as error:
@@ -74,8 +92,31 @@ class MqttPart:
         if self._settings.fsync is FsyncPolicy.INTERVAL:
             self._tasks.append(asyncio.create_task(self._sync_each_interval()))
 
+    def _share(self, joining: Joining) -> None:
+        """From now on publishes cross hosts."""
+        # here, since a host alone needs none of it
+        from treecast.middleware.relay.events.events import Events
+        from treecast.middleware.relay.events.share_homes import LinkHomes
+
+        neighbours, sharing = joining.relay.neighbours, joining.relay.sharing
+        sharing.join_events(
+            Events(
+                self.hub,
+                joining.directory.run,
+                sharing.interest,
+                neighbours.methods,
+                neighbours.fabric,
+                self._counters.events,
+                self.face.end_turn_soon,
+                time.time,
+                LinkHomes(joining.link),
+            )
+        )
+
     async def close(self, grace: float) -> None:
         await self.face.close(grace)
+        if self._joining is not None:
+            await self._joining.relay.sharing.leave_events()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -89,6 +89,24 @@ class PubSubCounters(Struct):
     journal_cut_bytes: int = 0  # torn at the end of the journal, cut off at the start
 
 
+class EventCounters(Struct):
+    """What MQTT clients publish, between hosts. Messages count once, however many hosts they go to."""
+
+    streams_opened: int = 0
+    streams_received: int = 0
+    batches_sent: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    repeated: int = 0  # received before: let go
+    sent_again: int = 0  # owed by an earlier run of this host
+    dropped: int = 0  # as too much waited to be sent
+    expired: int = 0  # had their time on the way
+    bad_batches: int = 0
+    shares_alone: int = 0  # times that a shared subscription was served without the word of the coordinator
+    shares_gone: int = 0  # messages of shared subscriptions whose last member here had left
+    retained_late: int = 0  # hosts that did not say in time what they have retained
+
+
 class PubSubLevels(Struct):
     """How much there is now of what belongs to publish/subscribe, as of a few seconds ago."""
 
@@ -200,6 +218,7 @@ class Counters(Struct):
     stare: StareCounters = field(default_factory=StareCounters)
     replicas: ReplicaCounters = field(default_factory=ReplicaCounters)
     pubsub: PubSubCounters = field(default_factory=PubSubCounters)
+    events: EventCounters = field(default_factory=EventCounters)
     pubsub_levels: PubSubLevels = field(default_factory=PubSubLevels)
     faces: dict[str, FaceCounters] = {}
 

@@ -14,6 +14,7 @@ from treecast.middleware.broker.values import GroupListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
 from .neighbours import Neighbours
+from .sharing import Sharing
 
 
 class Life(Protocol):
@@ -61,9 +62,14 @@ class RelayCluster:
         transactions: TransactionHomes,
         lives: Sequence[Life],
         neighbours: Neighbours,
+        sharing: Sharing,
     ) -> None:
-        """`lives`: what is started in this order, and closed in reverse. `neighbours`: for looking."""
+        """`lives`: what is started in this order, and closed in reverse. `neighbours`: for looking.
+
+        `sharing`: for what MQTT clients share with those of other hosts.
+        """
         self.neighbours = neighbours
+        self.sharing = sharing
         self._cluster_id = cluster_id
         self._host = host
         self._definitions = definitions

@@ -91,4 +91,5 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
             ChannelLife(neighbours),
         ],
         neighbours,
+        sharing,
     )

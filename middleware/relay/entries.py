@@ -38,9 +38,15 @@ class HomeKind(enum.IntEnum):
     GROUP = 1
     TRANSACTION = 2
     REPLICAS = 3
+    SHARE = 4
 
 
-_PREFIXES = {HomeKind.GROUP: "g:", HomeKind.TRANSACTION: "t:", HomeKind.REPLICAS: "r:"}
+_PREFIXES = {
+    HomeKind.GROUP: "g:",
+    HomeKind.TRANSACTION: "t:",
+    HomeKind.REPLICAS: "r:",
+    HomeKind.SHARE: "s:",
+}
 
 
 class HostEntry(Struct, frozen=True):

@@ -5,7 +5,9 @@ is wanted has a version; each host that is connected is told of changes and ackn
 knows. Who waits until all have (`confirmed`) waits a bounded time: a host that cannot be reached, or does
 not answer, is counted and not waited for, and is told everything when its connection comes back.
 
-What a host said stays until it says otherwise: an extra copy harms nobody.
+What a host said stays until it says otherwise: an extra copy harms nobody. So a host that starts says nothing
+(`hold`) until what it keeps of its clients is taken up again; and until another has spoken to it, what that
+one said last to the coordinator counts (`remember`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _log = logging.getLogger(__name__)
 ANY, REST = "+", "#"
 Pattern = tuple[str, ...]
 Record = Callable[[int, Sequence[str]], Awaitable[object]]
+OnChange = Callable[[int, Iterable[Pattern], Iterable[Pattern]], None]  # host, patterns added, removed
 
 
 class StreamMethod(enum.IntEnum):
@@ -46,6 +49,7 @@ class InterestSettings(Struct, frozen=True):
     confirm: float = 1.0  # the longest that somebody waits until all hosts know
     call: float = 5.0
     record_again: float = 5.0  # after the coordinator could not be told
+    record_every: float = 1.0  # while what is wanted changes again and again
     most_patterns: int = 1_000_000  # of one host
 
 
@@ -56,7 +60,7 @@ class _Neighbour:
         self.up = False
         self.life = 0  # of the connection
         self.acknowledged = 0
-        self.asking = False
+        self.asking = 0  # the connection on which it is being asked
         self.version = 0
         self.patterns: set[Pattern] = set()
 
@@ -72,7 +76,7 @@ class Interest:
         record: Record | None = None,
     ) -> None:
         """`record`: tells the coordinator version and patterns, for the record."""
-        self.on_change: Callable[[int], None] | None = None  # what that host wants has changed
+        self.on_change: OnChange | None = None  # what that host wants has changed
         self._methods = methods
         self._settings = settings
         self._counters = counters
@@ -83,6 +87,7 @@ class Interest:
         self._added: dict[Pattern, None] = {}
         self._removed: dict[Pattern, None] = {}
         self._soon = False
+        self._held = False
         self._neighbours: dict[int, _Neighbour] = {}
         self._waiting: list[tuple[int, Future[None]]] = []
         self._recording: asyncio.Task[None] | None = None
@@ -125,6 +130,24 @@ class Interest:
         if not self._soon:
             self._soon = True
             asyncio.get_running_loop().call_soon(self._say)
+
+    def hold(self) -> None:
+        """Nobody is told anything until `release`."""
+        self._held = True
+
+    def release(self) -> None:
+        """All are told."""
+        self._held = False
+        for host, neighbour in self._neighbours.items():
+            if neighbour.up:
+                self._tell(host, neighbour)
+
+    @property
+    def known(self) -> bool:
+        """Whether every host that can be reached knows all that is wanted now."""
+        return not self._soon and all(
+            one.acknowledged >= self._version for one in self._neighbours.values() if one.up
+        )
 
     def confirmed(self, version: int) -> Future[None]:
         """Done when every host that can be reached knows `version`, or has had its time."""
@@ -170,9 +193,10 @@ class Interest:
 
     def _tell(self, host: int, neighbour: _Neighbour) -> None:
         """One call at a time to each host; what changes meanwhile follows its answer."""
-        if neighbour.asking or neighbour.acknowledged >= self._version:
+        asked = neighbour.asking == neighbour.life
+        if self._held or asked or neighbour.acknowledged >= self._version:
             return
-        neighbour.asking = True
+        neighbour.asking = neighbour.life
         task = asyncio.get_running_loop().create_task(self._ask(host, neighbour), name=f"interest to {host}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -192,14 +216,13 @@ class Interest:
             _log.info("host %d could not be told of interest: %s", host, error)
             if life == neighbour.life:
                 await asyncio.sleep(self._settings.confirm)
-        finally:
-            neighbour.asking = False
-        if self._neighbours.get(host) is not neighbour or not neighbour.up:
+        if self._neighbours.get(host) is not neighbour or life != neighbour.life:
             return
-        if life == neighbour.life:
+        neighbour.asking = 0
+        if neighbour.up:
             neighbour.acknowledged = known
             self._confirm()
-        self._tell(host, neighbour)
+            self._tell(host, neighbour)
 
     def _request(self, base: int) -> pb.InterestRequest:
         """All changes since `base`; everything where they are not remembered."""
@@ -242,12 +265,23 @@ class Interest:
                 try:
                     await self._record(version, [spelled(pattern) for pattern in self._counts])
                     written = version
+                    await asyncio.sleep(self._settings.record_every)
                 except TreecastError:
                     await asyncio.sleep(self._settings.record_again)
         finally:
             self._recording = None
 
     # --- what others want
+
+    def remember(self, host: int, patterns: Iterable[str]) -> None:
+        """What a host that has said nothing to this run wanted, as it is recorded."""
+        neighbour = self._neighbours.setdefault(host, _Neighbour())
+        if neighbour.version == 0:
+            neighbour.patterns = {read(pattern) for pattern in patterns}
+
+    def hosts(self) -> list[int]:
+        """Those that have said anything, or can be reached."""
+        return list(self._neighbours)
 
     def of(self, host: int) -> set[Pattern]:
         """What that host wants, by its last word."""
@@ -266,22 +300,24 @@ class Interest:
         self, host: int, request: pb.InterestRequest, body: memoryview
     ) -> tuple[pb.InterestResponse, Buffer]:
         neighbour = self._neighbours.setdefault(host, _Neighbour())
-        added = _decoded(request.added)
+        patterns, wanted = neighbour.patterns, set(_decoded(request.added))
         if request.base == 0:
-            patterns = set(added)
+            added, removed = wanted - patterns, patterns - wanted
         elif request.base == neighbour.version:
-            patterns = neighbour.patterns.difference(_decoded(request.removed)).union(added)
+            added, removed = wanted - patterns, patterns.intersection(_decoded(request.removed)) - wanted
         else:
             return pb.InterestResponse(version=neighbour.version), b""
-        if len(patterns) > self._settings.most_patterns:
+        count = len(patterns) + len(added) - len(removed)
+        if count > self._settings.most_patterns:
             raise TreecastError(
-                Fault.POLICY_VIOLATION, f"{len(patterns)} patterns; {self._settings.most_patterns} are kept"
+                Fault.POLICY_VIOLATION, f"{count} patterns; {self._settings.most_patterns} are kept"
             )
-        changed = patterns != neighbour.patterns
-        neighbour.version, neighbour.patterns = request.version, patterns
+        patterns -= removed
+        patterns |= added
+        neighbour.version = request.version
         self._counters.interest_heard += 1
-        if changed and self.on_change is not None:
-            self.on_change(host)
+        if (added or removed) and self.on_change is not None:
+            self.on_change(host, added, removed)
         return pb.InterestResponse(version=neighbour.version), b""
 
     # --- hosts come and go
@@ -304,8 +340,9 @@ class Interest:
 
     def host_left(self, host: int) -> None:
         """It is not in the cluster any more, and wants nothing."""
-        if self._neighbours.pop(host, None) is not None and self.on_change is not None:
-            self.on_change(host)
+        neighbour = self._neighbours.pop(host, None)
+        if neighbour is not None and neighbour.patterns and self.on_change is not None:
+            self.on_change(host, (), neighbour.patterns)
         self._confirm()
 
     async def close(self) -> None:
@@ -330,6 +367,11 @@ def matches(pattern: Pattern, levels: Pattern) -> bool:
 def spelled(pattern: Pattern) -> str:
     """A pattern as it is recorded: levels joined by `/`, a `/` or `%` inside one escaped."""
     return "/".join(level.replace("%", "%25").replace("/", "%2F") for level in pattern)
+
+
+def read(spelling: str) -> Pattern:
+    """What `spelled` has spelled."""
+    return tuple(level.replace("%2F", "/").replace("%25", "%") for level in spelling.split("/"))
 
 
 def _coded(patterns: Iterable[Pattern]) -> list[pb.TopicPattern]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods
@@ -11,11 +12,14 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
 
-from .entries import HostEntry
+from .entries import HomeEntry, HomeKind, HostEntry
 from .interest import Interest, InterestSettings
 from .link import Link
 from .partitions.relay_partitions import RelayPartitions
 from .streams import Carriers, CarrierSettings
+
+if TYPE_CHECKING:
+    from .events.events import Events
 
 
 class Sharing:
@@ -32,6 +36,7 @@ class Sharing:
         counters: RelayCounters,
     ) -> None:
         self._link = link
+        self._own = fabric.host
         self._partitions = partitions
         self.interest = Interest(methods, interest, counters, self._record)
         self.carriers = Carriers(
@@ -44,30 +49,59 @@ class Sharing:
             counters,
             random.Random(),
         )
+        self.events: Events | None = None  # where the MQTT face is on
+        self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
         link.view.hosts.subscribe(self._host_changed)
+        link.view.homes.subscribe(self._home_changed)
 
     # --- life
 
     async def start(self) -> None:
+        """Before other hosts can be reached: what they wanted last, as far as is known, they want still."""
+        for wanted in self._link.view.interest:
+            if wanted.host_id != self._own:
+                self.interest.remember(wanted.host_id, wanted.patterns)
         self.carriers.start()
 
     async def close(self) -> None:
         await self.carriers.close()
         await self.interest.close()
 
+    def join_events(self, events: Events) -> None:
+        """They are told of hosts from now on, until `leave_events`."""
+        self.events = events
+        events.start(self._up)
+
+    async def leave_events(self) -> None:
+        events, self.events = self.events, None
+        if events is not None:
+            await events.close()
+
     def host_up(self, host: int, incarnation: int) -> None:
+        self._up.add(host)
         self.interest.host_up(host)
         self._partitions.host_up(host, incarnation)
+        if self.events is not None:
+            self.events.host_up(host)
 
     def host_down(self, host: int) -> None:
+        self._up.discard(host)
         self.interest.host_down(host)
         self._partitions.host_down(host)
+        if self.events is not None:
+            self.events.host_down(host)
 
     def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
         if after is None and before is not None:
             self.interest.host_left(before.host_id)
             self.carriers.host_left(before.host_id)
+            if self.events is not None:
+                self.events.host_left(before.host_id)
+
+    def _home_changed(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
+        if self.events is not None and after is not None and after.kind is HomeKind.SHARE:
+            self.events.shares.moved(after.id, after.host_id)
 
     # --- what a partition that is followed means
 

@@ -134,6 +134,9 @@ class ClusterView:
     def replicas_home(self, id: str) -> HomeEntry | None:
         return self.homes.get(home_key(HomeKind.REPLICAS, id))
 
+    def share_home(self, id: str) -> HomeEntry | None:
+        return self.homes.get(home_key(HomeKind.SHARE, id))
+
     def state_of(self, levels: tuple[str, ...]) -> StateEntry | None:
         return self._states_by_topic.get(levels)
 

@@ -19,6 +19,8 @@ def restore(sessions: Sessions, now: float) -> int:
     if journal is None:
         return 0
     for record in list(journal.records.values()):
+        if not record.of_client:
+            continue
         state = _state(sessions, record)
         wall = sessions.hub.wall
         gone_at = record.gone_at or wall

@@ -51,7 +51,7 @@ class MqttFace:
         self.hub = hub
         self.sessions = Sessions(hub, settings, rng or random.Random())
         self.loop: asyncio.AbstractEventLoop
-        self.turn = Turn(self._wake)
+        self.turn = Turn(self.end_turn_soon)
         self._servers: list[asyncio.AbstractServer] = []
         self._listens_on_unix = False
         self._connections: set[Connection] = set()
@@ -68,6 +68,7 @@ class MqttFace:
         self._syncing = False
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
+        self._took_up = False
 
     @property
     def address(self) -> tuple[str, int]:
@@ -83,14 +84,20 @@ class MqttFace:
     def connections(self) -> int:
         return len(self._connections)
 
-    async def start(self) -> None:
-        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+    def take_up(self) -> None:
+        """Takes up the sessions that the journal has kept; `start` does it where nobody has."""
+        self._took_up = True
         self.loop = asyncio.get_running_loop()
         self._started_at = self.loop.time()
         self.hub.wall = time.time()
         restored = restore(self.sessions, self.loop.time())
         if restored:
             _log.info("took up %d sessions", restored)
+
+    async def start(self) -> None:
+        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+        if not self._took_up:
+            self.take_up()
         try:
             await self._listen()
         except BaseException:
@@ -154,14 +161,13 @@ class MqttFace:
 
     # --- turns
 
-    def _wake(self) -> None:
-        self.loop.call_soon(self._end_turn)
-
     def _end_turn(self) -> None:
         """Stores what this turn of the loop has brought, then writes it for everybody."""
         if self._syncing:
             self._again = True
             return
+        if self.hub.departures is not None:
+            self.hub.departures.place()
         stored = self.journal is None or self.journal.flush()
         gathered = [(session, session.take_output()) for session in self.turn.take()]
         if not stored:
@@ -169,9 +175,18 @@ class MqttFace:
         elif self.journal is not None and self.journal.unsynced and self.settings.fsync_each_turn:
             self._sync(self.journal, gathered)
         else:
-            _write(gathered)
+            self._say(gathered)
         self.counting.fold(self.counters)
         self.hub.fold()
+
+    def end_turn_soon(self) -> None:
+        """For whoever else has something that is stored and sent with the turn."""
+        self.loop.call_soon(self._end_turn)
+
+    def _say(self, gathered: Gathered) -> None:
+        if self.hub.departures is not None:
+            self.hub.departures.send()
+        _write(gathered)
 
     def _refuse(self, gathered: Gathered) -> None:
         """The disk refuses, so nothing of what this turn promises may be said."""
@@ -211,7 +226,7 @@ class MqttFace:
         if error:
             self._refuse(gathered)
         else:
-            _write(gathered)
+            self._say(gathered)
         if self._again:
             self._again = False
             self._end_turn()

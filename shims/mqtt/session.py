@@ -32,7 +32,7 @@ from .counting import MqttCounting
 from .session_output import SessionOutput, Turn
 from .session_state import SessionState
 from .sessions import Sessions, idle_limit
-from .subscribing import granted, removed
+from .subscribing import Grant, granted, removed
 
 _QOS0: Final = codec.PUBLISH << 4  # the first byte of a publish of QoS 0 that is not retained
 _PUBACK: Final = codec.PUBACK << 4
@@ -490,12 +490,11 @@ class Session(SessionOutput):
     def _subscribe(self, packet: Subscribe) -> None:
         state = self.state
         assert state is not None
-        answer, retained = granted(self._sessions, state, packet, self.version)
-        self.send(answer)
-        for message, subscription in retained:
-            qos = min(message.qos, subscription.qos)
-            identifiers = (subscription.identifier,) if subscription.identifier else ()
-            state.hand_over(message, qos, True, identifiers)
+        answer, fresh = granted(self._sessions, state, packet, self.version)
+        grant = Grant(self, self._hub, answer, fresh)
+        interest = self._hub.interest
+        if interest is None or interest.known(grant):
+            grant.confirmed()
 
     def _unsubscribe(self, packet: Unsubscribe) -> None:
         state = self.state

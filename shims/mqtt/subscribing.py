@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from treecast.middleware.broker.pubsub import Message, Subscription
+from typing import TYPE_CHECKING
+
+from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
 
 from . import codec
 from .codec import MqttError, protocol_error
@@ -11,31 +13,82 @@ from .codec_read import check_filter, split_share
 from .session_state import SessionState
 from .sessions import Sessions
 
-Retained = list[tuple[Message, Subscription]]
+if TYPE_CHECKING:
+    from .session import Session
+
 _REFUSED_311 = 0x80
+
+
+class Grant(Waiter):
+    """SUBACK, to be sent once all hosts know of the subscriptions; then what is retained."""
+
+    def __init__(self, session: Session, hub: PubSub, answer: Suback, fresh: list[Subscription]) -> None:
+        self._session = session
+        self._hub = hub
+        self._answer = answer
+        self._fresh = fresh
+
+    def confirmed(self) -> None:
+        """Sends it, if the client is still there."""
+        hub, state = self._hub, self._session.state
+        if state is None or state.session is not self._session:
+            return
+        self._session.send(self._answer)
+        if not self._fresh:
+            return
+        kept = Kept(self._session, hub, self._fresh)
+        interest = hub.interest
+        if interest is None or interest.collect([one.filter for one in self._fresh], kept):
+            kept.confirmed()
+
+
+class Kept(Waiter):
+    """What is retained for subscriptions, to be sent once other hosts have said what they have."""
+
+    def __init__(self, session: Session, hub: PubSub, fresh: list[Subscription]) -> None:
+        self._session = session
+        self._hub = hub
+        self._fresh = fresh
+
+    def confirmed(self) -> None:
+        """Hands it over, if the client is still there."""
+        hub, state = self._hub, self._session.state
+        if state is None or state.session is not self._session:
+            return
+        for subscription in self._fresh:
+            if subscription.ended:
+                continue
+            identifiers = (subscription.identifier,) if subscription.identifier else ()
+            for message in hub.retained.match(subscription.filter, hub.wall):
+                state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
 
 
 def granted(
     sessions: Sessions, state: SessionState, packet: Subscribe, version: int
-) -> tuple[Suback, Retained]:
-    """Subscribes to all filters that are in order; the answer, and what is retained for the new ones."""
+) -> tuple[Suback, list[Subscription]]:
+    """Subscribes to all filters that are in order; the answer, and for which of them what is retained is
+    to be sent."""
     identifiers = packet.properties.subscription_ids
     identifier = identifiers[0] if identifiers else 0
     reasons = bytearray()
-    retained: Retained = []
+    fresh: list[Subscription] = []
     for request in packet.filters:
         try:
-            retained += _grant(sessions, state, request, identifier)
+            subscription, wants_retained = _grant(sessions, state, request, identifier)
+            if wants_retained:
+                fresh.append(subscription)
             reasons.append(request.qos)
         except MqttError as error:
             if error.reason == codec.PROTOCOL_ERROR:
                 raise
             sessions.hub.counters.refused_filters += 1
             reasons.append(error.reason if version == codec.V5 else _REFUSED_311)
-    return Suback(codec.SUBACK, packet.packet_id, bytes(reasons)), retained
+    return Suback(codec.SUBACK, packet.packet_id, bytes(reasons)), fresh
 
 
-def _grant(sessions: Sessions, state: SessionState, request: FilterRequest, identifier: int) -> Retained:
+def _grant(
+    sessions: Sessions, state: SessionState, request: FilterRequest, identifier: int
+) -> tuple[Subscription, bool]:
     name, filter = split_share(request.filter)
     if name and request.no_local:
         raise protocol_error("MQTT-3.8.3-4", "no local on a shared subscription")
@@ -57,9 +110,8 @@ def _grant(sessions: Sessions, state: SessionState, request: FilterRequest, iden
     state.subscriptions[request.filter] = subscription
     if hub.journal is not None and state.record is not None:
         hub.journal.subscribed(state.record, request.filter, options_of(request), identifier)
-    if name or request.retain_handling == 2 or (request.retain_handling == 1 and not new):
-        return []
-    return [(message, subscription) for message in hub.retained.match(filter, hub.wall)]
+    handling = request.retain_handling
+    return subscription, not (name or handling == 2 or (handling == 1 and not new))
 
 
 def options_of(request: FilterRequest) -> int:
@@ -86,6 +138,7 @@ def removed(sessions: Sessions, state: SessionState, packet: Unsubscribe) -> Sub
         if subscription is None:
             reasons.append(codec.NO_SUBSCRIPTION_EXISTED)
             continue
+        subscription.ended = True
         sessions.remove(state, filter, subscription)
         reasons.append(codec.SUCCESS)
         if journal is not None and state.record is not None:

@@ -30,6 +30,7 @@ class HomeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HOME_KIND_GROUP: _ClassVar[HomeKind]
     HOME_KIND_TRANSACTION: _ClassVar[HomeKind]
     HOME_KIND_REPLICAS: _ClassVar[HomeKind]
+    HOME_KIND_SHARE: _ClassVar[HomeKind]
 ENTRY_KIND_UNSPECIFIED: EntryKind
 ENTRY_KIND_HOST: EntryKind
 ENTRY_KIND_TOPIC: EntryKind
@@ -45,6 +46,7 @@ HOME_KIND_UNSPECIFIED: HomeKind
 HOME_KIND_GROUP: HomeKind
 HOME_KIND_TRANSACTION: HomeKind
 HOME_KIND_REPLICAS: HomeKind
+HOME_KIND_SHARE: HomeKind
 
 class HostEntry(_message.Message):
     __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence")

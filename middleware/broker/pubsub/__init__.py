@@ -9,13 +9,15 @@ from treecast.middleware.storage.block_log import SyncTicket
 
 from .journal import Journal
 from .message import NEVER, Message, Run, Subscriber
-from .pubsub import InterestListener, PubSub
+from .pubsub import Departures, InterestListener, PubSub, ShareListener, Waiter
 from .records import Owed, SessionRecord, SubscriptionRecord
 from .restore import open_journal
 from .settings import PubSubSettings
+from .shared import SharedGroup
 from .subscriptions import Subscription, Target, Targets
 
 __all__ = [
+    "Departures",
     "InterestListener",
     "Journal",
     "Message",
@@ -26,11 +28,14 @@ __all__ = [
     "QueuePolicy",
     "Run",
     "SessionRecord",
+    "ShareListener",
+    "SharedGroup",
     "Subscriber",
     "Subscription",
     "SubscriptionRecord",
     "SyncTicket",
     "Target",
     "Targets",
+    "Waiter",
     "open_journal",
 ]

@@ -26,6 +26,7 @@ from .journal_codec import (
     put_entry,
     put_message,
     put_owed,
+    put_passed,
     put_session,
     put_state,
     put_subscribed,
@@ -42,6 +43,7 @@ class Journal:
     """What is durable of one host's publish/subscribe, from `restore.open_journal` to `close`.
 
     `records` are the durable sessions by number. `failing`: the disk refuses; nothing may be acknowledged.
+    `passed`: of each stream of another host (host, epoch, stream) the highest number that was taken.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Journal:
         syncs: bool,
     ) -> None:
         self.records: dict[int, SessionRecord] = {}
+        self.passed: dict[tuple[int, int, int], int] = {}
         self.failing = False
         self.error = ""
         self._log = log
@@ -66,6 +69,7 @@ class Journal:
         self._done_session = 0  # settled messages of one session in a row, not written yet
         self._done_first = 0
         self._done_count = 0
+        self._passing: dict[tuple[int, int, int], None] = {}  # those of `passed` that are not written yet
         self._syncs = syncs
         self.unsynced = False  # something was written and not forced to the disk
 
@@ -86,8 +90,8 @@ class Journal:
         message.segment = self._segment
         put_message(self._out, message)
 
-    def _hold(self, message: Message) -> None:
-        """Something needs the message that the journal has."""
+    def hold(self, message: Message) -> None:
+        """Something needs the message that the journal has: it gets its number, and stays until `let_go`."""
         if message.number == 0:
             self._write_message(message)
         if message.waiting == 0:
@@ -96,7 +100,8 @@ class Journal:
                 segment.live += 1
         message.waiting += 1
 
-    def _let_go(self, message: Message) -> None:
+    def let_go(self, message: Message) -> None:
+        """One less does."""
         message.waiting -= 1
         if message.waiting == 0:
             segment = message.segment
@@ -106,7 +111,7 @@ class Journal:
     def owe(self, record: SessionRecord, owed: Owed) -> None:
         """The session is handed a message of QoS 1 or 2."""
         message = owed.message
-        self._hold(message)
+        self.hold(message)
         record.owed[message.number] = owed
         put_owed(self._out, record.number, owed)
 
@@ -115,7 +120,7 @@ class Journal:
         number = message.number
         if record.owed.pop(number, None) is None:
             return
-        self._let_go(message)
+        self.let_go(message)
         follows = self._done_count and number == self._done_first + self._done_count
         if follows and self._done_session == record.number:
             self._done_count += 1
@@ -131,6 +136,21 @@ class Journal:
             put(self._out, self._done_count)
             self._done_count = 0
 
+    # --- other hosts
+
+    def pass_by(self, stream: tuple[int, int, int], number: int) -> None:
+        """All messages of another host's stream up to `number` were taken; 0: nothing more comes of it."""
+        if number:
+            self.passed[stream] = number
+        else:
+            self.passed.pop(stream, None)
+        self._passing[stream] = None
+
+    def _write_passed(self) -> None:
+        for stream in self._passing:
+            put_passed(self._out, stream, self.passed.get(stream, 0))
+        self._passing = {}
+
     # --- QoS 2
 
     def sent(self, record: SessionRecord, message: Message, packet_id: int) -> None:
@@ -144,7 +164,7 @@ class Journal:
         record.sent.pop(packet_id, None)
         record.released.add(packet_id)
         if record.owed.pop(message.number, None) is not None:
-            self._let_go(message)
+            self.let_go(message)
         put_entry(self._out, codec.RECEIVED, record.number, message.number)
         put(self._out, packet_id)
 
@@ -190,7 +210,7 @@ class Journal:
     def end(self, record: SessionRecord) -> None:
         """The session is no more."""
         for owed in record.owed.values():
-            self._let_go(owed.message)
+            self.let_go(owed.message)
         record.owed.clear()
         self.records.pop(record.number, None)
         self._out.append(codec.ENDED)
@@ -200,16 +220,16 @@ class Journal:
 
     def retain(self, message: Message, before: Message | None) -> None:
         """The topic keeps `message` instead of `before`."""
-        self._hold(message)
+        self.hold(message)
         if before is not None and before.number:
-            self._let_go(before)
+            self.let_go(before)
         self._out.append(codec.RETAINED)
         put(self._out, message.number)
 
     def unretain(self, before: Message) -> None:
         if before.number == 0:
             return
-        self._let_go(before)
+        self.let_go(before)
         self._out.append(codec.CLEARED)
         put_bytes(self._out, before.topic)
 
@@ -218,6 +238,8 @@ class Journal:
     def flush(self) -> bool:
         """Writes what has come since the last call; whether all is written. One call per turn."""
         self._write_done()
+        if self._passing:
+            self._write_passed()
         out = self._out
         if len(out) == 0:
             return True
@@ -256,6 +278,8 @@ class Journal:
 
     def _write_states(self) -> None:
         put_entry(self._out, codec.NEXT, self._next, 0)
+        for stream, number in self.passed.items():
+            put_passed(self._out, stream, number)
         for record in self.records.values():
             put_state(self._out, record)
             if len(self._out) > _BLOCK:

@@ -18,6 +18,7 @@
 | RETAINED      | message                                                                                   |
 | CLEARED       | topic                                                                                     |
 | STATE         | session: what follows of it is all that holds; of what it is owed nothing changes         |
+| PASSED        | host, epoch, stream, number: up to it, another host's stream is taken; 0: and forgotten   |
 
 Byte strings are a size and that many bytes.
 """
@@ -47,6 +48,7 @@ ENDED: Final = 13
 RETAINED: Final = 14
 CLEARED: Final = 15
 STATE: Final = 16
+PASSED: Final = 17
 
 _RETAIN: Final = 4
 
@@ -105,6 +107,13 @@ def put_subscribed(out: BytesWriter, session: int, filter: bytes, options: int, 
     put(out, options)
     put(out, identifier)
     put_bytes(out, filter)
+
+
+def put_passed(out: BytesWriter, stream: tuple[int, int, int], number: int) -> None:
+    out.append(PASSED)
+    for part in stream:
+        put(out, part)
+    put(out, number)
 
 
 def put_state(out: BytesWriter, record: SessionRecord) -> None:

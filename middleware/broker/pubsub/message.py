@@ -68,7 +68,7 @@ class Run:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Subscriber:
-    """Who has subscriptions: a client's session; later a host that is interested.
+    """Who has subscriptions: a client's session, or another host that is interested (`foreign`).
 
     `serial` tells subscribers apart for as long as the process lives. `durable`: what it is owed of QoS 1
     and 2 outlives the process.
@@ -77,6 +77,7 @@ class Subscriber:
     def __init__(self, serial: int) -> None:
         self.serial = serial
         self.durable = False
+        self.foreign = False
 
     def take(self, message: Message, target: Target) -> None:
         """Takes over one message."""

@@ -1,8 +1,9 @@
 """`PubSub`: who wants which topic on this host, what is retained, and the hand-over of messages.
 
-Two seams are for what reaches beyond the host. A host that is interested is a `Subscriber` like any other,
-with its filters in the trie; what it sent is published with it as publisher. And whoever announces this
-host's interest hears of each filter's first and last subscription (`InterestListener`).
+Three seams are for what reaches beyond the host. A host that is interested is a `Subscriber` like any other,
+but for being `foreign`, with its filters in the trie; what it sent is published with it as publisher. Whoever
+announces this host's interest hears of each filter's first and last subscription (`InterestListener`). What
+leaves for other hosts is stored and sent with the turn of the event loop in which it came (`Departures`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,21 @@ from .message import NEVER, Message, Run, Subscriber
 from .retained import RetainedStore
 from .settings import PubSubSettings
 from .shared import SharedGroup
+from .stamps import Stamps, written_at
 from .subscriptions import Subscription, Targets, merge
 from .trie import TopicTrie
 
 if TYPE_CHECKING:
     from .journal import Journal
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Waiter:
+    """Who waits for other hosts."""
+
+    def confirmed(self) -> None:
+        """All have answered, or their time is over. Called once."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -31,6 +42,33 @@ class InterestListener:
     def wanted(self, filter: bytes, shared: bool) -> None: ...
 
     def unwanted(self, filter: bytes, shared: bool) -> None: ...
+
+    def known(self, waiter: Waiter) -> bool:
+        """Whether all hosts know all that is wanted. If not, `waiter` is told when they do."""
+        return True
+
+    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
+        """Whether all that hosts have retained for `filters` is here. If not, `waiter` is told when it is."""
+        return True
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ShareListener:
+    """Hears of shared subscriptions, and sees to it that they are rooted at one host."""
+
+    def changed(self, group: SharedGroup) -> None:
+        """Clients of this host have come or gone among the members."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Departures:
+    """What leaves this host at the end of a turn of the event loop."""
+
+    def place(self) -> None:
+        """Before the journal is written: says there what has been promised."""
+
+    def send(self) -> None:
+        """After it was written."""
 
 
 class PubSub:
@@ -44,6 +82,8 @@ class PubSub:
         self.journal = journal
         self.retained = RetainedStore(settings.max_retained)
         self.interest: InterestListener | None = None
+        self.departures: Departures | None = None
+        self.shares: ShareListener | None = None
         self.wall = 0.0  # seconds since the Unix epoch, kept by the edge
         self.published = 0  # since the last `fold`, as what follows
         self.unmatched = 0
@@ -51,13 +91,21 @@ class PubSub:
         self._same: dict[tuple[int, ...], Targets] = {}
         self._trie = TopicTrie()
         self._filters: dict[bytes, int] = {}
+        self._foreign = 0
         self._shared: dict[tuple[bytes, bytes], SharedGroup] = {}
         self._serial = 0
-        self._stamp = 0
+        self.stamps = Stamps()
+        self.buries = False  # topics that are emptied have tombstones: other hosts may keep what they had
 
     @property
     def subscriptions(self) -> int:
-        return self._trie.count
+        """Of this host's own."""
+        return self._trie.count - self._foreign
+
+    @property
+    def filters(self) -> list[bytes]:
+        """All that this host wants, each once."""
+        return list(self._filters)
 
     @property
     def shared_groups(self) -> int:
@@ -109,7 +157,9 @@ class PubSub:
         filter = subscription.filter
         new = self._trie.add(filter, subscription.subscriber.serial, subscription) is None
         self._forget_routes(filter)
-        if new:
+        if subscription.subscriber.foreign:
+            self._foreign += new
+        elif new:
             self._want(filter, 1, False)
         return new
 
@@ -118,7 +168,10 @@ class PubSub:
         if self._trie.remove(filter, subscriber.serial) is None:
             return False
         self._forget_routes(filter)
-        self._want(filter, -1, False)
+        if subscriber.foreign:
+            self._foreign -= 1
+        else:
+            self._want(filter, -1, False)
         return True
 
     def subscribe_shared(self, name: bytes, subscription: Subscription) -> bool:
@@ -128,11 +181,13 @@ class PubSub:
         if group is None:
             group = SharedGroup(name, filter, self.next_serial())
             self._shared[name, filter] = group
-            self._trie.add(filter, group.serial, group.subscription)
-            self._forget_routes(filter)
-            self._want(filter, 1, True)
+            if self.shares is None:
+                self._root(group)
         subscription.group = group
-        return group.join(subscription)
+        new = group.join(subscription)
+        if new and self.shares is not None and not subscription.subscriber.foreign:
+            self.shares.changed(group)
+        return new
 
     def unsubscribe_shared(self, name: bytes, subscriber: Subscriber, filter: bytes) -> bool:
         group = self._shared.get((name, filter))
@@ -140,10 +195,50 @@ class PubSub:
             return False
         if group.empty:
             del self._shared[name, filter]
-            self._trie.remove(filter, group.serial)
-            self._forget_routes(filter)
-            self._want(filter, -1, True)
+            self._unroot(group)
+        if self.shares is not None and not subscriber.foreign:
+            self.shares.changed(group)
         return True
+
+    def shared(self) -> list[SharedGroup]:
+        """All shared subscriptions that have members here, or are at home here."""
+        return list(self._shared.values())
+
+    def shared_members(self, name: bytes, filter: bytes) -> int:
+        """How many clients of this host are members."""
+        group = self._shared.get((name, filter))
+        return group.local if group is not None else 0
+
+    def root_shared(self, name: bytes, filter: bytes) -> None:
+        """This host is the home: what is published to the filter goes to a member."""
+        group = self._shared.get((name, filter))
+        if group is not None:
+            self._root(group)
+
+    def unroot_shared(self, name: bytes, filter: bytes) -> None:
+        """Another host is the home."""
+        group = self._shared.get((name, filter))
+        if group is not None:
+            self._unroot(group)
+
+    def hand_to_shared(self, name: bytes, filter: bytes, message: Message) -> bool:
+        """To one member; False where there is none."""
+        group = self._shared.get((name, filter))
+        return group is not None and group.take(message)
+
+    def _root(self, group: SharedGroup) -> None:
+        if not group.rooted:
+            group.rooted = True
+            self._trie.add(group.filter, group.serial, group.subscription)
+            self._forget_routes(group.filter)
+            self._want(group.filter, 1, True)
+
+    def _unroot(self, group: SharedGroup) -> None:
+        if group.rooted:
+            group.rooted = False
+            self._trie.remove(group.filter, group.serial)
+            self._forget_routes(group.filter)
+            self._want(group.filter, -1, True)
 
     def _want(self, filter: bytes, change: int, shared: bool) -> None:
         count = self._filters.get(filter, 0) + change
@@ -202,20 +297,42 @@ class PubSub:
     def retain(self, message: Message) -> bool:
         """Keeps a message in its topic, or, where it is empty, forgets what the topic has.
 
-        False where no more topics can be kept.
+        One that has no stamp gets it; one that has, of another host, counts only if it is later than what is
+        here. False where it does not, or no more topics can be kept.
         """
-        self._stamp += 1
-        message.stamp = self._stamp
+        topic = message.topic
+        if message.stamp == 0:
+            message.stamp = self.stamps.next(self.wall)
+        else:
+            self.stamps.seen(message.stamp)
+            known = self.retained.get(topic)
+            if known is not None and known.stamp >= message.stamp:
+                return False
         if not message.payload:
-            self._forget_retained(message.topic)
+            self._forget_retained(topic)
+            if self.buries:
+                self._bury(topic, message.stamp)
             return True
-        if self.retained.full(message.topic):
+        if self.retained.full(topic):
             self.counters.retained_refused += 1
             return False
+        self._keep(message)
+        return True
+
+    def _keep(self, message: Message) -> None:
         before = self.retained.put(message)
         if self.journal is not None:
             self.journal.retain(message, before)
-        return True
+
+    def _bury(self, topic: bytes, stamp: int) -> None:
+        """Leaves a tombstone, for as long as somebody may come who has not heard of it."""
+        if self.retained.tombstones >= self.retained.limit:
+            self.counters.retained_refused += 1
+            return
+        ends = max(self.wall, written_at(stamp)) + self.settings.tombstone_seconds
+        stone = Message(topic, b"", 0, True, b"", ends)
+        stone.stamp = stamp
+        self._keep(stone)
 
     def _forget_retained(self, topic: bytes) -> None:
         before = self.retained.remove(topic)
@@ -226,5 +343,6 @@ class PubSub:
         """Forgets retained messages that have expired."""
         for message in self.retained.all():
             if message.expires_at != NEVER and message.expires_at <= self.wall:
-                self.counters.expired += 1
+                if message.payload:
+                    self.counters.expired += 1
                 self._forget_retained(message.topic)

@@ -25,7 +25,8 @@ class SubscriptionRecord:
 
 class SessionRecord:
     """One durable session. `number` is its own for ever. `gone_at`: when its client went, in seconds since
-    the Unix epoch, 0.0 while it is connected.
+    the Unix epoch, 0.0 while it is connected. A client id that begins with U+0000, which no client's can,
+    stands for something else that is owed messages.
 
     `incoming`: packet ids of QoS 2 that its client has not released. `sent`: message numbers of QoS 2 that it
     was sent, by packet id; `released`: packet ids of which it has the message, and which are not completed.
@@ -41,3 +42,7 @@ class SessionRecord:
         self.incoming: set[int] = set()
         self.sent: dict[int, int] = {}
         self.released: set[int] = set()
+
+    @property
+    def of_client(self) -> bool:
+        return not self.client_id.startswith("\0")

@@ -24,6 +24,7 @@ class Replay:
         self.sessions: dict[int, SessionRecord] = {}
         self.messages: dict[int, Message] = {}
         self.retained: dict[bytes, Message] = {}
+        self.passed: dict[tuple[int, int, int], int] = {}
         self.next = 1
         self.highest_session = 0
         self._segment: BlockSegment | None = None
@@ -52,6 +53,8 @@ class Replay:
             self.retained.pop(reader.some(), None)
         elif kind == codec.SESSION:
             self._session(reader)
+        elif kind == codec.PASSED:
+            self._passed(reader)
         elif codec.OWE <= kind <= codec.STATE:
             self._of_session(kind, reader)
         else:
@@ -62,6 +65,14 @@ class Replay:
         known = self.messages.setdefault(message.number, message)
         known.segment = self._segment
         self.next = max(self.next, message.number + 1)
+
+    def _passed(self, reader: EntryReader) -> None:
+        stream = (reader.number(), reader.number(), reader.number())
+        number = reader.number()
+        if number:
+            self.passed[stream] = number
+        else:
+            self.passed.pop(stream, None)
 
     def _session(self, reader: EntryReader) -> None:
         number = reader.number()
@@ -140,6 +151,7 @@ def open_journal(
     journal = Journal(log, counters, retained, settings.segment_bytes, syncs)
     journal.continue_from(replay.next, log.segments[-1])
     journal.records = replay.sessions
+    journal.passed = replay.passed
     for record in replay.sessions.values():
         for owed in record.owed.values():
             _hold(owed.message)

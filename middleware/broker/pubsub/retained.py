@@ -1,7 +1,8 @@
 """Retained messages, by topic: a trie of names that filters are matched against.
 
 A message is stamped; of one topic the highest stamp wins, so that hosts that hear of the same messages in
-different orders keep the same one.
+different orders keep the same one. Where hosts are joined, a topic that was emptied has a tombstone, which is
+a message without payload: so what is emptied does not come back from a host that did not hear of it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ class _Name:
 
 
 class RetainedStore:
-    """The retained messages of one host, at most `limit` of them."""
+    """The retained messages of one host, at most `limit` of them, and as many tombstones."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.count = 0
+        self.tombstones = 0
         self._root = _Name()
 
     def get(self, topic: bytes) -> Message | None:
@@ -53,8 +55,17 @@ class RetainedStore:
             name = child
         before = name.message
         name.message = message
-        self.count += before is None
+        self._count(before, -1)
+        self._count(message, 1)
         return before
+
+    def _count(self, message: Message | None, change: int) -> None:
+        if message is None:
+            return
+        if message.payload:
+            self.count += change
+        else:
+            self.tombstones += change
 
     def full(self, topic: bytes) -> bool:
         """Whether a new topic cannot be taken."""
@@ -74,12 +85,16 @@ class RetainedStore:
         if before is None:
             return None
         path[-1].message = None
-        self.count -= 1
+        self._count(before, -1)
         _prune(path, levels)
         return before
 
     def match(self, filter: bytes, wall: float) -> list[Message]:
         """The messages of all topics that `filter` matches and that have not expired at `wall`."""
+        return [message for message in self.match_all(filter, wall) if message.payload]
+
+    def match_all(self, filter: bytes, wall: float) -> list[Message]:
+        """The same with tombstones."""
         found: list[Message] = []
         levels = filter.split(_SLASH)
         frontier = [self._root]
@@ -94,6 +109,7 @@ class RetainedStore:
         return _alive(found, wall)
 
     def all(self) -> list[Message]:
+        """With tombstones."""
         found: list[Message] = []
         _collect([self._root], False, found)
         return found

@@ -14,5 +14,6 @@ class PubSubSettings(Struct, frozen=True):
     queue_messages: int = 100_000  # of one client
     queue_bytes: int = 64 * 1024 * 1024
     max_retained: int = 1_000_000
+    tombstone_seconds: float = 7 * 24 * 3600.0  # where hosts are joined, of a topic that was emptied
     route_cache: int = 65_536  # topics whose targets are remembered
     segment_bytes: int = 16 * 1024 * 1024  # of the journal

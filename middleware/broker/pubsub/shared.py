@@ -1,7 +1,7 @@
 """Shared subscriptions: each message goes to one member (MQTT 5, section 4.8.2).
 
-On a host alone the group lives here. Between hosts it is a queue with a home, and only the home is
-interested in its filter; members elsewhere consume by proxy.
+On a host alone the group is among the filters as long as it has members. Between hosts it has a home, which
+may be another host; only there it is among the filters (`rooted`), with members elsewhere beside its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ class SharedGroup:
         self.serial = serial
         self.subscription = Subscription(_NOBODY, filter)  # what stands for it among the filters
         self.subscription.group = self
+        self.rooted = False
         self._members: list[Subscription] = []
         self._turn = 0
 
     @property
     def empty(self) -> bool:
         return not self._members
+
+    @property
+    def local(self) -> int:
+        """How many members are clients of this host."""
+        return sum([not member.subscriber.foreign for member in self._members])
 
     def join(self, subscription: Subscription) -> bool:
         """Adds a member, or replaces its options; whether it is new."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Subscription:
     """One filter of one subscriber, with MQTT's options. `identifier` 0: none.
 
-    `group` is set where it is a member's share of a shared subscription.
+    `group` is set where it is a member's share of a shared subscription; `ended`: its client took it back.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Subscription:
         self.identifier = identifier
         self.retain_handling = retain_handling
         self.group = group
+        self.ended = False
 
 
 class Target:

@@ -10,7 +10,7 @@ A handler returns (response, body) or an awaitable of that; where there is nothi
 message. Numbers are allotted in ranges, whose calls keep their order:
 
     1-19 the channel itself      40-59 partitions             80-99 homes
-    20-39 the cluster            60-79 interest and streams
+    20-39 the cluster            60-79 interest and streams   100-101 STARE, 120-139 events
 """
 
 from __future__ import annotations

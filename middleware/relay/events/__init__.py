@@ -1,0 +1,1 @@
+"""Event streams: what MQTT clients publish, brought from host to host."""

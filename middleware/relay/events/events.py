@@ -1,0 +1,90 @@
+"""`Events`: what MQTT clients publish crosses hosts, where the MQTT face is on and the host is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from treecast.middleware.broker.pubsub import PubSub
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.model.counters import EventCounters
+from treecast.middleware.relay.interest import Interest
+
+from .outbox import Outbox, RemoteHost
+from .ports import EventSettings
+from .receiving import Receiving
+from .retained import Retained
+from .sending import Sending
+from .shares import ShareHomes, Shares
+from .wishes import Wishes
+
+
+class Events:
+    """From `start`, when the sessions that last are taken up, to `close`."""
+
+    def __init__(
+        self,
+        hub: PubSub,
+        run: int,
+        interest: Interest,
+        methods: Methods,
+        fabric: Fabric,
+        counters: EventCounters,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+        homes: ShareHomes,
+        settings: EventSettings | None = None,
+    ) -> None:
+        """`run`: this host's, the epoch of its streams. `wake` asks for the end of the face's turn.
+        `clock`: seconds since the Unix epoch."""
+        settings = settings or EventSettings()
+        self._hub = hub
+        self._host = fabric.host
+        self._interest = interest
+        self.remotes: dict[int, RemoteHost] = {}
+        self.outbox = Outbox(hub, wake)
+        self._up: dict[int, None] = {}  # hosts with a channel
+        self.retained = Retained(hub, lambda: self._up, methods, settings, counters)
+        self.shares = Shares(fabric.host, hub, self.outbox, homes, methods, self._up, settings, counters)
+        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.retained, self.shares)
+        self.sending = Sending(run, hub, self.outbox, self.remotes, methods, fabric, settings, counters)
+        self.receiving = Receiving(
+            hub, self.outbox, self.remotes, methods, fabric, settings, counters, clock, self.shares
+        )
+
+    def start(self, up: Iterable[int]) -> None:
+        """`up`: hosts with a channel, as of now. All are told what this host wants."""
+        self._hub.stamps.host = self._host
+        self._hub.buries = True
+        self.receiving.start()
+        self.retained.start()
+        self.wishes.start()
+        for host in up:
+            self.host_up(host)
+        self.sending.start()
+        self.shares.start()
+        self._hub.departures = self.sending
+        self._interest.release()
+
+    async def close(self) -> None:
+        await self.wishes.close()
+        await self.shares.close()
+        self._hub.departures = None
+        await self.retained.close()
+        await self.sending.close()
+        self.receiving.close()
+
+    def host_up(self, host: int) -> None:
+        self._up[host] = None
+        self.sending.host_up(host)
+        self.shares.host_up(host)
+
+    def host_down(self, host: int) -> None:
+        self._up.pop(host, None)
+        self.sending.host_down(host)
+        self.shares.host_down(host)
+
+    def host_left(self, host: int) -> None:
+        self.sending.host_left(host)
+        self.receiving.host_left(host)
+        self.shares.host_left(host)

@@ -1,0 +1,225 @@
+"""At the other hosts: event streams are received, and what they bring is published here.
+
+Each message is published once. Those that may not be lost have numbers, which rise along each stream of their
+origin; the highest one of each stream is kept in the journal beside what the message became here, and before
+the origin is told that it has arrived. So what comes again, after a kill at either end, is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from treecast.middleware.api.v1 import peer_events_pb2 as pb
+from treecast.middleware.broker.pubsub import NEVER, PubSub
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.states import ReceiverState
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import EventCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .batches import Event, Lineage, events_of
+from .outbox import Outbox, RemoteHost
+from .ports import FIRST_STREAM, EventMethod, EventSettings
+from .shares import PREFIX, Shares
+
+_log = logging.getLogger(__name__)
+
+
+class Received:
+    """One stream that is received. Implements `fabric.origin.Sink`."""
+
+    def __init__(self, receiving: Receiving, host: int, lineage: Lineage) -> None:
+        self.host = host
+        self.lineage = lineage
+        self.joined: Joined
+        self.over_at = 0.0  # when it was first seen to be at its end
+        self._receiving = receiving
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        self._receiving.take(self, deliveries)
+
+    def failed(self, error: Exception) -> None:
+        self._receiving.failed(self)
+
+
+class Receiving:
+    """All event streams that this host receives, by origin and number."""
+
+    def __init__(
+        self,
+        hub: PubSub,
+        outbox: Outbox,
+        remotes: dict[int, RemoteHost],
+        methods: Methods,
+        fabric: Fabric,
+        settings: EventSettings,
+        counters: EventCounters,
+        clock: Callable[[], float],
+        shares: Shares,
+    ) -> None:
+        """`clock`: seconds since the Unix epoch."""
+        self._clock = clock
+        self._shares = shares
+        self._hub = hub
+        self._outbox = outbox
+        self._remotes = remotes
+        self._methods = methods
+        self._fabric = fabric
+        self._settings = settings
+        self._counters = counters
+        self._streams: dict[tuple[int, int], Received] = {}
+        self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- life
+
+    def start(self) -> None:
+        """From now on streams can be opened."""
+        self._loop = asyncio.get_running_loop()
+        if self._hub.journal is not None:
+            self._passed = self._hub.journal.passed
+        self._methods.register(EventMethod.OPEN, pb.EventOpen, self._open)
+        self._timer = self._loop.call_later(self._settings.over, self._tick)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for stream in list(self._streams.values()):
+            self._leave(stream)
+
+    def _open(self, host: int, request: pb.EventOpen, body: memoryview) -> tuple[pb.EventOpened, Buffer]:
+        if request.stream < FIRST_STREAM:
+            raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is no event stream")
+        self._forget_settled(host, (request.settled_epoch, request.settled_stream))
+        known = self._streams.get((host, request.stream))
+        lineage = (request.epoch, request.stream)
+        if known is not None and known.lineage == lineage:
+            return pb.EventOpened(kept=True, next=known.joined.next), b""
+        for stream in [one for one in self._streams.values() if one.host == host]:
+            if stream.lineage[0] != request.epoch:  # of a run that is no more
+                self._leave(stream)
+        self._join(Received(self, host, lineage), request.first)
+        return pb.EventOpened(kept=False, next=request.first), b""
+
+    def _join(self, stream: Received, first: int) -> None:
+        epoch, number = stream.lineage
+        progress = Progress(first, first)
+        stream.joined = self._fabric.join(stream.host, number, epoch, stream, progress=progress)
+        self._streams[stream.host, number] = stream
+        self._counters.streams_received += 1
+
+    def _leave(self, stream: Received) -> None:
+        stream.joined.leave()
+        self._streams.pop((stream.host, stream.lineage[1]), None)
+
+    # --- what arrives
+
+    def take(self, stream: Received, deliveries: list[Delivery]) -> None:
+        """Publishes it, and stores what it has become. STORAGE where the disk refuses."""
+        self._hub.wall = self._clock()
+        self._outbox.arriving = True
+        try:
+            for delivery in deliveries:
+                self._publish_all(stream, delivery.message.payload)
+        finally:
+            self._outbox.arriving = False
+        if self._hub.departures is not None:
+            self._hub.departures.place()  # what goes on to members of shared subscriptions
+        journal = self._hub.journal
+        if journal is not None and not journal.flush():
+            raise TreecastError(Fault.STORAGE, journal.error)
+
+    def _publish_all(self, stream: Received, payload: bytes) -> None:
+        try:
+            for event in events_of(payload):
+                self._publish(stream, event)
+        except TreecastError as error:
+            self._counters.bad_batches += 1
+            _log.error("a batch of host %d cannot be read: %s", stream.host, error)
+
+    def _publish(self, stream: Received, event: Event) -> None:
+        hub, message = self._hub, event.message
+        if event.number and self._has(stream, event):
+            self._counters.repeated += 1
+            return
+        self._counters.messages_received += 1
+        if message.topic.startswith(PREFIX):
+            self._shares.take(message)
+            return
+        targets = hub.routes.get(message.topic)
+        if targets is None:
+            if not _is_name(message.topic):
+                raise TreecastError(Fault.INVALID_TOPIC, f"{message.topic!r} cannot be published to")
+            targets = hub.targets(message.topic)
+        if message.retain:
+            hub.retain(message)
+        if message.expires_at != NEVER and message.expires_at <= hub.wall:
+            self._counters.expired += 1
+        elif targets.count:
+            hub.publish(message, targets, self._remotes.get(stream.host))
+
+    def _has(self, stream: Received, event: Event) -> bool:
+        """Whether it was taken before; else it is now."""
+        epoch, number = event.lineage or stream.lineage
+        key = (stream.host, epoch, number)
+        if self._passed.get(key, 0) >= event.number:
+            return True
+        if self._hub.journal is not None:
+            self._hub.journal.pass_by(key, event.number)
+        else:
+            self._passed[key] = event.number
+        return False
+
+    def failed(self, stream: Received) -> None:
+        """The disk refuses: the stream is joined again, at what the origin has not been told of."""
+        self._streams.pop((stream.host, stream.lineage[1]), None)
+        self._loop.call_later(self._settings.retry, self._again, stream, stream.joined.progress)
+
+    def _again(self, stream: Received, progress: Progress) -> None:
+        key = (stream.host, stream.lineage[1])
+        if key in self._streams or self._timer is None or self._timer.cancelled():
+            return
+        epoch, number = stream.lineage
+        stream.joined = self._fabric.join(stream.host, number, epoch, stream, progress=progress)
+        self._streams[key] = stream
+
+    # --- what is over
+
+    def _forget_settled(self, host: int, floor: Lineage) -> None:
+        """Of older streams nothing comes again: their origin has them no more."""
+        for stream in [one for one in self._streams.values() if one.host == host and one.lineage < floor]:
+            self._leave(stream)
+        for key in [key for key in self._passed if key[0] == host and key[1:] < floor]:
+            if self._hub.journal is not None:
+                self._hub.journal.pass_by(key, 0)
+            else:
+                del self._passed[key]
+
+    def _tick(self) -> None:
+        """Streams that have come to their end are left once their origin has been told."""
+        self._timer = self._loop.call_later(self._settings.over, self._tick)
+        for stream in list(self._streams.values()):
+            if stream.joined.state is not ReceiverState.DONE:
+                continue
+            if stream.over_at:
+                self._leave(stream)
+            else:
+                stream.over_at = self._loop.time()
+
+    def host_left(self, host: int) -> None:
+        """It is not in the cluster any more."""
+        for stream in list(self._streams.values()):
+            if stream.host == host:
+                self._leave(stream)
+
+
+def _is_name(topic: bytes) -> bool:
+    """Whether it can be a topic name. Names that begin with `$` never leave their host."""
+    if not topic or len(topic) > 0xFFFF or topic.startswith(b"$"):
+        return False
+    return not (b"+" in topic or b"#" in topic or b"\0" in topic)

@@ -1,0 +1,128 @@
+"""Retained messages of all hosts: who subscribes gets, of each topic, the latest that any host has.
+
+Before a subscription's retained messages are handed over, all hosts that can be reached are asked for theirs.
+What they have is taken over here where it is later than what is here, tombstones too; then one value of each
+topic is left. Filters of one turn of the event loop are one question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from treecast.middleware.api.v1 import peer_events_pb2 as pb
+from treecast.middleware.broker.pubsub import Message, PubSub, Waiter
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import EventCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .batches import batch_of, events_of, record_of
+from .ports import EventMethod, EventSettings
+
+_log = logging.getLogger(__name__)
+
+Reply = tuple[pb.EventRetainedResponse, Buffer]
+
+
+class Retained:
+    """Both ends: asks, and answers. `hosts`: those that can be asked."""
+
+    def __init__(
+        self,
+        hub: PubSub,
+        hosts: Callable[[], Iterable[int]],
+        methods: Methods,
+        settings: EventSettings,
+        counters: EventCounters,
+    ) -> None:
+        self._hub = hub
+        self._hosts = hosts
+        self._methods = methods
+        self._settings = settings
+        self._counters = counters
+        self._filters: dict[bytes, None] = {}
+        self._waiters: list[Waiter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._methods.register(EventMethod.RETAINED, pb.EventRetainedRequest, self._answer)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- asking
+
+    def collect(self, filters: Iterable[bytes], waiter: Waiter) -> bool:
+        """Whether all that is retained for `filters` is here. If not, `waiter` is told when it is, or after
+        `retained_wait`."""
+        wanted = [filter for filter in filters if not filter.startswith(b"$")]
+        if not wanted or not any(True for _ in self._hosts()):
+            return True
+        if not self._waiters:
+            task = asyncio.get_running_loop().create_task(self._ask_all(), name="retained messages")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._filters.update(dict.fromkeys(wanted))
+        self._waiters.append(waiter)
+        return False
+
+    async def _ask_all(self) -> None:
+        """Runs at the end of the turn that has made it."""
+        filters, self._filters = list(self._filters), {}
+        waiters, self._waiters = self._waiters, []
+        questions = [asyncio.ensure_future(self._ask(host, filters)) for host in self._hosts()]
+        try:
+            if questions:
+                _, late = await asyncio.wait(questions, timeout=self._settings.retained_wait)
+                self._counters.retained_late += len(late)
+        finally:
+            for question in questions:
+                question.cancel()
+        for waiter in waiters:
+            waiter.confirmed()
+
+    async def _ask(self, host: int, filters: list[bytes]) -> None:
+        """Page by page. What came before a host failed counts."""
+        request = pb.EventRetainedRequest(filters=filters)
+        try:
+            while True:
+                answer, body = await self._methods.ask(
+                    host, EventMethod.RETAINED, request, pb.EventRetainedResponse, self._settings.call
+                )
+                self._take(bytes(body))
+                if not answer.more or not answer.count:
+                    return
+                request.skip += answer.count
+        except TreecastError as error:
+            if error.fault is not Fault.NOT_SUPPORTED:  # it has no MQTT face
+                self._counters.retained_late += 1
+                _log.info("host %d could not be asked for retained messages: %s", host, error)
+
+    def _take(self, body: bytes) -> None:
+        for event in events_of(body) if body else ():
+            message = event.message
+            if message.stamp and message.topic and not message.topic.startswith(b"$"):
+                self._hub.retain(message)
+
+    # --- answering
+
+    def _answer(self, host: int, request: pb.EventRetainedRequest, body: memoryview) -> Reply:
+        found: dict[bytes, Message] = {}
+        for filter in request.filters:
+            for message in self._hub.retained.match_all(filter, self._hub.wall):
+                found[message.topic] = message
+        return self._page(list(found.values())[request.skip :])
+
+    def _page(self, messages: list[Message]) -> Reply:
+        records, size = [], 0
+        for message in messages:
+            if size > self._settings.page_bytes:
+                break
+            records.append(record_of(message, 0))
+            size += message.size + 100
+        more = len(records) < len(messages)
+        return pb.EventRetainedResponse(count=len(records), more=more), batch_of(records) if records else b""

@@ -1,0 +1,367 @@
+"""At the origin: which messages go by which event streams, and the life of these.
+
+A stream stands for a set of hosts. A message goes, once, into the stream of the hosts that want its topic;
+they are asked to receive a stream before it is used. What was acknowledged to its publisher is owed by the
+journal to the stream until all of its hosts have settled it, so it is sent again after a restart, by a stream
+of the new run, with its lineage: a host that has it already lets it go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Task
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from treecast.middleware.api.v1 import peer_events_pb2 as pb
+from treecast.middleware.broker.pubsub import Departures, Message, PubSub
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.core.settings import NEVER
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.model.counters import EventCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire.segment import MAX_AFTER, After
+
+from .batches import BARRIER, batch_of, record_of
+from .outbox import Outbox, RemoteHost
+from .owing import Owed, Owing
+from .places import Places
+from .ports import FIRST_STREAM, EventMethod, EventSettings
+from .stream import EventStream, Parcel
+
+_log = logging.getLogger(__name__)
+_MOST_SETS = 4096  # lists of hosts whose stream is remembered
+_MOST_SHOWN = 6
+
+
+class Batch:
+    """Messages for one stream, all promised or all not, that will be one parcel."""
+
+    def __init__(self, stream: EventStream, promised: bool) -> None:
+        self.stream = stream
+        self.promised = promised
+        self.messages: list[Message] = []
+        self.after: dict[EventStream, int] = {}
+        self.size = 0
+
+    def takes(self, message: Message, limit: int) -> bool:
+        return self.promised is (message.qos > 0) and self.size + message.size <= limit
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self.size += message.size
+
+
+class Sending(Departures):
+    """All event streams of this host. Calls come from the loop. `remotes`: hosts that want anything."""
+
+    def __init__(
+        self,
+        run: int,
+        hub: PubSub,
+        outbox: Outbox,
+        remotes: dict[int, RemoteHost],
+        methods: Methods,
+        fabric: Fabric,
+        settings: EventSettings,
+        counters: EventCounters,
+    ) -> None:
+        self._run = run
+        self._hub = hub
+        self._outbox = outbox
+        self._remotes = remotes
+        self._methods = methods
+        self._fabric = fabric
+        self._settings = settings
+        self._counters = counters
+        self._up: dict[int, int] = {}  # hosts with a channel, and which one it is
+        self._ups = 0
+        self._count = 0
+        self._streams: dict[frozenset[int], EventStream] = {}  # those that are used
+        self._all: dict[int, EventStream] = {}  # by number, those that are ending as well
+        self._sets: dict[tuple[int, ...], EventStream] = {}
+        self._places = Places(settings.most_topics)
+        self._owing = Owing(run, hub)
+        self._dirty: dict[EventStream, None] = {}
+        self._tasks: set[Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __iter__(self) -> Iterator[EventStream]:
+        """All, for inspection."""
+        return iter(list(self._all.values()))
+
+    # --- life
+
+    def start(self) -> None:
+        """Takes up what earlier runs have promised, and not kept."""
+        self._loop = asyncio.get_running_loop()
+        self._stream_settings = replace(
+            self._fabric.stream_settings, log_bytes=self._settings.log_bytes, log_age=self._settings.log_age
+        )
+        for old in self._owing.take_up():
+            self._send_again(old)
+        self._timer = self._loop.call_later(self._settings.tick, self._tick)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in self._all.values():
+            stream.origin.forget()
+        self._all.clear()
+
+    # --- the end of a turn
+
+    def place(self) -> None:
+        """Implements `Departures`: all that came since the last turn has its place in a stream."""
+        items = self._outbox.take()
+        if not items:
+            return
+        batches: dict[EventStream, Batch] = {}
+        for item in items:
+            stream = self._stream_of(item.hosts)
+            for message in item.messages():
+                self._add(batches, stream, message)
+        for batch in batches.values():
+            self._seal(batch)
+        self._outbox.let_go(items)
+
+    def _add(self, batches: dict[EventStream, Batch], stream: EventStream, message: Message) -> None:
+        if stream.waiting_bytes > self._settings.queue_bytes:
+            self._counters.dropped += 1
+            return
+        waits = self._places.move(message.topic, stream)
+        batch = batches.get(stream)
+        if batch is None or not batch.takes(message, self._settings.batch_bytes):
+            if batch is not None:
+                self._seal(batch)
+            batch = batches[stream] = Batch(stream, message.qos > 0)
+        for other in waits:
+            unfinished = batches.pop(other, None)
+            if unfinished is not None:  # what is waited for has to have its place
+                self._seal(unfinished)
+            batch.after[other] = other.end
+        batch.add(message)
+
+    def _seal(self, batch: Batch, old: Owed | None = None) -> None:
+        """Places the batch in its stream, and owes what it promises; of what is sent again, `old` does."""
+        stream, journal = batch.stream, self._hub.journal
+        now_ms = int(self._hub.wall * 1000)
+        lineage = old.lineage if old is not None else None
+        records = [record_of(message, now_ms, lineage) for message in batch.messages]
+        expires = NEVER if batch.promised else self._fabric.now() + self._settings.fleeting
+        after = [
+            After(other.number, self._run, end) for other, end in batch.after.items() if end > other.settled
+        ]
+        while len(after) > MAX_AFTER:
+            stream.place(Parcel(BARRIER, 1, tuple(after[:MAX_AFTER]), expires))
+            del after[:MAX_AFTER]
+        stream.place(Parcel(batch_of(records), len(records), tuple(after), expires))
+        if batch.promised and journal is not None:
+            if old is None and stream.record is None:
+                stream.record = self._owing.begin(stream)
+            record = old.record if old is not None else stream.record
+            assert record is not None
+            for message in batch.messages:
+                stream.promise(journal, record, message)
+        stream.used = self._loop.time()
+        self._dirty[stream] = None
+        self._counters.batches_sent += 1
+        self._counters.messages_sent += len(records)
+
+    def send(self) -> None:
+        """Implements `Departures`."""
+        dirty, self._dirty = self._dirty, {}
+        for stream in dirty:
+            stream.send()
+
+    def _send_again(self, old: Owed) -> None:
+        """What an earlier run owed, in its order."""
+        stream = self._stream_of(sorted(old.hosts))
+        batch = Batch(stream, True)
+        for message in [owed.message for _, owed in sorted(old.record.owed.items())]:
+            if batch.messages and not batch.takes(message, self._settings.batch_bytes):
+                self._seal(batch, old)
+                batch = Batch(stream, True)
+            for other in self._places.move(message.topic, stream):
+                batch.after[other] = other.end
+            batch.add(message)
+        self._counters.sent_again += len(old.record.owed)
+        self._seal(batch, old)
+        self._outbox.wake()
+
+    # --- streams
+
+    def _stream_of(self, hosts: list[int]) -> EventStream:
+        key = tuple(hosts)
+        stream = self._sets.get(key)
+        if stream is None:
+            if len(self._sets) >= _MOST_SETS:
+                self._sets.clear()
+            stream = self._sets[key] = self._find(frozenset(hosts))
+        return stream
+
+    def _find(self, hosts: frozenset[int]) -> EventStream:
+        """Where there are many streams already, one that goes to all who want anything."""
+        stream = self._streams.get(hosts)
+        if stream is None and len(self._streams) >= self._settings.most_streams:
+            hosts = hosts.union(host for host, remote in self._remotes.items() if not remote.deaf)
+            stream = self._streams.get(hosts)
+        return stream if stream is not None else self._begin(hosts)
+
+    def _begin(self, hosts: frozenset[int]) -> EventStream:
+        self._count += 1
+        origin = self._fabric.originate(
+            FIRST_STREAM + self._count, self._run, name=_name(hosts), settings=self._stream_settings
+        )
+        stream = EventStream(origin, hosts, self._loop.time())
+        self._all[stream.number] = self._streams[hosts] = stream
+        for host in sorted(hosts):
+            origin.add_receiver(host, 0)
+        stream.asked = {host for host in hosts if host in self._up}
+        for host in sorted(stream.asked):
+            self._spawn(self._ask(stream, host), f"stream {stream.number} to {host}")
+        if stream.asked:
+            self._loop.call_later(self._settings.open_wait, self._opened, stream)
+        else:
+            stream.open = True
+        self._counters.streams_opened += 1
+        return stream
+
+    def _opened(self, stream: EventStream) -> None:
+        """Its members know it, or had their time."""
+        if not stream.open:
+            stream.open = True
+            stream.pump()
+
+    async def _ask(self, stream: EventStream, host: int) -> None:
+        """Asks the host to receive the stream, again and again while there is a channel."""
+        life, refused = self._up.get(host), 0
+        while self._up.get(host) == life and host in stream.members and stream.number in self._all:
+            request = self._request(stream, host)
+            try:
+                answer, _ = await self._methods.ask(
+                    host, EventMethod.OPEN, request, pb.EventOpened, self._settings.call
+                )
+                self._answered(stream, host, request, answer)
+                break
+            except TreecastError as error:
+                _log.info("host %d was not asked to receive stream %d: %s", host, stream.number, error)
+                refused += error.fault is Fault.NOT_SUPPORTED
+            if refused >= self._settings.refusals:
+                self._leave_out(host)
+                break
+            await asyncio.sleep(self._settings.retry)
+        self._not_asked(stream, host)
+
+    def _not_asked(self, stream: EventStream, host: int) -> None:
+        if host in stream.asked:
+            stream.asked.discard(host)
+            if not stream.asked:
+                self._opened(stream)
+
+    def _request(self, stream: EventStream, host: int) -> pb.EventOpen:
+        peer = stream.origin.sender.peers.get(host)
+        epoch, first = self._owing.oldest() or (self._run, min(self._all, default=stream.number))
+        return pb.EventOpen(
+            stream=stream.number,
+            epoch=self._run,
+            first=peer.next if peer is not None else 0,
+            settled_epoch=epoch,
+            settled_stream=first,
+        )
+
+    def _answered(
+        self, stream: EventStream, host: int, request: pb.EventOpen, answer: pb.EventOpened
+    ) -> None:
+        origin = stream.origin
+        peer = origin.sender.peers.get(host)
+        if answer.kept or (peer is not None and not peer.reported and answer.next == peer.first):
+            return
+        origin.sender.ledger.taken(host, answer.next)
+        origin.add_receiver(host, min(answer.next, origin.end))
+
+    def _leave_out(self, host: int) -> None:
+        """It has no MQTT face: it is sent nothing, until it comes again."""
+        if host in self._remotes:
+            self._remotes[host].deaf = True
+        for stream in self:
+            self._remove(stream, host)
+
+    def _remove(self, stream: EventStream, host: int) -> None:
+        if host in stream.members:
+            stream.members.discard(host)
+            stream.origin.remove_receiver(host)
+            self._not_asked(stream, host)
+            self._retire(stream)
+
+    def _retire(self, stream: EventStream) -> None:
+        """Nothing more is placed in it."""
+        for hosts in [hosts for hosts, one in self._streams.items() if one is stream]:
+            del self._streams[hosts]
+        for key in [key for key, one in self._sets.items() if one is stream]:
+            del self._sets[key]
+        if not stream.closing:
+            stream.close()
+
+    # --- hosts come and go
+
+    def host_up(self, host: int) -> None:
+        """It is asked anew: it may be another run of it."""
+        self._ups += 1
+        self._up[host] = self._ups
+        if host in self._remotes:
+            self._remotes[host].deaf = False
+        for stream in self:
+            if host in stream.members:
+                self._spawn(self._ask(stream, host), f"stream {stream.number} to {host}")
+
+    def host_down(self, host: int) -> None:
+        self._up.pop(host, None)
+        for stream in self:
+            self._not_asked(stream, host)
+
+    def host_left(self, host: int) -> None:
+        """It is not in the cluster any more."""
+        self.host_down(host)
+        for stream in self:
+            self._remove(stream, host)
+
+    # --- from time to time
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._settings.tick, self._tick)
+        now = self._loop.time()
+        for stream in self:
+            stream.pump()
+            stream.settle(self._hub.journal)
+            idle = stream.end <= stream.settled and not stream.pending
+            if idle and not stream.closing and now - stream.used > self._settings.idle:
+                self._retire(stream)
+            if stream.finished:
+                self._forget(stream)
+        self._owing.sweep()
+
+    def _forget(self, stream: EventStream) -> None:
+        del self._all[stream.number]
+        self._places.forget(stream)
+        self._owing.end(stream)
+        stream.origin.forget()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _name(hosts: frozenset[int]) -> str:
+    """As listings show it."""
+    some = ",".join(map(str, sorted(hosts)[:_MOST_SHOWN]))
+    return (
+        f"mqtt to {some}" if len(hosts) <= _MOST_SHOWN else f"mqtt to {some} and {len(hosts) - _MOST_SHOWN}"
+    )

@@ -1,0 +1,310 @@
+"""Shared subscriptions over hosts: each message goes to one member, wherever that is.
+
+A shared subscription has a home, as a group has one: the host that asked the coordinator first, or the next
+that asks when that one has been away for long. Only the home is interested in the filter. It takes each
+message, and hands it to the member whose turn it is: a client of its own, or another host that has members,
+to which the message goes by the stream for that host, under a topic that no client can publish to:
+
+    "$share/" | name | "/" | filter | U+0000 | topic
+
+There it is handed to one of the members. Where no home can be found, as the coordinator is away, a host is
+its members' home alone until one is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from treecast.middleware.api.v1 import peer_events_pb2 as pb
+from treecast.middleware.broker.pubsub import (
+    Message,
+    PubSub,
+    SharedGroup,
+    ShareListener,
+    Subscriber,
+    Subscription,
+    Target,
+)
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.counters import EventCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .outbox import Outbox
+from .ports import EventMethod, EventSettings
+
+_log = logging.getLogger(__name__)
+
+PREFIX: Final = b"$share/"
+_QOS: Final = 2
+_MOST_MEMBERS: Final = 100_000  # of one host
+
+Key = tuple[bytes, bytes]  # name, filter
+
+
+class ShareHomes(Protocol):
+    """Where shared subscriptions are at home."""
+
+    async def home(self, id: str, *, ask: bool) -> int:
+        """The host; with `ask` not by what is known, which was found to be wrong.
+
+        COORDINATOR_UNAVAILABLE where nothing is known and nobody answers.
+        """
+
+
+class RemoteMember(Subscriber):
+    """A member of a shared subscription that is a client of another host."""
+
+    def __init__(self, serial: int, host: int, key: Key, outbox: Outbox, up: dict[int, None]) -> None:
+        super().__init__(serial)
+        self.foreign = True
+        self.host = host
+        self._key = key
+        self._outbox = outbox
+        self._up = up
+
+    @property
+    def ready(self) -> bool:
+        return self.host in self._up
+
+    def take(self, message: Message, target: Target) -> None:
+        self._outbox.add_alone(enveloped(message, self._key), self.host)
+
+
+class _Share:
+    """What is known of one shared subscription that has members here."""
+
+    def __init__(self) -> None:
+        self.home = 0  # 0: not known
+        self.told = 0  # so many members
+        self.settled = False
+        self.task: asyncio.Task[None] | None = None
+        self.again = False
+
+
+class Shares(ShareListener):
+    """All shared subscriptions of one host. `up`: hosts with a channel."""
+
+    def __init__(
+        self,
+        host: int,
+        hub: PubSub,
+        outbox: Outbox,
+        homes: ShareHomes,
+        methods: Methods,
+        up: dict[int, None],
+        settings: EventSettings,
+        counters: EventCounters,
+    ) -> None:
+        self._host = host
+        self._hub = hub
+        self._outbox = outbox
+        self._homes = homes
+        self._methods = methods
+        self._up = up
+        self._settings = settings
+        self._counters = counters
+        self._shares: dict[Key, _Share] = {}
+        self._members: dict[tuple[Key, int], list[Subscription]] = {}  # of other hosts, at the home
+        self._waiting: list[asyncio.Future[None]] = []
+        self._closed = False
+
+    # --- life
+
+    def start(self) -> None:
+        """Subscriptions of sessions that were taken up stay served here until their home is known."""
+        self._methods.register(EventMethod.SHARE, pb.EventShareRequest, self._joined)
+        self._hub.shares = self
+        for group in self._hub.shared():
+            self.changed(group)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._hub.shares = None
+        tasks = [share.task for share in self._shares.values() if share.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- waiting
+
+    @property
+    def pending(self) -> bool:
+        """Whether some home is not known yet, or does not know of a member."""
+        return any(not share.settled for share in self._shares.values())
+
+    async def settled(self) -> None:
+        """Returns when none is, or after a while."""
+        if not self.pending:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        await asyncio.wait([done], timeout=self._settings.share_wait)
+
+    def _settle(self, share: _Share) -> None:
+        share.settled = True
+        if not self.pending:
+            for done in self._waiting:
+                if not done.done():
+                    done.set_result(None)
+            self._waiting.clear()
+
+    # --- members here
+
+    def changed(self, group: SharedGroup) -> None:
+        """Implements the hub's listener: members of this host have come or gone."""
+        self._tend((group.name, group.filter))
+
+    def _tend(self, key: Key) -> None:
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = _Share()
+        share.settled = False
+        if share.task is not None:
+            share.again = True
+            return
+        share.task = asyncio.get_running_loop().create_task(
+            self._tend_until_settled(key, share), name="share"
+        )
+
+    async def _tend_until_settled(self, key: Key, share: _Share) -> None:
+        ask = False
+        try:
+            while not self._closed:
+                share.again = False
+                try:
+                    await self._tend_once(key, share, ask)
+                    if not share.again:
+                        break
+                    ask = False
+                except TreecastError as error:
+                    ask = error.fault is Fault.NOT_COORDINATOR
+                    if not ask:
+                        _log.info("shared subscription %s: %s", _id(key), error)
+                        self._serve_alone(key, share, error)
+                        await asyncio.sleep(self._settings.share_again)
+        finally:
+            share.task = None
+        self._settle(share)
+        if not share.told and not self._hub.shared_members(*key):
+            self._shares.pop(key, None)
+
+    async def _tend_once(self, key: Key, share: _Share, ask: bool) -> None:
+        members = self._hub.shared_members(*key)
+        if not members and not share.told:
+            return
+        home = await self._homes.home(_id(key), ask=ask)
+        if home != share.home and share.home not in (0, self._host) and share.told:
+            share.told = 0  # another host's affair
+        share.home = home
+        if home == self._host:
+            share.told = 0
+            self._hub.root_shared(*key)
+            return
+        request = pb.EventShareRequest(name=key[0], filter=key[1], members=members)
+        await self._methods.ask(home, EventMethod.SHARE, request, pb.EventShareResponse, self._settings.call)
+        share.told = members
+        self._give_up(key)
+
+    def _serve_alone(self, key: Key, share: _Share, error: TreecastError) -> None:
+        """Without the coordinator's word members are served here: better twice than not at all."""
+        if error.fault is Fault.COORDINATOR_UNAVAILABLE and share.home == 0:
+            self._hub.root_shared(*key)
+            self._counters.shares_alone += 1
+        self._settle(share)
+
+    def _give_up(self, key: Key) -> None:
+        """The home is elsewhere: so are members of other hosts."""
+        for place in [place for place in self._members if place[0] == key]:
+            self._set_members(place, 0)
+        self._hub.unroot_shared(*key)
+
+    # --- members of other hosts
+
+    def _joined(
+        self, host: int, request: pb.EventShareRequest, body: memoryview
+    ) -> tuple[pb.EventShareResponse, Buffer]:
+        """Asked of the home. A host that asks has the coordinator's word that it is here."""
+        if request.members > _MOST_MEMBERS or not request.name or not request.filter:
+            raise TreecastError(Fault.INVALID_REQUEST, "a shared subscription has a name, a filter, members")
+        key = (request.name, request.filter)
+        share = self._shares.get(key)
+        if share is not None and share.home not in (0, self._host):
+            raise TreecastError(Fault.NOT_COORDINATOR, f"{_id(key)} is not at home here")
+        self._set_members((key, host), request.members)
+        if self._hub.shared_members(*key) + self._count(key):
+            self._hub.root_shared(*key)
+        return pb.EventShareResponse(), b""
+
+    def _count(self, key: Key) -> int:
+        return sum(len(members) for place, members in self._members.items() if place[0] == key)
+
+    def _set_members(self, place: tuple[Key, int], wanted: int) -> None:
+        key, host = place
+        members = self._members.setdefault(place, [])
+        while len(members) < wanted:
+            member = RemoteMember(self._hub.next_serial(), host, key, self._outbox, self._up)
+            subscription = Subscription(member, key[1], _QOS, False, True)
+            self._hub.subscribe_shared(key[0], subscription)
+            members.append(subscription)
+        while len(members) > wanted:
+            self._hub.unsubscribe_shared(key[0], members.pop().subscriber, key[1])
+        if not members:
+            del self._members[place]
+
+    def take(self, message: Message) -> None:
+        """A message that the home has for one of the members here."""
+        key, topic = read_envelope(message.topic)
+        opened = Message(
+            topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
+        )
+        if not self._hub.hand_to_shared(*key, opened):
+            self._counters.shares_gone += 1
+
+    # --- hosts come and go, homes move
+
+    def host_up(self, host: int) -> None:
+        """It may be a home that has forgotten who its members are."""
+        for key, share in list(self._shares.items()):
+            if share.home in (0, host):
+                self._tend(key)
+
+    def host_down(self, host: int) -> None:
+        """A home may be away for long: then it is another's turn."""
+        for key, share in list(self._shares.items()):
+            if share.home == host:
+                self._tend(key)
+
+    def host_left(self, host: int) -> None:
+        for place in [place for place in self._members if place[1] == host]:
+            self._set_members(place, 0)
+
+    def moved(self, id: str, host: int) -> None:
+        """The coordinator tells where a home is."""
+        for key, share in list(self._shares.items()):
+            if _id(key) == id and share.home != host:
+                if share.home == self._host:
+                    share.home = 0
+                self._tend(key)
+
+
+def _id(key: Key) -> str:
+    """As the coordinator knows it."""
+    return (key[0] + b"/" + key[1]).decode()
+
+
+def enveloped(message: Message, key: Key) -> Message:
+    """The message for a member elsewhere."""
+    topic = PREFIX + key[0] + b"/" + key[1] + b"\0" + message.topic
+    return Message(topic, message.payload, message.qos, False, message.properties, message.expires_at)
+
+
+def read_envelope(topic: bytes) -> tuple[Key, bytes]:
+    """(name and filter, the message's topic). INVALID_TOPIC where it is none."""
+    share, zero, rest = topic.removeprefix(PREFIX).partition(b"\0")
+    name, slash, filter = share.partition(b"/")
+    if not (zero and slash and rest):
+        raise TreecastError(Fault.INVALID_TOPIC, f"{topic!r} is for no shared subscription")
+    return (name, filter), rest

@@ -1,0 +1,141 @@
+"""One event stream of this host: what it has been given, and who is to have it.
+
+    opening --all members answered, or time is over--> open --nobody needs it--> closed
+
+What is placed in a stream has its sequence at once, and is sent when the journal has what it promises. While
+the stream is opening, or the fabric takes no more, it waits here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from treecast.middleware.broker.pubsub import Journal, Message, Owed, SessionRecord
+from treecast.middleware.fabric.core.states import PeerState
+from treecast.middleware.fabric.origin import Origin
+from treecast.middleware.wire.segment import After
+
+
+class Parcel:
+    """One record batch. `expires`: by the fabric's clock, NEVER where it was promised to somebody."""
+
+    __slots__ = ("after", "expires", "payload", "records")
+
+    def __init__(self, payload: bytes, records: int, after: tuple[After, ...], expires: float) -> None:
+        self.payload = payload
+        self.records = records
+        self.after = after
+        self.expires = expires
+
+
+class Promise:
+    """A message of QoS 1 or 2 that the journal owes until all before `end` is settled everywhere."""
+
+    __slots__ = ("end", "message", "record")
+
+    def __init__(self, end: int, record: SessionRecord, message: Message) -> None:
+        self.end = end
+        self.record = record
+        self.message = message
+
+
+class EventStream:
+    """`number`: its id. `record`: what the journal knows it by, once it has promised something.
+
+    `end`: the sequence after all that was placed. `used`: when that was last, by the loop's clock.
+    """
+
+    def __init__(self, origin: Origin, members: frozenset[int], now: float) -> None:
+        self.origin = origin
+        self.number = origin.key[1]
+        self.members = set(members)
+        self.record: SessionRecord | None = None
+        self.end = 0
+        self.used = now
+        self.asked: set[int] = set()  # members that have not answered yet
+        self.open = False
+        self.closing = False
+        self.promises: deque[Promise] = deque()
+        self._placed: list[Parcel] = []  # waits for the journal
+        self._waiting: deque[Parcel] = deque()  # waits for members, or for the fabric
+        self._waiting_bytes = 0
+
+    # --- placing
+
+    def place(self, parcel: Parcel) -> None:
+        """It is sent by `send`, when the journal has been written."""
+        self._placed.append(parcel)
+        self.end += parcel.records
+
+    def promise(self, journal: Journal, record: SessionRecord, message: Message) -> None:
+        """`record` owes what was placed last until this stream has settled it."""
+        if message.number not in record.owed:
+            journal.owe(record, Owed(message, message.qos, message.retain, ()))
+        self.promises.append(Promise(self.end, record, message))
+
+    # --- sending
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is here that the fabric has not."""
+        return bool(self._placed or self._waiting)
+
+    def send(self) -> None:
+        """What was placed is stored: off it goes."""
+        for parcel in self._placed:
+            self._waiting.append(parcel)
+            self._waiting_bytes += len(parcel.payload)
+        self._placed.clear()
+        self.pump()
+
+    def pump(self) -> None:
+        """Hands to the fabric what it takes."""
+        waiting = self._waiting
+        while self.open and waiting:
+            parcel = waiting[0]
+            taken = self.origin.publish(
+                parcel.payload, parcel.records, after=parcel.after, expires=parcel.expires
+            )
+            if taken is None:
+                return
+            waiting.popleft()
+            self._waiting_bytes -= len(parcel.payload)
+        if self.closing and not self.pending and not self.origin.sender.closed:
+            self.origin.close()
+
+    def close(self) -> None:
+        """Nothing more is placed. It ends when all have all."""
+        self.closing = True
+        self.open = True
+        self.pump()
+
+    # --- what has become of it
+
+    @property
+    def settled(self) -> int:
+        """All before it is settled everywhere, or was given up."""
+        return self.origin.sender.log.oldest if self.members else self.end
+
+    @property
+    def finished(self) -> bool:
+        """Closed, and its members know that, but for those that are silent."""
+        if not self.members:
+            return True
+        if not (self.closing and self.origin.finished) or self.pending or self.promises:
+            return False
+        return all(peer.done or peer.state is PeerState.SILENT for peer in self.origin.sender.peers)
+
+    def settle(self, journal: Journal | None) -> int:
+        """Tells the journal what nobody needs any more; how many messages that were."""
+        settled, count = self.settled, 0
+        promises = self.promises
+        while promises and promises[0].end <= settled:
+            promise = promises.popleft()
+            if journal is not None:
+                journal.settled(promise.record, promise.message)
+            count += 1
+        return count

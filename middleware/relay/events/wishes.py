@@ -1,0 +1,119 @@
+"""Interest in topics: all are told what this host's clients want; what others want is matched here."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Iterable
+
+from treecast.middleware.broker.pubsub import InterestListener, PubSub, Subscription, Waiter
+from treecast.middleware.relay.interest import ANY, REST, Interest, Pattern
+
+from .outbox import Outbox, RemoteHost
+from .retained import Retained
+from .shares import Shares
+
+_QOS = 2  # messages go to other hosts as they were published
+
+
+class Wishes(InterestListener):
+    """Implements the hub's listener, and hears of changes from `Interest`."""
+
+    def __init__(
+        self,
+        hub: PubSub,
+        interest: Interest,
+        outbox: Outbox,
+        remotes: dict[int, RemoteHost],
+        retained: Retained,
+        shares: Shares,
+    ) -> None:
+        self._hub = hub
+        self._retained = retained
+        self._shares = shares
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._interest = interest
+        self._outbox = outbox
+        self._remotes = remotes
+
+    def start(self) -> None:
+        """What is wanted already, here and elsewhere, is taken over."""
+        for filter in self._hub.filters:
+            self.wanted(filter, False)
+        self._hub.interest = self
+        self._interest.on_change = self._changed
+        for host in self._interest.hosts():
+            self._changed(host, self._interest.of(host), ())
+
+    async def close(self) -> None:
+        """What was said stays said: sessions that last want it still."""
+        self._hub.interest = None
+        self._interest.on_change = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- what this host wants
+
+    def wanted(self, filter: bytes, shared: bool) -> None:
+        if not filter.startswith(b"$"):  # such topics are each host's own
+            self._interest.want(_pattern(filter))
+
+    def unwanted(self, filter: bytes, shared: bool) -> None:
+        if not filter.startswith(b"$"):
+            self._interest.unwant(_pattern(filter))
+
+    def known(self, waiter: Waiter) -> bool:
+        if self._shares.pending:
+            task = asyncio.get_running_loop().create_task(self._wait(waiter), name="shared subscriptions")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return False
+        if self._interest.known:
+            return True
+
+        def confirmed(_: Future[None]) -> None:
+            waiter.confirmed()
+
+        self._interest.confirmed(self._interest.version).add_done_callback(confirmed)
+        return False
+
+    async def _wait(self, waiter: Waiter) -> None:
+        """Homes first: what they want then is theirs to announce, or this host's."""
+        await self._shares.settled()
+        if not self._interest.known:
+            await self._interest.confirmed(self._interest.version)
+        waiter.confirmed()
+
+    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
+        return self._retained.collect(filters, waiter)
+
+    # --- what others want
+
+    def _changed(self, host: int, added: Iterable[Pattern], removed: Iterable[Pattern]) -> None:
+        remote = self._remotes.get(host)
+        if remote is None:
+            remote = self._remotes[host] = RemoteHost(self._hub.next_serial(), host, self._outbox)
+        for pattern in removed:
+            filter = filter_of(pattern)
+            if filter is not None:
+                self._hub.unsubscribe(remote, filter)
+        for pattern in added:
+            filter = filter_of(pattern)
+            if filter is not None:
+                self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
+
+
+def _pattern(filter: bytes) -> Pattern:
+    return tuple(filter.decode().split("/"))
+
+
+def filter_of(pattern: Pattern) -> bytes | None:
+    """A pattern as MQTT spells it; None where it cannot, or would mean something else."""
+    for number, level in enumerate(pattern):
+        if level == ANY or (level == REST and number + 1 == len(pattern)):
+            continue
+        if any(one in level for one in "/+#\0"):
+            return None
+    filter = "/".join(pattern).encode()
+    return None if not filter or filter.startswith(b"$") or len(filter) > 0xFFFF else filter

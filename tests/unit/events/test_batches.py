@@ -1,0 +1,112 @@
+"""Messages as records: there and back, and bytes that are no batch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.middleware.broker.pubsub import NEVER, Message
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.records import Record
+from treecast.middleware.relay.events.batches import BARRIER, batch_of, events_of, record_of
+from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
+from treecast.middleware.wire.record_batch import build_batch
+from treecast.shims.mqtt.codec_properties import Properties, write_properties
+from treecast.shims.mqtt.codec_publish import read_publish_properties
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+PROPERTIES = st.builds(
+    Properties,
+    payload_format=st.sampled_from([None, 0, 1]),
+    content_type=st.none() | TEXT,
+    response_topic=st.none() | st.sampled_from(["a", "reply/to", "ключ"]),
+    correlation_data=st.none() | st.binary(max_size=20),
+    user=st.lists(
+        st.tuples(TEXT | st.sampled_from(["mqtt.content-type", "mqtt.user.x", ""]), TEXT), max_size=4
+    ).map(tuple),
+)
+
+
+def spelled(given: Properties) -> bytes:
+    """As the face hands them to the broker: without their length."""
+    written = write_properties(given)
+    size = 1
+    while written[size - 1] >= 0x80:
+        size += 1
+    return written[size:]
+
+
+@given(PROPERTIES)
+def test_properties_become_headers_and_properties_again(given: Properties) -> None:
+    properties = spelled(given)
+    assert properties_of(headers_of(properties)) == properties
+
+
+MESSAGES = st.builds(
+    Message,
+    st.sampled_from([b"a", b"a/b/c", b"/", "ключ".encode()]),
+    st.binary(max_size=300),
+    st.sampled_from([0, 1, 2]),
+    st.booleans(),
+    PROPERTIES.map(spelled),
+    st.sampled_from([NEVER, 1_700_000_000.25]),
+)
+
+
+@given(st.lists(st.tuples(MESSAGES, st.integers(0, 2**40), st.none() | st.just((7, 2**31 + 3))), min_size=1))
+def test_messages_become_a_batch_and_messages_again(
+    given: list[tuple[Message, int, tuple[int, int] | None]],
+) -> None:
+    for message, number, _ in given:
+        message.number = number
+    batch = batch_of([record_of(message, 1_700_000_000_000, lineage) for message, _, lineage in given])
+    found = list(events_of(batch))
+    assert len(found) == len(given)
+    for event, (message, number, lineage) in zip(found, given, strict=True):
+        promised = message.qos and number
+        assert event.number == (number if promised else 0)
+        assert event.lineage == (lineage if promised else None)
+        for name in ("topic", "payload", "qos", "retain", "properties", "expires_at"):
+            assert getattr(event.message, name) == getattr(message, name), name
+
+
+def test_a_barrier_is_nobodys_message() -> None:
+    assert list(events_of(BARRIER)) == []
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("", b""),
+        ("", None),
+        ("", b"\3"),
+        ("", b"\x09"),
+        ("", b"\x11\0"),
+        ("other", b"\1"),
+        ("", b"\x31" + bytes(9)),
+    ],
+)
+def test_a_first_header_that_is_wrong_is_refused(header: tuple[str, bytes | None]) -> None:
+    with pytest.raises(TreecastError):
+        list(events_of(build_batch([Record(b"t", b"", (header,), 1)])))
+
+
+@given(st.binary(max_size=200), st.integers(0, 199))
+def test_bytes_that_are_no_batch_are_refused(noise: bytes, at: int) -> None:
+    good = bytearray(batch_of([record_of(Message(b"t", b"x" * 50, 1), 1)]))
+    with pytest.raises(TreecastError):
+        list(events_of(noise))
+    good[at % len(good)] ^= 0x55
+    try:
+        list(events_of(bytes(good)))
+    except TreecastError:
+        pass
+
+
+@given(st.lists(st.tuples(TEXT, st.none() | st.binary(max_size=30)), max_size=6))
+def test_headers_of_others_become_properties_that_the_face_takes(
+    headers: list[tuple[str, bytes | None]],
+) -> None:
+    properties = properties_of(headers)
+    assert read_publish_properties(properties, 0, len(properties)).passed_on == properties

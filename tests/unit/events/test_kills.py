@@ -1,0 +1,118 @@
+"""Kills at either end: what was promised arrives, once."""
+
+from __future__ import annotations
+
+import random
+
+from tests.unit.events.world import Client, TestHost, World, until
+
+from treecast.middleware.broker.pubsub import Subscription
+
+
+def count_up(host: TestHost, first: int, count: int, topic: str = "t", qos: int = 2) -> int:
+    for number in range(first, first + count):
+        host.publish(topic, b"%d" % number, qos)
+    return first + count
+
+
+def numbers(client: Client) -> list[int]:
+    return [int(payload) for payload in client.payloads]
+
+
+async def test_what_was_promised_before_a_kill_arrives_after_it(world: World) -> None:
+    a, b = await world.start(1, 2)
+    client = b.client()
+    await client.subscribe("t")
+    world.kill(2)  # b is away, and nobody knows when it comes back
+    sent = count_up(a, 0, 50)
+    a.end_turn()  # promised
+    world.kill(1)
+    (b,) = await world.start(2)
+    client = b.client()
+    await client.subscribe("t")
+    (a,) = await world.start(1)
+    await until(lambda: len(client.got) == sent)
+    assert numbers(client) == list(range(sent))
+    assert a.counters.sent_again == sent
+    sent = count_up(a, sent, 10)
+    await until(lambda: len(client.got) == sent)
+    assert numbers(client) == list(range(sent))
+    await until(lambda: all(not one.owed for one in a.journal.records.values()))
+
+
+async def test_a_receiver_that_is_killed_gets_what_it_has_not_taken(world: World) -> None:
+    """Its own journal says what it has taken: what comes again of that is let go."""
+    a, b = await world.start(1, 2)
+    await b.client().subscribe("t")
+    before: list[int] = []
+    sent = 0
+    for _ in range(4):
+        client = b.client()
+        await client.subscribe("t")
+        sent = count_up(a, sent, 30)
+        a.end_turn()
+        await until(lambda client=client: len(client.got) >= 5)
+        world.kill(2)
+        before += numbers(client)
+        sent = count_up(a, sent, 10)
+        a.end_turn()
+        (b,) = await world.start(2, share=False)
+        client = b.client()
+        b.hub.subscribe(Subscription(client, b"t", 2))  # as a session that lasts is taken up
+        b.share()
+        await until(lambda client=client, sent=sent, before=before: len(client.got) == sent - len(before))
+        before += numbers(client)
+        b.hub.unsubscribe(client, b"t")
+    assert before == list(range(sent))
+
+
+async def test_kills_at_both_ends_lose_and_double_nothing(world: World) -> None:
+    """Messages of QoS 2 over any schedule of kills of the origin and of one receiver; the other sees all."""
+    rng = random.Random(11)
+    a, b, c = await world.start(1, 2, 3)
+    got: dict[int, list[int]] = {2: [], 3: []}
+    clients: dict[int, Client] = {}
+    for host in (b, c):
+        clients[host.number] = host.client()
+        await clients[host.number].subscribe("t/#")
+    sent = 0
+    for step in range(12):
+        sent = count_up(a, sent, rng.randrange(1, 40), f"t/{rng.randrange(2)}")
+        a.end_turn()
+        if rng.random() < 0.5:
+            await until(lambda: len(clients[3].got) > 0)
+        victim = rng.choice([1, 2]) if step % 3 else 1
+        world.kill(victim)
+        if victim == 2:
+            got[2] += numbers(clients[2])
+            (b,) = await world.start(2, share=False)
+            clients[2] = b.client()
+            b.hub.subscribe(Subscription(clients[2], b"t/#", 2))
+            b.share()
+        else:
+            (a,) = await world.start(1)
+            await until(lambda a=a: sorted(a.interest.hosts_for(("t", "0"))) == [2, 3])
+    sent = count_up(a, sent, 5)
+    await until(lambda: len(got[2]) + len(clients[2].got) >= sent and len(clients[3].got) >= sent)
+    got[2] += numbers(clients[2])
+    got[3] += numbers(clients[3])
+    assert sorted(got[2]) == sorted(got[3]) == list(range(sent))
+
+
+async def test_what_is_not_promised_is_not_sent_again(world: World) -> None:
+    a, b = await world.start(1, 2)
+    client = b.client()
+    await client.subscribe("t")
+    world.kill(2)
+    count_up(a, 0, 20, qos=0)
+    a.end_turn()
+    world.kill(1)
+    (b,) = await world.start(2)
+    client = b.client()
+    await client.subscribe("t")
+    (a,) = await world.start(1)
+    await until(lambda: a.interest.hosts_for(("t",)) == [2])
+    a.publish("t", b"99", 1)
+    await until(lambda: client.got)
+    assert numbers(client) == [99]
+    assert a.counters.sent_again == 0
