@@ -16,8 +16,8 @@ message. Numbers are allotted in ranges, whose calls keep their order:
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -101,8 +101,8 @@ class Methods:
             ) from error
         reply = entry.handler(host_id, request, body)
         if isinstance(reply, tuple):
-            return Answer(reply[0].SerializeToString(), reply[1])
-        return _later(reply)
+            return _in_answer(reply)
+        return _Later(reply)
 
     def ask(
         self,
@@ -149,6 +149,36 @@ async def _read_later(answer: Awaitable[Answer], response: type[_Response]) -> t
     return read_answer(await answer, response)
 
 
-async def _later(reply: Awaitable[Reply]) -> Answer:
-    message, body = await reply
-    return Answer(message.SerializeToString(), body)
+class _Later(Coroutine[Any, Any, Answer]):
+    """A handler's reply as an answer, once it is there.
+
+    Not an `async def`: one that is cancelled before its first step never reaches the coroutine inside it,
+    which then was never awaited. So what is thrown into this one goes into the handler itself.
+    """
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, reply: Awaitable[Reply]) -> None:
+        self._steps: Generator[Any, Any, Reply] = reply.__await__()
+
+    def __await__(self) -> Generator[Any, Any, Answer]:
+        return _in_answer((yield from self._steps))
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._steps.send(value)
+        except StopIteration as done:
+            raise StopIteration(_in_answer(done.value)) from None
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._steps.throw(*error)
+        except StopIteration as done:
+            raise StopIteration(_in_answer(done.value)) from None
+
+    def close(self) -> None:
+        self._steps.close()
+
+
+def _in_answer(reply: Reply) -> Answer:
+    return Answer(reply[0].SerializeToString(), reply[1])

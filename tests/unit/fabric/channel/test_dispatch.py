@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -77,3 +80,40 @@ def test_a_number_has_one_handler() -> None:
     answer = methods.handle(3, Number.AT_ONCE, Echo(text="y").SerializeToString(), memoryview(b"b"))
     assert isinstance(answer, Answer)
     assert Echo.FromString(answer.head).text == "3 y"
+
+
+async def test_a_handler_that_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> None:
+    """A call and its end may come in one piece: then the handler's task never takes a step."""
+    methods = Methods()
+    methods.register(Number.LATER, Echo, later, cancellable=True)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        answer = methods.handle(2, Number.LATER, Echo(text="x").SerializeToString(), memoryview(b""))
+        assert not isinstance(answer, Answer)
+        task = asyncio.ensure_future(answer)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task, answer
+        gc.collect()
+    assert [str(one.message) for one in found] == []
+
+
+async def test_a_handler_that_ends_in_spite_of_its_cancelling_has_answered() -> None:
+    waits = asyncio.Event()
+
+    async def stubborn(host: int, request: Echo, body: memoryview) -> tuple[Echo, Buffer]:
+        try:
+            await waits.wait()
+        except asyncio.CancelledError:
+            pass
+        return request, b"all the same"
+
+    methods = Methods()
+    methods.register(Number.LATER, Echo, stubborn, cancellable=True)
+    answer = methods.handle(2, Number.LATER, Echo(text="x").SerializeToString(), memoryview(b""))
+    assert not isinstance(answer, Answer)
+    task = asyncio.ensure_future(answer)
+    await asyncio.sleep(0)
+    task.cancel()
+    assert (await task).body == b"all the same"
