@@ -20,8 +20,8 @@ width is so the number of records that it lacks, also where nothing else is know
 `after` lists streams of the same origin; all below the sequence has to be settled before this message
 is delivered. Only the first segment of a message carries it. The content header is opaque here.
 
-Kinds other than data and repair carry a body of `segment_bodies` as payload and are one segment of
-0 records; their `sequence` is 0.
+Kinds other than data, repair and replay carry a body of `segment_bodies` as payload and are one segment
+of 0 records; their `sequence` is 0.
 
 The tag is BLAKE3, keyed, the first 128 bits, over everything else in the order above. Its key is derived
 from the cluster's key (BLAKE3's `derive_key` with TAG_CONTEXT). For 16 KiB it takes a third of the time of
@@ -64,7 +64,7 @@ class Kind(enum.IntEnum):
     """The low four bits of the first byte."""
 
     DATA = 0  # a segment of a message, sent for the first time
-    REPAIR = 1  # the same, sent again: to who missed it, or to who catches up
+    REPAIR = 1  # the same, sent again to who missed it
     NAK = 2  # what a receiver lacks
     HEARTBEAT = 3  # how far a stream has come
     REPORT = 4  # what has become of all records at a receiver so far
@@ -72,10 +72,12 @@ class Kind(enum.IntEnum):
     ANNOUNCE = 6  # a stream, its beginning and its members
     CLOSE = 7  # a stream's end
     PROBE = 8  # of no stream: shows that a carrier reaches its receiver
+    REPLAY = 9  # as a repair: to who catches up
 
 
 _KINDS: Final = tuple(Kind)  # by number
-_LAST_OF_DATA: Final = 1  # DATA and REPAIR are parts of messages
+_LAST_OF_DATA: Final = 1  # DATA, REPAIR and REPLAY are parts of messages
+_REPLAY: Final = 9
 
 # What the header holds, in its order.
 Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -358,7 +360,7 @@ def _authenticate(
 def _contradiction(
     kind: int, sequence: int, records: int, number: int, total: int, afters: int
 ) -> SegmentFault | None:
-    if kind > _LAST_OF_DATA:
+    if kind > _LAST_OF_DATA and kind != _REPLAY:
         sound = sequence == 0 and records == 0 and number == 0 and total == 1 and not afters
         return None if sound else SegmentFault.NUMBERS
     if number >= total or not records or sequence + records > MAX_SEQUENCE:

@@ -147,7 +147,7 @@ def cut_encoded(
 class Partial:
     """A message of which some segments are here."""
 
-    __slots__ = ("after", "content", "cost", "parts", "records", "repaired", "total")
+    __slots__ = ("after", "content", "cost", "kind", "parts", "records", "total")
 
     def __init__(self, segment: Segment) -> None:
         self.records = segment.records
@@ -156,7 +156,7 @@ class Partial:
         self.after: tuple[After, ...] = ()
         self.parts: dict[int, bytes] = {}
         self.cost = _COST_OF_MESSAGE + len(segment.content)
-        self.repaired = False  # whether any of them had to be sent again
+        self.kind = Kind.DATA  # REPAIR, or REPLAY, where any of them was one
 
     def missing(self) -> Iterator[range]:
         """Runs of segment numbers that are not here."""
@@ -199,8 +199,8 @@ class Assembly:
     def partial(self, sequence: int) -> Partial | None:
         return self._partials.get(sequence)
 
-    def add(self, segment: Segment) -> tuple[Message, bool] | None:
-        """The message that this segment completes, and whether a part of it was a repair.
+    def add(self, segment: Segment) -> tuple[Message, Kind] | None:
+        """The message that this segment completes, and what it came by: REPLAY or REPAIR where a part did.
 
         ValueError where the segment contradicts others of its message.
         """
@@ -225,18 +225,19 @@ class Assembly:
 
     def _take(self, partial: Partial, segment: Segment) -> None:
         partial.parts[segment.number] = segment.payload
-        partial.repaired = partial.repaired or segment.kind is Kind.REPAIR
+        if segment.kind > partial.kind:
+            partial.kind = segment.kind
         if segment.number == 0:
             partial.after = segment.after
         cost = len(segment.payload) + _COST_OF_PART
         partial.cost += cost
         self._charge(cost)
 
-    def _complete(self, sequence: int, partial: Partial) -> tuple[Message, bool]:
+    def _complete(self, sequence: int, partial: Partial) -> tuple[Message, Kind]:
         self.drop(sequence)
         payload = b"".join(partial.parts[number] for number in range(partial.total))
         message = Message(sequence, partial.records, payload, partial.after, partial.content)
-        return message, partial.repaired
+        return message, partial.kind
 
     def drop(self, sequence: int) -> None:
         """Forgets what is here of a message."""

@@ -16,7 +16,7 @@ class How(enum.Enum):
 
     LIVE = "as it was sent to all"
     REPAIRED = "some of it had to be asked for"
-    REPLAYED = "while catching up"
+    REPLAYED = "its origin has sent some of it again, for this host was behind"
 
 
 class Delivery:

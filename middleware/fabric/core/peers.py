@@ -19,6 +19,7 @@ class Peer:
         "announce_at",
         "asked",
         "done",
+        "edge",
         "first",
         "flight",
         "flight_bytes",
@@ -44,6 +45,7 @@ class Peer:
         self.heard = now
         self.progressed = now  # when a report last said more than before, or replay began
         self.sent = first  # replayed up to here
+        self.edge = first  # before it, all that it lacks is of its last replay
         self.flight: deque[tuple[int, int, float]] = deque()  # (end, bytes, when) replayed and not reported
         self.flight_bytes = 0
         self.window = Window(settings.replay_first, settings.replay_least, settings.replay_window)
@@ -158,6 +160,7 @@ class Peers:
         return lag > (most // 2 if behind else most)
 
     def edge_reached(self, peer: Peer) -> None:
+        peer.edge = peer.sent
         peer.state = peer_step(peer.state, PeerEvent.REPLAYED)
 
     def silence(self, now: float) -> None:

@@ -46,6 +46,13 @@ _MODES = {
 _LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
 
 
+def _how(kind: Kind) -> How:
+    """Its origin says what it is sent for: when a receiver learns that it is behind is chance."""
+    if kind is Kind.DATA:
+        return How.LIVE
+    return How.REPLAYED if kind is Kind.REPLAY else How.REPAIRED
+
+
 def always(_: tuple[After, ...]) -> bool:
     """For hosts that receive no other stream of the origin."""
     return True
@@ -151,11 +158,11 @@ class Receiver:
             elif isinstance(head, Oversized):
                 self._outcomes.reject(head.end - head.first, Rejection.OVERSIZED)
             else:
-                message, repaired = head
+                message, kind = head
                 if message.after and not self._settled(message.after):
                     self.waiting = True
                     break
-                how = self._how(repaired, now)
+                how = _how(kind)
                 if self._outcomes.settle(message.records, how, self._judge(message)):
                     taken.append(Delivery(message, how))
                 self._hold(message, now)
@@ -164,11 +171,6 @@ class Receiver:
             self._buffer.pop()
         self._after_progress(now)
         return taken
-
-    def _how(self, repaired: bool, now: float) -> How:
-        if not repaired:
-            return How.LIVE
-        return How.REPLAYED if self._replayed_to_now(now) else How.REPAIRED
 
     def _replayed_to_now(self, now: float) -> bool:
         return self.state is ReceiverState.CATCHING_UP or now < self._replay_until
@@ -248,7 +250,7 @@ class Receiver:
 
     def _dispatch(self, segment: Segment, now: float) -> None:
         kind = segment.kind
-        if kind is Kind.DATA or kind is Kind.REPAIR:
+        if kind is Kind.DATA or kind is Kind.REPAIR or kind is Kind.REPLAY:
             self._data(segment, now)
             return
         self._quiet_until = -NEVER
@@ -273,9 +275,9 @@ class Receiver:
         self._quiet_until = -NEVER
         if refused is None:
             refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
-            if segment.kind is Kind.REPAIR:
+            if segment.kind is not Kind.DATA:
                 self._replayed_to = max(self._replayed_to, segment.end)
-                if self._replay_until > now:
+                if self._replay_until > now or segment.kind is Kind.REPLAY:
                     self._replay_until = now + self._replay_pause()
             self._check_lag()
         elif refused is Refused.FAR_AHEAD:

@@ -25,7 +25,7 @@ class Oversized:
         self.end = end
 
 
-def _cost_of(item: tuple[Message, bool] | Skipped | Oversized) -> int:
+def _cost_of(item: tuple[Message, Kind] | Skipped | Oversized) -> int:
     return _COST_OF_MESSAGE + (len(item[0].payload) if isinstance(item, tuple) else 0)
 
 
@@ -38,7 +38,7 @@ class Reorder:
         self.gaps = Gaps()
         self.assembly = Assembly(budget, settings.assembly_bytes)
         self._settings = settings
-        self._here: dict[int, tuple[Message, bool] | Skipped | Oversized] = {}
+        self._here: dict[int, tuple[Message, Kind] | Skipped | Oversized] = {}
         self._bytes = 0
         self._arriving = (-1, -1)  # first and end of the newest message, while its parts come in order
 
@@ -72,7 +72,7 @@ class Reorder:
             return False
         message = Message(sequence, segment.records, segment.payload, segment.after, segment.content)
         self.known = message.end
-        self._here[sequence] = (message, False)
+        self._here[sequence] = (message, Kind.DATA)
         self._bytes += size + _COST_OF_MESSAGE
         return True
 
@@ -90,7 +90,8 @@ class Reorder:
             self.passed(due)
             self.know(sequence, due)
             self.know(end, due)
-        if not self._has_room(sequence, segment.kind is Kind.REPAIR):
+        again = segment.kind is not Kind.DATA
+        if not self._has_room(sequence, again):
             return Refused.NO_ROOM
         if self._is_oversized(segment):
             self.gaps.fill(sequence, end)
@@ -98,7 +99,7 @@ class Reorder:
             self._here[sequence] = Oversized(sequence, end)
             self._bytes += _COST_OF_MESSAGE
             return Refused.OVERSIZED
-        if segment.kind is Kind.REPAIR:
+        if again:
             self.gaps.reschedule(sequence, due, later)
         return self._assemble(segment, due, later)
 
@@ -135,7 +136,7 @@ class Reorder:
             message = Message(
                 segment.sequence, segment.records, segment.payload, segment.after, segment.content
             )
-            self._put(message, segment.kind is Kind.REPAIR)
+            self._put(message, segment.kind)
             return None
         before = self.assembly.partial(segment.sequence)
         if before is not None and segment.number in before.parts:
@@ -167,9 +168,9 @@ class Reorder:
             gap.due = due
         self.gaps.sooner(gap.due)
 
-    def _put(self, message: Message, repaired: bool) -> None:
+    def _put(self, message: Message, kind: Kind) -> None:
         self.gaps.fill(message.sequence, message.end)
-        self._here[message.sequence] = (message, repaired)
+        self._here[message.sequence] = (message, kind)
         self._bytes += len(message.payload) + _COST_OF_MESSAGE
 
     def skip(self, skipped: Skipped, due: float) -> None:
@@ -186,8 +187,8 @@ class Reorder:
         for gap in list(self.gaps):
             self.skip(Skipped(gap.first, gap.end, reason), gap.due)
 
-    def head(self) -> tuple[Message, bool] | Skipped | Oversized | None:
-        """What is at `next`, if it is here: a message and whether it was repaired, or what is passed by."""
+    def head(self) -> tuple[Message, Kind] | Skipped | Oversized | None:
+        """What is at `next`, if it is here: a message and what it came by, or what is passed by."""
         return self._here.get(self.next)
 
     def pop(self) -> None:
@@ -219,7 +220,7 @@ class Reorder:
     def forget_ahead(self, due: float) -> None:
         """Lets go what lies behind the first gap: all of it is replayed, and needs the room."""
         end = self.next
-        kept: dict[int, tuple[Message, bool] | Skipped | Oversized] = {}
+        kept: dict[int, tuple[Message, Kind] | Skipped | Oversized] = {}
         while (item := self._here.get(end)) is not None:
             kept[end] = item
             end = item[0].end if isinstance(item, tuple) else item.end

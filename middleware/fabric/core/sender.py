@@ -38,7 +38,6 @@ from .states import PeerState
 from .timing import TokenBucket, Weight
 
 _DATA: Final = Kind.DATA.name
-REPLAY = "replay"  # the purpose of repairs to who catches up
 
 
 class Sender:
@@ -187,9 +186,10 @@ class Sender:
             return
         left = REPAIRS_PER_NAK
         skipped: list[Skipped] = []
+        edge = self._unsent if peer.state is not PeerState.CATCHING_UP else peer.sent
         for gap in nak.gaps:
             parts = (gap.part, gap.part + gap.parts) if gap.parts else None
-            for found in self._entries(gap.first, min(gap.end, self._unsent)):
+            for found in self._entries(gap.first, min(gap.end, edge)):  # a replay brings what is ahead of it
                 if left <= 0:
                     self.counters.refuse(Refused.TOO_MANY)
                     break
@@ -425,7 +425,14 @@ class Sender:
             if together and host in live:
                 continue
             for parts in in_order(asked):
-                self._repair_bucket.spend(self._emit(out, message, host, Kind.REPAIR, parts))
+                kind = self._kind_for(host, message.sequence)
+                self._repair_bucket.spend(self._emit(out, message, host, kind, parts))
+
+    def _kind_for(self, host: int, sequence: int) -> Kind:
+        """What was lost of a replay is of the replay still."""
+        peer = self.peers.get(host)
+        live = peer is None or (peer.state is PeerState.LIVE and sequence >= peer.edge)
+        return Kind.REPAIR if live else Kind.REPLAY
 
     def _is_live(self, host: int) -> bool:
         peer = self.peers.get(host)
@@ -444,8 +451,7 @@ class Sender:
             if isinstance(found, Skipped):
                 skipped.append(found)
             else:
-                size = self._emit(out, found, peer.host, Kind.REPAIR)
-                out[-1].purpose = REPLAY
+                size = self._emit(out, found, peer.host, Kind.REPLAY)
                 self._repair_bucket.spend(size)
                 self._weight.add(found.records, size)
                 left -= size

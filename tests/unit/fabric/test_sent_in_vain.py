@@ -75,13 +75,13 @@ def test_who_begins_behind_is_replayed_to_once_and_asks_for_nothing() -> None:
     network.run(1.0)
     network.sender.add_receiver(3, network.now, 0)
     network.run(0.3)  # it does not listen yet
-    assert "REPAIR" not in network.sender.counters.sent
+    assert "REPLAY" not in network.sender.counters.sent
     late = network.join(3, Progress(0, 0))
     assert late.state is ReceiverState.LIVE
     network.run(2.0)
     network.assert_exactly_once(3)
     assert late.counters.sent.get("NAK", 0) == 0
-    assert network.sender.counters.sent["REPAIR"] == 500
+    assert network.sender.counters.sent["REPLAY"] == 500
     assert network.sender.row(3).replayed == 500
 
 

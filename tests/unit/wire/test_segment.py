@@ -36,7 +36,7 @@ def segments(draw: st.DrawFn) -> Segment:
     payload = draw(st.binary(max_size=200))
     origin, stream, epoch, sender = (draw(UINT32) for _ in range(4))
     content = draw(st.binary(max_size=255)) * 4
-    if kind > Kind.REPAIR:
+    if kind not in (Kind.DATA, Kind.REPAIR, Kind.REPLAY):
         return Segment(kind, origin, stream, epoch, 0, 0, 0, 1, sender, payload, (), content)
     total = draw(st.integers(1, 65535))
     number = draw(st.integers(0, total - 1))
@@ -146,7 +146,7 @@ def _with(at: int, value: int) -> bytes:
     ("data", "fault"),
     [
         (_with(0, 0x21), SegmentFault.VERSION),
-        (_with(0, 0x19), SegmentFault.KIND),
+        (_with(0, 0x1A), SegmentFault.KIND),
         (_with(1, 0x02), SegmentFault.FLAGS),
         (_with(3, 1), SegmentFault.FLAGS),  # a key id without a tag
         (_with(27, 0), SegmentFault.NUMBERS),  # no records

@@ -47,7 +47,7 @@ def test_any_order_with_repeats_gives_the_message_once(message: Message, data: s
     repeats = data.draw(st.lists(st.sampled_from(segments), max_size=5))
     held = assembly()
     done = [held.add(one) for one in [*order[:-1], *[r for r in repeats if r is not order[-1]], order[-1]]]
-    assert [one for one in done if one is not None] == [(message, False)]
+    assert [one for one in done if one is not None] == [(message, Kind.DATA)]
     assert (held.used, held.budget.used, len(held), held.budget.assemblies) == (0, 0, 0, {})
 
 
@@ -57,7 +57,16 @@ def test_a_repaired_part_makes_a_repaired_message() -> None:
     (again,) = cut(message, MTU, KEY, 9, Kind.REPAIR, range(1))
     assert (again.number, again.sender, first.number) == (0, 9, 0)
     held = assembly()
-    assert [held.add(one) for one in [again, *rest]][-1] == (message, True)
+    assert [held.add(one) for one in [again, *rest]][-1] == (message, Kind.REPAIR)
+
+
+def test_a_message_of_which_a_part_was_replayed_was_replayed() -> None:
+    message = Message(0, 1, bytes(3 * MTU))
+    first = next(cut(message, MTU, KEY, 4))
+    (repaired,) = cut(message, MTU, KEY, 4, Kind.REPAIR, range(1))
+    replayed = cut(message, MTU, KEY, 4, Kind.REPLAY, range(1, first.total))
+    held = assembly()
+    assert [held.add(one) for one in [*replayed, repaired]][-1] == (message, Kind.REPLAY)
 
 
 def test_missing_parts_are_named_in_runs() -> None:
