@@ -37,12 +37,14 @@ class EpochStart(_message.Message):
     def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ReceivingStream(_message.Message):
-    __slots__ = ("stream", "epoch")
+    __slots__ = ("stream", "epoch", "report")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
     stream: int
     epoch: int
-    def __init__(self, stream: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    report: bytes
+    def __init__(self, stream: _Optional[int] = ..., epoch: _Optional[int] = ..., report: _Optional[bytes] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
     __slots__ = ("stream", "epoch", "kept", "begin", "restart", "log_start", "end", "leader_epoch")

@@ -7,6 +7,10 @@ All in records. A host is addressed every record from where it began. What has b
 itself, in cumulative reports; what is behind its last report is outstanding. Of a host that has fallen
 silent, what the origin's log no longer holds is expired instead: it cannot get that from here any more.
 If it comes back, its reports replace that guess by what it knows. Closed means outstanding = 0.
+
+A ledger can be carried into the epoch that follows: `account` is what to keep, `restore` takes it back, and
+`resume` hears what a receiver of the old epoch had counted. What nobody has kept is derived from where it
+goes on (`taken`).
 """
 
 from __future__ import annotations
@@ -53,7 +57,9 @@ class Row(Struct, frozen=True):
         return self.addressed == delivered + lost + self.outstanding
 
 
-class _Account(Struct):
+class Account(Struct):
+    """What is known of one host."""
+
     first: int  # where this host, in this life, began
     earlier: Totals = Totals()  # of its earlier lives
     totals: Totals = Totals()
@@ -65,7 +71,7 @@ class Ledger:
     """All hosts that a stream's epoch was ever addressed to."""
 
     def __init__(self) -> None:
-        self._accounts: dict[int, _Account] = {}
+        self._accounts: dict[int, Account] = {}
 
     def hosts(self) -> list[int]:
         return sorted(self._accounts)
@@ -73,7 +79,7 @@ class Ledger:
     def begin(self, host: int, first: int) -> None:
         """`host` is addressed from `first` on. What an earlier life of it left open is FORGOTTEN."""
         old = self._accounts.get(host)
-        account = _Account(first, next=first)
+        account = Account(first, next=first)
         if old is not None:
             end = old.left_at if old.left_at is not None else max(first, old.next)
             reason = Expiry.LEFT if old.left_at is not None else Expiry.FORGOTTEN
@@ -87,6 +93,27 @@ class Ledger:
         if account is not None and account.left_at is None and account.next < sequence:
             account.totals = _sum(account.totals, Totals(live=sequence - account.next))
             account.next = sequence
+
+    def account(self, host: int) -> Account:
+        """What to keep of it, as it is now. Not to be changed."""
+        return self._accounts[host]
+
+    def restore(self, host: int, account: Account) -> None:
+        """As it was kept in an earlier epoch; before the host begins in this one."""
+        self._accounts[host] = account
+
+    def resume(self, host: int, report: Report, end: int) -> None:
+        """What `host` had counted when its origin went: the last word on an earlier epoch.
+
+        A life of it that was not kept is begun here. What contradicts all that is known is let go.
+        """
+        if report.next > end:
+            return
+        account = self._accounts.get(host)
+        if account is None or (account.left_at is None and report.first > account.first):
+            self.taken(host, report.first)
+            self.begin(host, report.first)
+        self.report(host, report, end)
 
     def leave(self, host: int, end: int) -> None:
         """`host` is addressed no more: what is open of [.., end) has expired for it."""

@@ -1,19 +1,21 @@
 """At a partition's leader: its stream to the hosts that follow, and where each of them begins.
 
-A stream exists from the first follower on. Its log is the partition's; its epoch is the number of this run
-of the host, and its id was never used in this run before.
+A stream exists from the first follower on, and while the account of one is open. Its log is the partition's;
+its epoch is the number of this run of the host, and its id was never used in this run before. Accounts go on
+from run to run (`accounts`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.core.accounting import Ledger
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
@@ -22,7 +24,10 @@ from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
+from treecast.middleware.wire.segment import SegmentError
+from treecast.middleware.wire.segment_bodies import Report
 
+from .accounts import Accounts, Place
 from .ports import PartitionMethod, Topics, topic_of
 from .stream_log import PartitionStreamLog, StreamMemory
 
@@ -45,6 +50,7 @@ class LedStream:
     ) -> None:
         self.topic = topic
         self.name: TopicPartition = partition.name
+        self.place = Place(topic.topic_id, partition.name.partition)
         self.partition = partition
         self.log = log
         self.origin = origin
@@ -101,7 +107,13 @@ class Leading:
     """The streams of the partitions that this host leads. All calls come from the loop."""
 
     def __init__(
-        self, run: int, led: Led, fabric: Fabric, methods: Methods, stream_ids: Iterator[int]
+        self,
+        run: int,
+        led: Led,
+        fabric: Fabric,
+        methods: Methods,
+        stream_ids: Iterator[int],
+        accounts: Accounts,
     ) -> None:
         """`run`: of this host, the streams' epoch. `stream_ids`: those that it did not use yet."""
         self.on_followers: Callable[[Topic], None] | None = None  # those of a topic have changed
@@ -112,6 +124,7 @@ class Leading:
         self._stream_ids = stream_ids
         self._streams: dict[TopicPartition, LedStream] = {}
         self._memory = StreamMemory()
+        self._accounts = accounts
         methods.register(PartitionMethod.FOLLOW, pb.FollowRequest, self.follow)
         methods.register(PartitionMethod.UNFOLLOW, pb.UnfollowRequest, self.unfollow)
 
@@ -119,10 +132,23 @@ class Leading:
         """As they are now."""
         return iter(list(self._streams.values()))
 
+    def start(self) -> None:
+        """Goes on with the accounts of its earlier runs; topics are known, and what is led is open."""
+        for place in self._accounts.start(self._ledgers):
+            ref = pb.PartitionRef(topic_id=place.topic_id.bytes, partition=place.index)
+            try:
+                self._stream(self._led.topic(ref), self._led.find(ref))
+            except TreecastError as error:
+                _log.info("an account of what is not led here any more is let go: %s", error)
+                self._accounts.forget(place)
+
+    def _ledgers(self) -> Iterable[tuple[Place, Ledger]]:
+        return [(stream.place, stream.origin.sender.ledger) for stream in self]
+
     def of_topic(self, topic: str) -> list[LedStream]:
         return [stream for stream in self._streams.values() if stream.name.topic == topic]
 
-    def follow(self, host: int, request: pb.FollowRequest, body: memoryview) -> Reply:
+    def follow(self, host: int, request: pb.FollowRequest, body: memoryview) -> Reply | Awaitable[Reply]:
         """`host` is sent the stream from where the answer says."""
         partition = self._led.find(request.partition)
         topic = self._led.topic(request.partition)
@@ -130,8 +156,10 @@ class Leading:
         begin, restart = beginning(partition.log, stream.log, request)
         kept = self._receives(stream, host, request) and begin == request.end and not restart
         if not kept:
+            ledger = stream.origin.sender.ledger
+            _resume(ledger, host, request, partition.log.end_offset)
             if not restart:
-                stream.origin.sender.ledger.taken(host, begin)
+                ledger.taken(host, begin)
             stream.origin.add_receiver(host, begin)
             if self.on_followers is not None:
                 self.on_followers(topic)
@@ -146,6 +174,11 @@ class Leading:
             end=partition.log.end_offset,
             leader_epoch=partition.leader_epoch,
         )
+        return (answer, b"") if kept else self._begun(stream, answer)
+
+    async def _begun(self, stream: LedStream, answer: pb.FollowResponse) -> Reply:
+        """Who has heard that it begins anew has forgotten where it was: this host must know by then."""
+        await self._accounts.begun(stream.place, stream.origin.sender.ledger)
         return answer, b""
 
     def _receives(self, stream: LedStream, host: int, request: pb.FollowRequest) -> bool:
@@ -164,6 +197,8 @@ class Leading:
             next(self._stream_ids), self._run, log=log, live_from=log.end, name=str(partition.name)
         )
         stream = LedStream(topic, partition, log, origin, self._moved, self._ended)
+        for host, account in self._accounts.known(stream.place).items():
+            origin.sender.ledger.restore(host, account)
         self._streams[partition.name] = stream
         partition.tap(stream)
         return stream
@@ -195,16 +230,32 @@ class Leading:
             self._methods.tell(host, PartitionMethod.LOG_START, notice)
 
     def _ended(self, stream: LedStream) -> None:
-        """The partition was deleted, or is led elsewhere, or this host stops."""
+        """The partition was deleted, or is led elsewhere."""
+        self._forget(stream)
+        self._accounts.forget(stream.place)
+
+    def _forget(self, stream: LedStream) -> None:
         if self._streams.get(stream.name) is stream:
             del self._streams[stream.name]
         self._memory.remove(stream.log)
         stream.origin.forget()
 
     def close(self) -> None:
+        self._accounts.close()
         for stream in self:
             stream.partition.tap(None)
-            self._ended(stream)
+            self._forget(stream)
+
+
+def _resume(ledger: Ledger, host: int, request: pb.FollowRequest, end: int) -> None:
+    """What the host had counted in the stream that it receives, or received."""
+    if not request.receiving.report:
+        return
+    try:
+        report = Report.decode(request.receiving.report)
+    except SegmentError as error:
+        raise TreecastError(Fault.INVALID_REQUEST, f"no report: {error}") from error
+    ledger.resume(host, report, end)
 
 
 def beginning(

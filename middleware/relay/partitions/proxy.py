@@ -19,8 +19,10 @@ from treecast.middleware.broker.values import (
     PartitionRead,
 )
 from treecast.middleware.fabric.channel import Answer, ChannelError, Channels
+from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.wire.segment_bodies import Mode, Report
 
 from .ports import PartitionMethod
 from .settings import PartitionSettings
@@ -128,8 +130,9 @@ class LeaderProxy:
         *,
         tail: bool,
         receiving: tuple[int, int] | None,
+        progress: Progress | None = None,
     ) -> Future[pb.FollowResponse]:
-        """`receiving`: the (stream, epoch) that is being received."""
+        """`receiving`: the (stream, epoch) that is being received, `progress` what was counted in it."""
         request = pb.FollowRequest(
             partition=self.ref,
             end=end,
@@ -138,6 +141,9 @@ class LeaderProxy:
         )
         if receiving is not None:
             request.receiving.stream, request.receiving.epoch = receiving
+        if progress is not None:
+            report = Report(Mode.LIVE, progress.first, progress.next, totals=progress.totals)
+            request.receiving.report = report.encode()
         return self._call(PartitionMethod.FOLLOW, request, self._followed, self._settings.call_timeout)
 
     def _followed(self, answer: Answer) -> pb.FollowResponse:

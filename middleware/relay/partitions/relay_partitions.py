@@ -14,6 +14,7 @@ from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.relay.entries import HostEntry, TopicEntry
 from treecast.middleware.relay.view import ClusterView
 
+from .accounts import Accounts
 from .following import Following
 from .leading import Leading, Led
 from .ports import Topics
@@ -44,7 +45,8 @@ class RelayPartitions:
         self._topics = topics
         self._view = view
         led = Led(parts.partitions, topics)
-        self.leading = Leading(parts.run, led, fabric, methods, itertools.count(1))
+        self.accounts = Accounts(parts.tables, settings.accounts_every)
+        self.leading = Leading(parts.run, led, fabric, methods, itertools.count(1), self.accounts)
         self.serving = Serving(led, methods)
         self.following = Following(
             parts.partitions,
@@ -77,10 +79,12 @@ class RelayPartitions:
     # --- life
 
     async def start(self) -> None:
+        self.leading.start()
         self.following.start(self._view.leader)
 
     async def close(self) -> None:
         await self.following.close()
+        await self.accounts.write()
         self.leading.close()
 
     # --- what is told

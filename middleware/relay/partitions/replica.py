@@ -134,8 +134,11 @@ class Replica:
             log = self.partition.log
             entries = log.epoch_entries
             receiving = self.joined.key[1:] if self.joined is not None else None
+            progress = self.joined.progress if self.joined is not None else None
             end = log.end_offset if log.end_offset or entries else -1
-            answer = await self._leader.follow(end, entries, tail=self._tail, receiving=receiving)
+            answer = await self._leader.follow(
+                end, entries, tail=self._tail, receiving=receiving, progress=progress
+            )
             if self._take(answer, end):
                 self._counters.follows += 1
                 return

@@ -16,6 +16,7 @@ class PartitionSettings(Struct, frozen=True):
     offsets_wait: float = 1.0  # for the leader's word on its end, before a replica says what it has
     stall: float = 2.0  # without progress for so long, though there is more, the leader is asked instead
     follow_again: float = 10.0  # and for so long, the stream is joined anew
+    accounts_every: float = 2.0  # what receivers have counted is written down
     retry_first: float = 0.2  # pause after a follow that failed; doubles
     retry_longest: float = 5.0
     idle: float = 600.0  # without a fetch for so long, a partition is not followed any more

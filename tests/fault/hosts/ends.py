@@ -53,8 +53,11 @@ def _received(consumer: Consuming) -> list[str]:
     ]
 
 
-def account(site: Site, result: Result, without: tuple[str, ...] = ()) -> None:
-    """`treecast streams` at every origin: nothing outstanding, and sums that are right."""
+def account(site: Site, result: Result, without: tuple[str, ...] = (), addressed: int | None = None) -> None:
+    """`treecast streams` at every origin: nothing outstanding, and sums that are right.
+
+    `addressed`: so many records to all hosts together, each of which was delivered, over all restarts.
+    """
     totals = dict.fromkeys(_TOTALS, 0)
     for daemon in site.daemons.values():
         if not daemon.running:
@@ -65,6 +68,9 @@ def account(site: Site, result: Result, without: tuple[str, ...] = ()) -> None:
             settled = sum(count(row[name]) for name in _TOTALS[1:])
             if settled != row["addressed"]:
                 result.problems.append(f"{daemon.host}: the sum of {row} is {settled}")
+    delivered = totals["live"] + totals["repaired"] + totals["replayed"]
+    if addressed is not None and (totals["addressed"], delivered) != (addressed, addressed):
+        result.problems.append(f"the accounts do not say {addressed:,} records, each delivered: {totals}")
     result.data["account"] = totals
     for name, value in totals.items():
         result.row(f"account: {name}", value)

@@ -33,8 +33,8 @@ def loss(options: Options, folder: Path) -> Result:
         ]
         with workers(*producers, *consumers):
             progress(options, lambda: f"{sum(p.acked for p in producers):,} acknowledged", options.seconds)
-            end(producers, consumers, result)
-            account(site, result)
+            acknowledged = end(producers, consumers, result)
+            account(site, result, addressed=acknowledged.count * (len(site.names) - 1))
         links = [site.link(host).look().counters for host in site.names]
         lost = sum(link[way].lost for link in links for way in ("forward", "backward"))
         result.row("frames lost on links", lost)
@@ -60,9 +60,8 @@ def kills(options: Options, folder: Path) -> Result:
                 daemon.start()
                 acked = sum(producer.acked for load in loads for producer in load.producers)
                 options.say(f"{number + 1}/{options.count}: {daemon.host} killed; {acked:,} acknowledged")
-            for load in loads:
-                end(load.producers, load.consumers, result)
-            account(site, result)
+            acknowledged = sum(end(load.producers, load.consumers, result).count for load in loads)
+            account(site, result, addressed=acknowledged * (len(site.names) - 1))
     for host, times in sorted(killed.items()):
         result.row(f"kills of {host}", times)
     return result

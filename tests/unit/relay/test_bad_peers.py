@@ -103,8 +103,8 @@ async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> N
     led = a.relay.leading
     follow = led.follow
 
-    def lies(host: int, request: pp.FollowRequest, body: memoryview) -> object:
-        answer, nothing = follow(host, request, body)
+    async def lies(host: int, request: pp.FollowRequest, body: memoryview) -> object:
+        answer, nothing = await follow(host, request, body)  # type: ignore[misc]
         answer.begin = 2**40
         return answer, nothing
 

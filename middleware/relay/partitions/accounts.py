@@ -1,0 +1,210 @@
+"""What the ledgers of this host's streams say, kept from run to run: table `accounts`.
+
+An entry for each host that a partition is, or was, sent to; its key is topic id, number and host. Only what
+cannot be found otherwise is kept, and only now and then: where a receiver goes on, it says itself when it
+follows again, with what it had counted. What both have lost, because both were killed, counts as live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from treecast.middleware.fabric.core.accounting import Account, Ledger
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.tables import Change, Tables
+from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Totals
+
+_log = logging.getLogger(__name__)
+
+ACCOUNTS: Final = "accounts"
+
+
+class Place(NamedTuple):
+    """A partition, whatever its topic is called."""
+
+    topic_id: uuid.UUID
+    index: int
+
+
+class _Totals(Struct, array_like=True):
+    live: int
+    repaired: int
+    replayed: int
+    filtered: int
+    expired: dict[str, int]
+    refused: dict[str, int]
+
+
+class _Entry(Struct):
+    first: int
+    next: int
+    left_at: int | None
+    earlier: _Totals
+    totals: _Totals
+
+
+Ledgers = Callable[[], Iterable[tuple[Place, Ledger]]]
+_Mark = tuple[int, int, int | None]
+
+
+class Accounts:
+    """From `start` to `close`. All calls come from the loop."""
+
+    def __init__(self, tables: Tables, every: float) -> None:
+        """`every`: seconds between two looks at what has changed."""
+        self._tables = tables
+        self._every = every
+        self._known: dict[Place, dict[int, Account]] = {}  # of earlier runs
+        self._written: dict[str, _Mark] = {}
+        self._ledgers: Ledgers = tuple
+        self._begun: dict[Place, Ledger] = {}  # of these a receiver has begun, and is not written down yet
+        self._beginning: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, ledgers: Ledgers) -> list[Place]:
+        """The partitions of which an account is open. `ledgers`: those that there are."""
+        self._ledgers = ledgers
+        for key, value in self._tables.load(ACCOUNTS).items():
+            try:
+                topic_id, number, host = key.split(".")
+                place = Place(uuid.UUID(topic_id), int(number))
+                self._known.setdefault(place, {})[int(host)] = decode(value)
+            except (ValueError, KeyError, msgspec.MsgspecError) as error:
+                _log.warning("the account %s cannot be read, and is let go: %s", key, error)
+        self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
+        return [place for place, found in self._known.items() if any(map(_open, found.values()))]
+
+    def close(self) -> None:
+        """Writes no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ledgers = tuple
+
+    def known(self, place: Place) -> Mapping[int, Account]:
+        """What earlier runs have left, by host; it is handed out once."""
+        return self._known.pop(place, {})
+
+    def forget(self, place: Place) -> None:
+        """The partition is not led here any more."""
+        prefix = f"{_key(place)}."
+        hosts = [*self._known.pop(place, ())]
+        keys = [key for key in self._written if key.startswith(prefix)] + [
+            f"{prefix}{host}" for host in hosts
+        ]
+        for key in keys:
+            self._written.pop(key, None)
+        self._spawn([Change(ACCOUNTS, key, None) for key in keys])
+
+    # --- writing
+
+    async def begun(self, place: Place, ledger: Ledger) -> None:
+        """A receiver has begun: that is written down when this returns, with all that begin in one turn.
+
+        Where each began is all that is needed to go on with what it will have counted.
+        """
+        self._begun[place] = ledger
+        if self._beginning is None:
+            self._beginning = asyncio.get_running_loop().create_task(
+                self._write_begun(), name="begin accounts"
+            )
+        await asyncio.shield(self._beginning)
+
+    async def _write_begun(self) -> None:
+        begun, self._begun, self._beginning = self._begun, {}, None
+        await self._commit(self._changes(begun.items()))
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
+        if self._task is None:
+            self._spawn(self._changes(self._ledgers()))
+
+    async def write(self) -> None:
+        """Now, all of it."""
+        if self._task is not None:
+            await self._task
+        await self._commit(self._changes(self._ledgers()))
+
+    def _changes(self, ledgers: Iterable[tuple[Place, Ledger]]) -> list[Change]:
+        """Accounts change only as far as they go on."""
+        changes: list[Change] = []
+        for place, ledger in ledgers:
+            prefix = _key(place)
+            for host in ledger.hosts():
+                account = ledger.account(host)
+                key, mark = f"{prefix}.{host}", (account.first, account.next, account.left_at)
+                if self._written.get(key) != mark:
+                    self._written[key] = mark
+                    changes.append(Change(ACCOUNTS, key, encode(account)))
+        return changes
+
+    def _spawn(self, changes: list[Change]) -> None:
+        if changes:
+            self._task = asyncio.get_running_loop().create_task(self._commit(changes), name="write accounts")
+            self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if self._task is task:
+            self._task = None
+
+    async def _commit(self, changes: list[Change]) -> None:
+        try:
+            await self._tables.commit(changes)
+        except TreecastError as error:
+            _log.warning("accounts could not be written down: %s", error)
+            for change in changes:
+                self._written.pop(change.key, None)
+
+
+def _key(place: Place) -> str:
+    return f"{place.topic_id.hex}.{place.index}"
+
+
+def _open(account: Account) -> bool:
+    return account.left_at is None
+
+
+def encode(account: Account) -> bytes:
+    """JSON: first, next, left_at, and totals as [live, repaired, replayed, filtered, expired, refused]."""
+    entry = _Entry(
+        account.first, account.next, account.left_at, _packed(account.earlier), _packed(account.totals)
+    )
+    return msgspec.json.encode(entry)
+
+
+def decode(value: bytes) -> Account:
+    """ValueError, KeyError or msgspec.MsgspecError where it is no account."""
+    entry = msgspec.json.decode(value, type=_Entry)
+    totals = _unpacked(entry.totals)
+    if totals.settled != entry.next - entry.first:
+        raise ValueError(f"{totals.settled} records from {entry.first} to {entry.next}")
+    return Account(entry.first, _unpacked(entry.earlier), totals, entry.next, entry.left_at)
+
+
+def _packed(totals: Totals) -> _Totals:
+    return _Totals(
+        totals.live,
+        totals.repaired,
+        totals.replayed,
+        totals.filtered,
+        {reason.name: count for reason, count in totals.expired.items()},
+        {reason.name: count for reason, count in totals.refused.items()},
+    )
+
+
+def _unpacked(totals: _Totals) -> Totals:
+    return Totals(
+        totals.live,
+        totals.repaired,
+        totals.replayed,
+        totals.filtered,
+        {Expiry[name]: count for name, count in totals.expired.items()},
+        {Rejection[name]: count for name, count in totals.refused.items()},
+    )
