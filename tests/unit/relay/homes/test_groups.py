@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost
+from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
 from treecast.middleware.broker.values import (
     CommittedOffset,
@@ -61,6 +61,11 @@ def sync(host: TownHost, joined: Joined, assignments=()) -> asyncio.Task:
     return asyncio.create_task(host.group.sync(request))
 
 
+async def waits_at(home: TownHost) -> None:
+    """Until a member waits there for the others."""
+    await until(lambda: len(home.parts.groups._waiting) == 1)
+
+
 # --- forwarding
 
 
@@ -80,7 +85,7 @@ async def test_members_on_two_hosts_share_a_generation(town: Town) -> None:
     first = await join(a)
     await sync(a, first, [(first.member_id, b"all")])
     second = join(b)
-    await asyncio.sleep(0.01)
+    await waits_at(a)
     me = MemberIdentity(first.member_id, None, first.generation)
     assert await fault_of(a.group.heartbeat("g", me)) is Fault.REBALANCE_IN_PROGRESS
     leading, joined = await join(a, first.member_id), await second
@@ -117,18 +122,16 @@ async def test_a_client_that_leaves_cancels_its_join_at_the_home(town: Town) -> 
     a, b = await town.host("a"), await town.host("b")
     await sync(a, await join(a), [])
     waiting = join(b)
-    await asyncio.sleep(0.01)
-    assert len(a.parts.groups._waiting) == 1
+    await waits_at(a)
     waiting.cancel()
-    await asyncio.sleep(0.01)
-    assert len(a.parts.groups._waiting) == 0
+    await until(lambda: not a.parts.groups._waiting)
 
 
 async def test_a_home_that_dies_while_a_member_waits(town: Town) -> None:
     a, b = await town.host("a"), await town.host("b")
     await sync(a, await join(a), [])
     waiting = join(b)
-    await asyncio.sleep(0.01)
+    await waits_at(a)
     a.kill()
     assert await fault_of(waiting) is Fault.COORDINATOR_UNAVAILABLE
 
@@ -212,9 +215,7 @@ async def test_while_the_coordinator_is_away_the_home_goes_on_alone(town: Town) 
     assert a.counters.homes.store_lost == 1
     assert await fault_of(committed(b, "other")) is Fault.COORDINATOR_UNAVAILABLE
     await town.restart_coordinator()
-    await asyncio.sleep(0.1)
-    assert a.homes.mirror.waiting == 0
-    assert a.tables.load(rows.ALONE) == {}
+    await until(lambda: a.homes.mirror.waiting == 0 and not a.tables.load(rows.ALONE))
     a.kill()
     await town.pass_time(TAKEOVER + 10)
     assert await committed(b) == {T0: 4, T1: 1}
@@ -229,8 +230,7 @@ async def test_what_was_accepted_alone_survives_a_kill_of_the_home(town: Town) -
     await a.restart()
     assert await committed(a) == {T0: 2}
     town.up = True
-    await asyncio.sleep(0.1)
-    assert a.tables.load(rows.ALONE) == {}
+    await until(lambda: not a.tables.load(rows.ALONE))
     a.kill()
     await town.pass_time(TAKEOVER + 10)
     assert await committed(b) == {T0: 2}
@@ -240,16 +240,17 @@ async def test_a_commit_that_got_lost_on_its_way_to_the_store_is_not_answered(to
     """The home has it on disk, is killed before the store has it, and another host takes over."""
     a, b = await town.host("a"), await town.host("b")
     await commit(a, 1)
-    held = asyncio.Event()
+    asked, held = asyncio.Event(), asyncio.Event()
     put = a.homes.mirror._coordinator.put
 
     async def hold(writes):
+        asked.set()
         await held.wait()
         return await put(writes)
 
     a.homes.mirror._coordinator.put = hold
     waiting = asyncio.create_task(commit(b, 2))
-    await asyncio.sleep(0.01)
+    await until(asked.is_set)
     a.kill()
     assert await fault_of(waiting) is Fault.COORDINATOR_UNAVAILABLE
     await town.pass_time(TAKEOVER + 10)
@@ -321,10 +322,7 @@ async def test_what_was_accepted_alone_is_reported_when_the_store_refuses_it(tow
     await commit(b, 2)
     a._watching.cancel()  # it hears of it from the store
     a.cut_off = False
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if rows.reports(a.tables):
-            break
+    await until(lambda: rows.reports(a.tables) and a.quiet)
     assert [len(report.items) for report in rows.reports(a.tables)] == [1]
     assert not a.is_home("g")
     assert a.tables.load(rows.ALONE) == {}
@@ -353,7 +351,7 @@ async def test_who_waits_at_a_home_that_moves_is_told(town: Town) -> None:
     first = await join(a, **patient)
     await sync(a, first, [])
     waiting = join(a, **patient)
-    await asyncio.sleep(0.01)
+    await waits_at(a)
     a.cut_off = True
     await town.pass_time(TAKEOVER + 10)
     town.cut.add(frozenset((a.host_id, b.host_id)))
@@ -402,7 +400,7 @@ async def test_a_call_that_names_an_old_epoch_is_refused_and_the_home_found_agai
     await town.pass_time(TAKEOVER + 10)
     await commit(b, 2)
     await a.restart()
-    await asyncio.sleep(0.02)
+    await until(lambda: not a.is_home("g") and a.quiet)
     assert await committed(c) == {T0: 2}
     assert a.counters.homes.not_home == 1
 
@@ -422,7 +420,7 @@ async def test_homes_that_the_coordinator_lost_are_found_again_with_what_they_ha
         a.kill()
     await town.lose_store()
     await (a.restart() if down else a.attach())
-    await asyncio.sleep(0.1)
+    await until(lambda: {home.id for home in a.view.homes} == {"g", "members"} and not a.behind and a.quiet)
     assert await committed(a) == {T0: 5}
     assert rows.reports(a.tables) == []
     b = await town.host("b")
@@ -453,9 +451,7 @@ async def test_groups_of_a_host_that_was_alone_become_the_clusters(town: Town) -
     a = await town.host("a")
     await alone(a, {"g": 1, "h": 2})
     await a.start(attach=True)
-    await asyncio.sleep(0.05)
-    assert a.is_home("g")
-    assert a.is_home("h")
+    await until(lambda: a.is_home("g") and a.is_home("h"))
     assert await committed(a, "h") == {T0: 2}
     await town.settle()
     b = await town.host("b")
@@ -470,7 +466,7 @@ async def test_a_group_of_the_same_name_in_the_cluster_wins(town: Town) -> None:
     await commit(b, 5)
     await alone(a, {"g": 1})
     await a.start(attach=True)
-    await asyncio.sleep(0.05)
+    await until(lambda: rows.reports(a.tables))
     assert await committed(a) == {T0: 5}
     assert [report.id for report in rows.reports(a.tables)] == ["g"]
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tests.unit.relay.homes.town import until
 
 from treecast.middleware.broker.homes import HomeKind, HomeName
 from treecast.middleware.model.counters import HomeCounters
@@ -102,7 +103,7 @@ async def test_a_coordinator_that_does_not_answer_is_waited_for_a_while(bench: B
     bench = Bench(patience=30.0)
     bench.store.error = AWAY
     waiting = bench.put(G, {b"a": b"1"})
-    await asyncio.sleep(0.1)
+    await until(lambda: len(bench.store.calls) == 3)
     assert not waiting.done()
     bench.store.error = None
     assert await waiting is Kept.STORED
@@ -112,13 +113,13 @@ async def test_a_coordinator_that_does_not_answer_is_waited_for_a_while(bench: B
 async def test_without_the_store_writes_are_accepted_and_remembered_by_key(bench: Bench) -> None:
     bench.store.error = AWAY
     assert await bench.put(G, {b"a": b"1"}) is Kept.ALONE
-    await asyncio.sleep(0.12)  # the first pause is over
-    bench.store.go.clear()  # an attempt is under way
-    await asyncio.sleep(0.02)
+    bench.store.go.clear()
+    attempts = len(bench.store.calls)
+    await until(lambda: len(bench.store.calls) > attempts)  # the pause is over, an attempt is under way
     for value in (b"2", b"3"):
         assert await bench.put(G, {b"a": value, b"b" + value: b"x"}) is Kept.ALONE
     bench.store.go.set()
-    await asyncio.sleep(0.02)
+    await until(lambda: not bench.mirror._under_way)  # it has failed
     assert await bench.put(G, {b"b2": None}) is Kept.ALONE
     assert bench.mirror.waiting == 3
     bench.store.error = None

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.unit.relay.homes.test_groups import T0, commit, committed, fault_of, join, sync
-from tests.unit.relay.homes.town import Town, TownHost
+from tests.unit.relay.homes.town import Town, TownHost, until
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.broker.homes import HomeKind
@@ -33,8 +33,9 @@ class Wired:
         for channels in self.channels.values():
             for host_id, address in where.items():
                 channels.set_host(host_id, address)
-        while not all(channels.is_up(3 - n) for n, channels in enumerate(self.channels.values(), 1)):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await until(
+            lambda: all(channels.is_up(3 - n) for n, channels in enumerate(self.channels.values(), 1))
+        )
 
     async def _open(self, host: TownHost) -> Address:
         made = Channels(
@@ -112,9 +113,3 @@ async def test_a_transaction(wired: Wired) -> None:
     assert await b.group.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets) == {}
     await b.transaction.end("tx", producer, committed=True)
     assert await committed(b) == {T0: 7}
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost
+from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
 from treecast.middleware.broker.groups.records import decode_offset
 from treecast.middleware.broker.values import CommittedOffset, MemberIdentity
@@ -149,7 +149,7 @@ async def test_what_is_not_merged_is_reported(tmp_path: Path, seed: int) -> None
         for _ in range(60):
             await schedule.rng.choice(deeds)()
         await schedule.heal()
-        await asyncio.sleep(0.1)  # what went elsewhere is being reported
+        await until(lambda: all(host.quiet for host in schedule.living()))  # all is stored or reported
         reported = reports(town)
         for host in schedule.living():
             await agree(schedule, host, reported)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost
+from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
 from treecast.middleware.broker.homes import HomeKind
 from treecast.middleware.broker.transactions.producer_ids import BLOCK, STRIDE
@@ -119,8 +119,7 @@ async def test_a_decided_transaction_is_completed_by_the_next_home(town: Town) -
     town.partitions[P1].refuses = None
     await town.pass_time(TAKEOVER + 10)
     await b.transaction.end("tx", producer, committed=True)  # its answer had been lost
-    await asyncio.sleep(0.02)
-    assert state(b) is State.COMPLETE_COMMIT
+    await until(lambda: state(b) is State.COMPLETE_COMMIT)
     ((who, how, _),) = town.partitions[P1].markers
     assert (who, how) == (producer, True)
     assert len(town.partitions[P0].markers) == 1
@@ -150,9 +149,7 @@ async def test_a_leader_that_comes_back_gets_its_marker(town: Town) -> None:
     assert await fault_of(init(a)) is Fault.CONCURRENT_TRANSACTIONS
     town.partitions[P0].refuses = None
     await a.parts.transactions.expire()
-    async with asyncio.timeout(20):
-        while state(a) is not State.COMPLETE_COMMIT:  # noqa: ASYNC110 - its markers are written by and by
-            await asyncio.sleep(0.01)
+    await until(lambda: state(a) is State.COMPLETE_COMMIT)  # its markers are written by and by
     assert len(town.partitions[P0].markers) == 1
 
 
@@ -165,8 +162,7 @@ async def test_a_transaction_of_a_home_that_died_times_out_at_the_next(town: Tow
     assert again == {}
     await town.pass_time(60)
     await b.parts.transactions.expire()
-    await asyncio.sleep(0.01)
-    assert state(b) is State.COMPLETE_ABORT
+    await until(lambda: state(b) is State.COMPLETE_ABORT)
     ((who, how, _),) = town.partitions[P0].markers
     assert (who.producer_id, how) == (producer.producer_id, False)
     assert await fault_of(b.transaction.end("tx", producer, committed=True)) is Fault.PRODUCER_FENCED
@@ -193,16 +189,17 @@ async def test_no_marker_before_the_store_has_the_decision(town: Town) -> None:
     """Else a home that takes over could decide otherwise."""
     a, b = await town.host("a"), await town.host("b")
     producer = await begun(a, P0)
-    held = asyncio.Event()
+    asked, held = asyncio.Event(), asyncio.Event()
     put = a.homes.mirror._coordinator.put
 
     async def hold(writes):
+        asked.set()
         await held.wait()
         return await put(writes)
 
     a.homes.mirror._coordinator.put = hold
     ending = asyncio.create_task(a.transaction.end("tx", producer, committed=True))
-    await asyncio.sleep(0.01)
+    await until(asked.is_set)
     assert town.partitions[P0].markers == []
     a.kill()
     ending.cancel()
@@ -214,18 +211,18 @@ async def test_no_marker_before_the_store_has_the_decision(town: Town) -> None:
 async def test_a_decision_whose_answer_was_lost_is_stored_before_a_restart_completes_it(town: Town) -> None:
     a = await town.host("a")
     producer = await begun(a, P0)
-    held = asyncio.Event()
+    asked, held = asyncio.Event(), asyncio.Event()
 
     async def hold(writes):
+        asked.set()
         await held.wait()
 
     a.homes.mirror._coordinator.put = hold
     ending = asyncio.create_task(a.transaction.end("tx", producer, committed=True))
-    await asyncio.sleep(0.01)
+    await until(asked.is_set)
     await a.restart()
     ending.cancel()
-    await asyncio.sleep(0.05)
-    assert state(a) is State.COMPLETE_COMMIT
+    await until(lambda: state(a) is State.COMPLETE_COMMIT)
     assert len(town.partitions[P0].markers) == 1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +35,14 @@ from treecast.middleware.storage.tables import Tables
 
 START = 1_700_000_000.0
 TAKEOVER = 31.0
+PATIENCE = 30.0  # seconds after which a test gives up; nothing is asserted about it
+
+
+async def until(what: Callable[[], object]) -> None:
+    """Waits until it is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
 
 
 class Town:
@@ -308,6 +316,13 @@ class TownHost:
     @property
     def transaction(self) -> Any:
         return self.homes.transaction_home("")
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is on its way: to the store, or of homes that come and go."""
+        keeper = self.homes.keeper
+        busy = (self.homes.mirror._task, keeper._coming, keeper._going, keeper._notes)
+        return not any(busy)
 
     def is_home(self, id: str, kind: HomeKind = HomeKind.GROUP) -> bool:
         return HomeName(kind, id) in self.homes.keeper.owned
