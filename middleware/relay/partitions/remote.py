@@ -262,7 +262,16 @@ class RemotePartition:
         return self._or_here(self.leader.end_of_epoch(leader_epoch), here)
 
     def _here_end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        return self._own().partition.end_of_epoch(leader_epoch)
+        """Of an epoch that the replica has seen ended. Where its newest one ends, only the leader knows: a
+        reader whom the leader had answered would take the replica's end for a loss, and be sent back."""
+        log = self._own().partition.log
+        found = log.end_of_epoch(leader_epoch)
+        if not log.epoch_entries or found[0] in (NO_LEADER_EPOCH, log.epoch_entries[-1][0]):
+            raise TreecastError(
+                Fault.LEADER_UNAVAILABLE,
+                f"host {self.leader.host}, which leads {self.name}, alone knows where its epoch ends",
+            )
+        return found
 
     def _own(self) -> Replica:
         if self.replica is None:

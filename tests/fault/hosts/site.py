@@ -22,7 +22,7 @@ from .ledger import Ledger
 
 HERE = Path(__file__).parent
 READY_S, STOP_S, ANSWER_S = 120.0, 60.0, 120.0
-_BUSY = ("Deadline Exceeded", "no coordinator answers", "TIMED_OUT", "timed out")
+_BUSY = ("Deadline Exceeded", "did not answer within", "no coordinator answers", "TIMED_OUT", "timed out")
 FABRIC, CONTROL, KAFKA = 7672, 7671, 9092
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.relay.world import (
     COMMITTED,
     UNCOMMITTED,
+    TestHost,
     Waiting,
     World,
     batch,
@@ -148,7 +149,36 @@ async def test_offsets_are_the_leaders_word_and_the_replicas_where_it_is_away(wo
     await until(lambda: not b.channels.is_up(1))
     latest = await settled(b.partition().offset_for_time(LATEST_TIMESTAMP, UNCOMMITTED))
     assert latest.offset == 5
-    assert await settled(b.partition().end_of_epoch(0)) == (0, 5)
+
+
+async def refused_end_of_epoch(host: TestHost, epoch: int) -> Fault:
+    with pytest.raises(TreecastError) as caught:
+        await settled(host.partition().end_of_epoch(epoch))
+    return caught.value.fault
+
+
+async def test_where_an_epoch_ends_that_may_go_on_only_the_leader_says(world: World) -> None:
+    """A reader that the leader answered is ahead of the replica: it must not be told that this was lost."""
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    for number in range(10):
+        await a.produce(b"%d" % number)
+    await b.read(0)
+    await until(b.copied())
+    world.kill(1, power_loss=200)
+    await until(lambda: not b.channels.is_up(1))
+    assert await refused_end_of_epoch(b, 0) is Fault.LEADER_UNAVAILABLE
+    await asyncio.sleep(world.settings.down_grace)
+    assert await refused_end_of_epoch(b, 0) is Fault.LEADER_UNAVAILABLE
+    (a,) = await world.start(1)
+    kept = a.log().end_offset
+    await a.produce(b"other")
+    await until(lambda: b.copied()() and content(b.log()) == content(a.log()))
+    world.kill(1)
+    await until(lambda: not b.channels.is_up(1))
+    assert await settled(b.partition().end_of_epoch(0)) == (0, kept)  # the next one has begun
+    assert await refused_end_of_epoch(b, a.run) is Fault.LEADER_UNAVAILABLE
+    assert await refused_end_of_epoch(b, a.run + 1) is Fault.LEADER_UNAVAILABLE
 
 
 async def test_a_dead_leader_refuses_producers_and_lets_consumers_read(world: World) -> None:
