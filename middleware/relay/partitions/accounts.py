@@ -30,7 +30,7 @@ class Place(NamedTuple):
     """A partition, whatever its topic is called."""
 
     topic_id: uuid.UUID
-    index: int
+    number: int
 
 
 class _Totals(Struct, array_like=True):
@@ -164,7 +164,7 @@ class Accounts:
 
 
 def _key(place: Place) -> str:
-    return f"{place.topic_id.hex}.{place.index}"
+    return f"{place.topic_id.hex}.{place.number}"
 
 
 def _open(account: Account) -> bool:

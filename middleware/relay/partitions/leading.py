@@ -135,7 +135,7 @@ class Leading:
     def start(self) -> None:
         """Goes on with the accounts of its earlier runs; topics are known, and what is led is open."""
         for place in self._accounts.start(self._ledgers):
-            ref = pb.PartitionRef(topic_id=place.topic_id.bytes, partition=place.index)
+            ref = pb.PartitionRef(topic_id=place.topic_id.bytes, partition=place.number)
             try:
                 self._stream(self._led.topic(ref), self._led.find(ref))
             except TreecastError as error:

@@ -182,11 +182,10 @@ class RemotePartition:
             self._counters.local_reads += 1
             self._counters.local_read_bytes += found.size
             return found
-        if offset >= log.end_offset and (
-            alone or (replica.current and offset <= max(replica.known_end, log.end_offset))
-        ):
-            return _nothing_yet(log)
-        return None
+        if offset < log.end_offset:
+            return None
+        known = replica.current and offset <= max(replica.known_end, log.end_offset)
+        return _nothing_yet(log) if alone or known or replica.reaches(offset) else None
 
     def _note(self, isolation: Isolation, asked: Future[PartitionRead]) -> None:
         """What the leader's answer to a fetch tells."""
@@ -215,7 +214,8 @@ class RemotePartition:
             self._loop.call_soon(self._look_again, waiter)
 
     def _waits_here(self, replica: Replica) -> bool:
-        return (replica.begun and not self.leader.up) or (replica.checked and replica.current)
+        here = replica.current or replica.growing
+        return (replica.begun and not self.leader.up) or (replica.checked and here)
 
     def _look_again(self, waiter: ReadWaiter) -> None:
         replica = self.replica

@@ -4,8 +4,12 @@
 
 *Asking*: the leader is told where the replica ends, and says where the two logs part; what the replica has
 beyond that goes, and the stream begins there. *Behind*: readers at its end are sent to the leader.
-*Current*: it has had all that the leader had, and readers wait at it. A replica that makes no progress
-though there is more is behind again. When the connection comes back, the leader is asked again.
+*Current*: it has had all that the leader had when it was asked, and readers wait at it. A replica that makes
+no progress though there is more is behind again. When the connection comes back, the leader is asked again.
+
+What the leader tells readers meanwhile does not move the goal: under load it would never be reached, and
+each record would come twice, by the stream and by readers' calls. For the same reason a replica that is
+behind, and is being brought on, is waited for by readers whom it reaches soon.
 """
 
 from __future__ import annotations
@@ -35,8 +39,27 @@ from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
 
+_GROWING: Final = 0.5  # s: a replica that got something in them is being brought on
+_SOON: Final = 0.25  # s: what comes so soon, the leader is not asked for
 _TRIES: Final = 4  # to agree where the logs part; one, and another where a batch lies across that
 _CRC_FROM: Final = 21
+
+
+class Growth:
+    """How fast a log grows: records per second, over a quarter of a second at least."""
+
+    def __init__(self) -> None:
+        self.at = -NEVER  # when it grew last
+        self.speed = 0.0
+        self._mark = (0, -NEVER)
+
+    def reached(self, end: int, now: float) -> None:
+        before, then = self._mark
+        self.at = now
+        if now - then > 4 * _SOON:  # a new beginning
+            self._mark, self.speed = (end, now), 0.0
+        elif now - then >= _SOON:
+            self._mark, self.speed = (end, now), (end - before) / (now - then)
 
 
 class Replica:
@@ -62,6 +85,9 @@ class Replica:
         self.current = False
         self.joined: Joined | None = None
         self.known_end = 0  # the leader's log was at least so long
+        self._goal = 0  # at which it is current
+        self._growth = Growth()
+        self._waited_for = False  # by readers, though it is not current
         self._leader = leader
         self._fabric = fabric
         self._settings = settings
@@ -190,7 +216,8 @@ class Replica:
             settings=replace(self._fabric.stream_settings, give_up_after=NEVER),
             held=PartitionStreamLog(self.partition.log, self._memory, told=False),
         )
-        self._set_current(self.partition.log.end_offset >= self.known_end)
+        self._goal = self.known_end
+        self._set_current(self.partition.log.end_offset >= self._goal)
 
     # --- the leader's log begins later
 
@@ -224,8 +251,10 @@ class Replica:
         end = self.partition.log.end_offset
         if self._start > self.partition.log.start_offset:
             self._move_start()
-        if not self.current and end >= self.known_end:
-            self._set_current(True)
+        if not self.current:
+            self._growth.reached(end, self._now())
+            if end >= self._goal:
+                self._set_current(True)
 
     def failed(self, error: Exception) -> None:
         """A chunk could not be taken: the stream is begun again at the replica's end, after a while."""
@@ -244,8 +273,26 @@ class Replica:
 
     # --- progress
 
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def growing(self) -> bool:
+        """Whether it is behind, and being brought on."""
+        return self.checked and self._now() - self._growth.at < _GROWING
+
+    def reaches(self, offset: int) -> bool:
+        """Whether it is behind, and will have what is before `offset` soon. The reader waits here then."""
+        if not self.growing or offset - self.partition.log.end_offset > self._growth.speed * _SOON:
+            return False
+        self._waited_for = True
+        return True
+
     def check(self, now: float) -> None:
         """Sees to a replica that gets nothing though there is more. `now`: the loop's time."""
+        if self._waited_for and not self.growing:
+            self._waited_for = False
+            self._changed()
         end = self.partition.log.end_offset
         lag = self.joined.lag if self.joined is not None else 0
         if not self._leader.up or (lag == 0 and end >= self.known_end) or end != self._progress[0]:
@@ -254,7 +301,7 @@ class Replica:
         waited = now - self._progress[1]
         if waited >= self._settings.stall and self.current:
             self._counters.stalled_replicas += 1
-            self.known_end = max(self.known_end, end + 1)
+            self._goal = self.known_end = max(self.known_end, end + 1)
             self._set_current(False)
         if waited >= self._settings.follow_again:
             self._progress = (end, now)

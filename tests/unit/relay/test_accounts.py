@@ -78,7 +78,7 @@ async def test_what_a_receiver_had_counted_is_taken_over_as_it_was(world: World)
     assert b.partition().replica.joined.progress.totals == Totals(replayed=20)
     world.kill(1)
     (a,) = await world.start(1)
-    await until(lambda: row(a, 2).addressed == 20)
+    await until(lambda: row(a, 2).closed and row(a, 2).addressed == 20)
     assert row(a, 2).replayed == 20
 
 

@@ -62,6 +62,56 @@ async def test_a_waiting_reader_is_woken_by_what_is_replicated(world: World) -> 
     assert b.counters.proxied_reads == 1
 
 
+async def behind(world: World) -> tuple[TestHost, TestHost]:
+    """Host 2's replica is far from where its leader was when it was asked."""
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await b.read(0)
+    replica = b.partition().replica
+    await until(lambda: replica.current)
+    replica._goal = 1000
+    replica._set_current(False)
+    return a, b
+
+
+async def test_what_readers_hear_from_the_leader_does_not_move_the_goal_of_a_replica(world: World) -> None:
+    a, b = await behind(world)
+    replica = b.partition().replica
+    replica._goal = 1
+    replica.known_end = 1000  # what a reader was told
+    await a.produce(b"x")
+    await until(lambda: replica.current)
+    found = await b.read(500)  # of which it will hear here
+    assert (found.size, b.counters.proxied_reads) == (0, 1)
+
+
+async def test_a_replica_that_is_brought_on_is_waited_for_and_only_so_long(world: World) -> None:
+    a, b = await behind(world)
+    await a.produce(b"one")
+    await until(b.copied())
+    found = await b.read(1)
+    assert (found.size, b.counters.proxied_reads) == (0, 1)
+    waiting = Waiting()
+    b.partition().watch(waiting, UNCOMMITTED)
+    await a.produce(b"two")
+    await until(waiting.event.is_set)
+    assert b.log().end_offset == 2
+    waiting.event.clear()
+    await until(waiting.event.is_set)  # nothing has come for a while: it looks again
+    b.partition().unwatch(waiting)
+    found = await b.read(2)
+    assert b.counters.proxied_reads == 2
+
+
+async def test_what_a_replica_does_not_reach_soon_is_asked_for(world: World) -> None:
+    a, b = await behind(world)
+    await a.produce(*[b"x"] * 100)
+    await until(b.copied())
+    assert b.partition().replica.growing
+    await a.produce(*[b"x"] * 100)
+    assert not b.partition().replica.reaches(200 + 1_000_000)
+
+
 async def test_appends_from_elsewhere_keep_their_order(world: World) -> None:
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
