@@ -38,7 +38,11 @@ def built(lab: StartLab, design: str) -> Lab:
         return lab(Description(hosts=hosts, bridges={"s": Bridge(snooping=False)}, links=links))
     switch = Switch(str(PROGRAMS / f"stare_{design}.p4"))
     made = lab(Description(hosts=hosts, switches={"s": switch}, links=links))
-    routes = [f"--route={made.ipv4(h)}/32={p},{made.interface(h).mac}" for p, h in enumerate(HOSTS, 1)]
+    routes = [
+        f"--route={address}={port},{made.interface(host).mac}"
+        for port, host in enumerate(HOSTS, 1)
+        for address in (f"{made.ipv4(host)}/32", f"{made.ipv6(host)}/128")
+    ]
     command = [sys.executable, "-m", "treecast.middleware.control.stare_switch", made.p4runtime("s")]
     command += ["--design", design, "--ports", "1,2,3", "--mac", "02:00:00:00:00:fe"]
     controller = made.start("s", *command, "--ip", _own_address(made), *routes)
@@ -138,14 +142,15 @@ def _replicas(made: Lab) -> int:
 STATE = 5000
 
 
+@pytest.mark.parametrize(("design", "ipv6"), [("register", False), ("register", True), ("embedded", True)])
 async def test_streams_travel_by_the_stare_carrier(
-    lab: StartLab, require: Callable[[object, str], None]
+    lab: StartLab, design: str, ipv6: bool, require: Callable[[object, str], None]
 ) -> None:
     """Segments with VNF id 0: the switch copies them to who has registered, and to nobody else."""
     require(importlib.util.find_spec("finsy"), "finsy is not installed")
-    made = await asyncio.to_thread(built, lab, "register")
+    made = await asyncio.to_thread(built, lab, design)
     settings = FabricSettings(stream=STREAM, subscribe=True)
-    async with fabrics(made, *HOSTS, settings=settings) as at:
+    async with fabrics(made, *HOSTS, ipv6=ipv6, settings=settings) as at:
         heard: set[int] = set()
         fabric = at["h2"]
         in_host(made, "h2", lambda: fabric.join_group(STATE))
