@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 
 from treecast.middleware.dataplane.lab import namespaces
@@ -55,6 +56,7 @@ class Wires:
     def check(self, sent: Sequence[bytes], expected: Sequence[bytes]) -> None:
         """Each frame that goes in at the first port comes out at all others as expected, byte for byte.
         RuntimeError where it does not."""
+        self._settle()
         ends = namespaces.inside(self.far, lambda: [open_end(f"far{n}") for n in range(self.count)])
         try:
             for frame, wanted in zip(sent, expected, strict=True):
@@ -64,10 +66,17 @@ class Wires:
                         raise RuntimeError(f"nothing comes out of port {port}")
                     got = end.recv(_LONGEST)
                     if got != wanted:
-                        raise RuntimeError(f"port {port} sends {got.hex()}, not {wanted.hex()}")
+                        raise RuntimeError(f"port {port} sends {got[:60].hex()}, not {wanted[:60].hex()}")
         finally:
             for end in ends:
                 end.close()
+
+    def _settle(self) -> None:
+        """Until nothing comes any more: what a flood has left in the switch's buffers is gone."""
+        ports, before = range(self.count), -1
+        while before != (now := self.arrived(ports)):
+            before = now
+            time.sleep(0.5)
 
     def arrived(self, ports: Sequence[int]) -> int:
         """Frames that have come to the far ends of these ports, as the kernel counts them."""
