@@ -165,6 +165,14 @@ class TransactionHome(Protocol):
     def end(self, transactional_id: str, producer: ProducerIdentity, *, committed: bool) -> Awaitable[None]:
         """Answered when the decision is on disk and the markers are written."""
 
+    def end_parts(
+        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+    ) -> Awaitable[None]:
+        """Commits a batch that was staged in parts (`transactions.parts`), or aborts what is open of it.
+
+        `parts`: the ids of those that count, and who wrote them.
+        """
+
 
 class Definitions(Protocol):
     """The topics of the cluster. Looking is local and immediate, changing may wait."""

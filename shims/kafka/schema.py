@@ -52,9 +52,37 @@ def _resolve(fields: list[Json], common: Mapping[str, list[Json]]) -> None:
         _resolve(field.get("fields", []), common)
 
 
+# Ours, in tagged fields that other brokers skip. EndTxn: a batch that was staged in parts
+# (broker/transactions/parts.py), and the parts of it that count.
+_OWN: Mapping[str, list[Json]] = {
+    "EndTxnRequest": [
+        {
+            "name": "TreecastBatch",
+            "type": "int64",
+            "versions": "3+",
+            "tag": 29795,
+            "taggedVersions": "3+",
+            "default": "-1",
+        },
+        {
+            "name": "TreecastParts",
+            "type": "[]TreecastPart",
+            "versions": "3+",
+            "tag": 29796,
+            "taggedVersions": "3+",
+            "fields": [
+                {"name": "TransactionalId", "type": "string", "versions": "3+"},
+                {"name": "ProducerId", "type": "int64", "versions": "3+"},
+                {"name": "ProducerEpoch", "type": "int16", "versions": "3+"},
+            ],
+        },
+    ]
+}
+
+
 @cache
 def _message(name: str, version: int, flexible: bool) -> Message:
-    return Message(descriptor(name)["fields"], version, flexible)
+    return Message([*descriptor(name)["fields"], *_OWN.get(name, ())], version, flexible)
 
 
 def request_message(key: int, version: int) -> Message:

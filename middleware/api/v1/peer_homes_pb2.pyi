@@ -8,14 +8,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class HomeTarget(_message.Message):
-    __slots__ = ("kind", "id", "epoch")
+    __slots__ = ("kind", "id", "epoch", "part")
     KIND_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     kind: _coordinator_pb2.HomeKind
     id: str
     epoch: int
-    def __init__(self, kind: _Optional[_Union[_coordinator_pb2.HomeKind, str]] = ..., id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    part: str
+    def __init__(self, kind: _Optional[_Union[_coordinator_pb2.HomeKind, str]] = ..., id: _Optional[str] = ..., epoch: _Optional[int] = ..., part: _Optional[str] = ...) -> None: ...
 
 class HomeDone(_message.Message):
     __slots__ = ()
@@ -358,6 +360,26 @@ class HomeEnd(_message.Message):
     producer: HomeProducer
     committed: bool
     def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., committed: _Optional[bool] = ...) -> None: ...
+
+class HomePart(_message.Message):
+    __slots__ = ("part", "producer")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    part: str
+    producer: HomeProducer
+    def __init__(self, part: _Optional[str] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ...) -> None: ...
+
+class HomeEndParts(_message.Message):
+    __slots__ = ("home", "batch", "parts", "committed")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    batch: int
+    parts: _containers.RepeatedCompositeFieldContainer[HomePart]
+    committed: bool
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., batch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[HomePart, _Mapping]]] = ..., committed: _Optional[bool] = ...) -> None: ...
 
 class HomeVerify(_message.Message):
     __slots__ = ("home", "producer", "partition", "group_id")

@@ -13,23 +13,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from treecast.middleware.broker.cluster import GroupHome, PartitionLeader
-from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, HomeWrite, TableStore
+from treecast.middleware.broker.homes import HomeStore, HomeWrite, TableStore
 from treecast.middleware.broker.values import InitProducer, PartitionErrors
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdentity, TopicPartition
+from treecast.middleware.model.identity import (
+    NO_PRODUCER,
+    NO_PRODUCER_EPOCH,
+    ProducerIdentity,
+    TopicPartition,
+)
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import records
+from .parts import check_begin, check_names, check_open, fate, given_up, home_name, part_of, with_batch
 from .producer_ids import ProducerIds
+from .slots import Slot, Slots
 from .state import (
     DECIDED,
+    LAST_EPOCH,
     TRANSITIONS,
     Entry,
     Event,
@@ -49,6 +58,7 @@ _log = logging.getLogger(__name__)
 # What says that a leader or another home cannot be reached now. The decision stands, and is carried out
 # when it can.
 ELSEWHERE_SECONDS = 10.0
+MOST_IDLE = 4096
 ELSEWHERE = frozenset(
     {
         Fault.LEADER_UNAVAILABLE,
@@ -76,21 +86,6 @@ class Reach(Protocol):
     def group_home(self, group_id: str) -> GroupHome: ...
 
 
-class _Slot:
-    """A transactional id: its transaction, None until the first one is on disk, and who is at it.
-
-    `epoch`: in which this host is its home; markers carry it. `confirmed`: what was loaded is in the store.
-    """
-
-    __slots__ = ("confirmed", "epoch", "lock", "transaction")
-
-    def __init__(self, epoch: int, transaction: Transaction | None = None, *, confirmed: bool = True) -> None:
-        self.transaction = transaction
-        self.epoch = epoch
-        self.confirmed = confirmed
-        self.lock = asyncio.Lock()
-
-
 class TransactionCoordinator:
     """Implements `cluster.TransactionHome`. `clock` gives seconds since the Unix epoch."""
 
@@ -110,7 +105,8 @@ class TransactionCoordinator:
         self._reach: Reach
         self._counters = counters
         self._clock = clock
-        self._slots: dict[str, _Slot] = {}
+        self._slots = Slots()
+        self._idle: list[ProducerIdentity] = []  # of parts that are done: their ids serve again
         self._started = False
         self._completing: set[asyncio.Task[None]] = set()
 
@@ -122,7 +118,9 @@ class TransactionCoordinator:
         """Loads all transactions. On a joined host `own` says later in which epoch it is their home."""
         for transactional_id, value in self._tables.load(records.TRANSACTIONS).items():
             transaction = records.decode(transactional_id, value)
-            self._slots[transactional_id] = _Slot(0, transaction, confirmed=self._homes is None)
+            self._slots.put(transactional_id, Slot(0, transaction, confirmed=self._homes is None))
+        for whole in self._slots.wholes():
+            self._recall(whole)
 
     async def start(self, reach: Reach) -> None:
         """Completes the transactions that are decided; partitions and groups are open."""
@@ -137,20 +135,19 @@ class TransactionCoordinator:
     # --- the homes of a joined host
 
     def known(self) -> Sequence[str]:
-        """All transactional ids that are loaded here."""
-        return list(self._slots)
+        """All transactional ids with a home of their own that are loaded here: parts are at their whole's."""
+        return self._slots.wholes()
 
     def own(self, transactional_id: str, epoch: int) -> None:
         """This host is the home in `epoch`, and what is loaded is what counts; completes what is decided."""
-        slot = self._slots.get(transactional_id)
-        if slot is not None:
+        for _, slot in self._slots.at_home(transactional_id):
             slot.epoch = epoch
             self._complete_soon(slot)
 
     def items(self, transactional_id: str) -> Mapping[bytes, bytes]:
         """What another host would need to become the home."""
-        slot = self._slots.get(transactional_id)
-        return {} if slot is None or slot.transaction is None else records.items_of(slot.transaction)
+        kept = [slot.transaction for _, slot in self._slots.at_home(transactional_id)]
+        return records.items_of(transaction for transaction in kept if transaction is not None)
 
     def rows(self, transactional_id: str, items: Mapping[bytes, bytes]) -> Sequence[Change]:
         """`items` as rows of the tables; they have to be there before `load`. INTERNAL for nonsense."""
@@ -166,8 +163,8 @@ class TransactionCoordinator:
         """Becomes the home in `epoch` with what the home before it wrote."""
         self.unload(transactional_id)
         for row in rows:
-            transaction = records.decode(transactional_id, row.value or b"")
-            self._slots[transactional_id] = _Slot(epoch, transaction)
+            self._slots.put(row.key, Slot(epoch, records.decode(row.key, row.value or b"")))
+        self._recall(transactional_id)
         self.own(transactional_id, epoch)
 
     def unload(self, transactional_id: str) -> Sequence[Change]:
@@ -175,16 +172,26 @@ class TransactionCoordinator:
 
         Whoever is at it goes on with a transaction that the store refuses to keep.
         """
-        slot = self._slots.pop(transactional_id, None)
-        return [] if slot is None else [Change(records.TRANSACTIONS, transactional_id, None)]
+        gone = [name for name, _ in self._slots.at_home(transactional_id)]
+        for name in gone:
+            self._slots.pop(name)
+        return [Change(records.TRANSACTIONS, name, None) for name in gone]
+
+    def _recall(self, whole: str) -> None:
+        """What the row of `whole` says of parts: they may be on disk as they were before."""
+        slot = self._slots.get(whole)
+        for name, held in self._slots.parts(whole):
+            part = part_of(name)
+            if slot is not None and part is not None and held.transaction is not None:
+                held.transaction = fate(slot.transaction, part, held.transaction, self._clock())
 
     def _epoch(self, transactional_id: str) -> int:
         """NOT_COORDINATOR where the home is elsewhere."""
         if self._homes is None:
             return 0
-        return self._homes.epoch(HomeName(HomeKind.TRANSACTION, transactional_id))
+        return self._homes.epoch(home_name(transactional_id))
 
-    def _is_home(self, transactional_id: str, slot: _Slot) -> bool:
+    def _is_home(self, transactional_id: str, slot: Slot) -> bool:
         try:
             return self._epoch(transactional_id) == slot.epoch
         except TreecastError:
@@ -192,7 +199,7 @@ class TransactionCoordinator:
 
     def transactions(self) -> Iterable[Transaction]:
         """All that are known, as they stand."""
-        return [slot.transaction for slot in self._slots.values() if slot.transaction is not None]
+        return [slot.transaction for _, slot in self._slots.all() if slot.transaction is not None]
 
     # --- requests
 
@@ -209,7 +216,11 @@ class TransactionCoordinator:
                 f" not {request.transaction_timeout_ms}",
             )
         epoch = self._epoch(request.transactional_id)
-        slot = self._slots.setdefault(request.transactional_id, _Slot(epoch))
+        part = part_of(request.transactional_id)
+        if part is not None:
+            whole = self._slots.get(part.whole)
+            check_begin(None if whole is None else whole.transaction, part)
+        slot = self._slots.made(request.transactional_id, epoch)
         async with slot.lock:
             return await self._take_over(slot, request.transactional_id, request)
 
@@ -243,7 +254,67 @@ class TransactionCoordinator:
             if decided.state in DECIDED:
                 await self._carry_out(slot, decided)
 
-    async def _carry_out(self, slot: _Slot, decided: Transaction) -> None:
+    async def end_parts(
+        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+    ) -> None:
+        """Commits `batch` of `whole`: of its parts those named count, the others up to it are aborted.
+
+        A batch up to the last one that was committed is left as it is, and nothing of it counts any more.
+        Without `committed`, all that is open up to `batch` is aborted.
+        """
+        check_names(whole, batch, parts)
+        slot = self._slots.made(whole, self._epoch(whole))
+        async with slot.lock:
+            last = -1 if slot.transaction is None else slot.transaction.batch
+            if committed and batch > last:
+                await self._note_parts(whole)
+                await self._commit_parts(slot, whole, batch, parts)
+            for name, held in self._slots.parts(whole):
+                part = part_of(name)
+                if part is not None and part.batch <= batch:
+                    await self._end_part(held, slot.transaction)
+
+    async def _note_parts(self, whole: str) -> None:
+        """Parts of the batch before that wait for markers: from now on their own rows say what is decided."""
+        for _, held in self._slots.parts(whole):
+            async with held.lock:
+                if held.transaction is not None and held.transaction.state in DECIDED:
+                    await self._keep(held, held.transaction)
+
+    async def _commit_parts(
+        self, slot: Slot, whole: str, batch: int, parts: Mapping[str, ProducerIdentity]
+    ) -> None:
+        """The one row that decides. The locks of the parts are held, so that none times out meanwhile."""
+        held = {name: self._slots.get(name) for name in sorted(parts)}
+        async with AsyncExitStack() as locks:
+            for name, part_slot in held.items():
+                if part_slot is not None:
+                    await locks.enter_async_context(part_slot.lock)
+                check_open(name, None if part_slot is None else part_slot.transaction, parts[name])
+            names = frozenset(part.name for part in map(part_of, held) if part is not None)
+            decided = with_batch(slot.transaction, whole, batch, names, self._clock())
+            await self._keep(slot, decided)
+            for name, part_slot in held.items():
+                part = part_of(name)
+                if part_slot is not None and part_slot.transaction is not None and part is not None:
+                    part_slot.transaction = fate(decided, part, part_slot.transaction, self._clock())
+
+    async def _end_part(self, slot: Slot, whole: Transaction | None) -> None:
+        """What is open is aborted, what is decided is completed, what was not begun is forgotten."""
+        async with slot.lock:
+            transaction = slot.transaction
+            if transaction is None:
+                return
+            if transaction.state is State.EMPTY:
+                await self._forget(slot)
+            elif transaction.state is State.ONGOING:
+                aborted = given_up(transaction, self._clock())
+                await self._keep(slot, aborted)
+                await self._carry_out(slot, aborted)
+            elif transaction.state in DECIDED:
+                await self._carry_out(slot, transaction)
+
+    async def _carry_out(self, slot: Slot, decided: Transaction) -> None:
         """Completes; what cannot be reached now is told later (`expire`), as the decision stands."""
         try:
             await self._complete(slot, decided)
@@ -284,7 +355,7 @@ class TransactionCoordinator:
         """Aborts transactions that are open too long, completes what was left, forgets idle ids."""
         now = self._clock()
         idle = now - self._settings.expiration_ms / 1000
-        for transactional_id, slot in list(self._slots.items()):
+        for transactional_id, slot in self._slots.all():
             transaction = slot.transaction
             if transaction is None or slot.lock.locked() or not self._is_home(transactional_id, slot):
                 continue
@@ -292,6 +363,9 @@ class TransactionCoordinator:
                 if transaction.has_expired(now):
                     async with slot.lock:
                         await self._time_out(slot)
+                elif _left_unused(transaction, now):
+                    async with slot.lock:
+                        await self._forget_unused(slot)
                 elif (
                     transaction.updated <= idle and TRANSITIONS[transaction.state, Event.EXPIRE] is State.DEAD
                 ):
@@ -303,7 +377,7 @@ class TransactionCoordinator:
                 _log.warning("transactional id %r: %s", transactional_id, error)
         await self._complete_decided()
 
-    async def _time_out(self, slot: _Slot) -> None:
+    async def _time_out(self, slot: Slot) -> None:
         transaction, now = slot.transaction, self._clock()
         if transaction is None or not transaction.has_expired(now):
             return
@@ -312,15 +386,19 @@ class TransactionCoordinator:
         self._counters.transactions_timed_out += 1
         # Completed by the caller with all others that are decided.
 
-    async def _forget(self, slot: _Slot) -> None:
+    async def _forget(self, slot: Slot) -> None:
         transaction = slot.transaction
         if transaction is None:
             return
         await self._keep(slot, replace(transaction, state=State.DEAD))
-        self._slots.pop(transaction.transactional_id, None)
+        self._slots.pop(transaction.transactional_id)
+
+    async def _forget_unused(self, slot: Slot) -> None:
+        if slot.transaction is not None and _left_unused(slot.transaction, self._clock()):
+            await self._forget(slot)
 
     async def _complete_decided(self) -> None:
-        for transactional_id, slot in list(self._slots.items()):
+        for transactional_id, slot in self._slots.all():
             if slot.lock.locked() or not self._is_home(transactional_id, slot):
                 continue
             if self._homes is None:
@@ -328,14 +406,14 @@ class TransactionCoordinator:
             else:  # a leader that does not answer holds up nobody else's transaction
                 self._complete_soon(slot)
 
-    def _complete_soon(self, slot: _Slot) -> None:
+    def _complete_soon(self, slot: Slot) -> None:
         decided = slot.transaction is not None and slot.transaction.state in DECIDED
         if decided and self._started:
             task = asyncio.create_task(self._complete_slot(slot))
             self._completing.add(task)
             task.add_done_callback(self._completing.discard)
 
-    async def _complete_slot(self, slot: _Slot) -> None:
+    async def _complete_slot(self, slot: Slot) -> None:
         async with slot.lock:
             transaction = slot.transaction
             if transaction is None or transaction.state not in DECIDED:
@@ -350,7 +428,7 @@ class TransactionCoordinator:
 
     # --- steps; the slot's lock is held
 
-    async def _take_over(self, slot: _Slot, transactional_id: str, request: InitProducer) -> ProducerIdentity:
+    async def _take_over(self, slot: Slot, transactional_id: str, request: InitProducer) -> ProducerIdentity:
         known, timeout_ms, now = request.known, request.transaction_timeout_ms, self._clock()
         how = entry(slot.transaction, known)
         if how is Entry.ABORT_FIRST:
@@ -361,11 +439,18 @@ class TransactionCoordinator:
             how = entry(slot.transaction, known)
             if how is Entry.REPEAT:  # the fencing epoch is taken, hand out the next one
                 how = Entry.BUMP
-        fresh = await self._producer_ids.take() if how is Entry.NEW_ID else -1
+        fresh = await self._fresh(transactional_id) if how is Entry.NEW_ID else NO_PRODUCER
         before = slot.transaction or Transaction(transactional_id, -1, NO_PRODUCER_EPOCH, timeout_ms)
         taken = taken_over(before, how, known, fresh, timeout_ms, now)
         await self._keep(slot, taken)
         return taken.producer
+
+    async def _fresh(self, transactional_id: str) -> ProducerIdentity:
+        """An identity that was never used; of a part perhaps the next epoch of one whose part is done."""
+        if self._idle and part_of(transactional_id) is not None:
+            done = self._idle.pop()
+            return ProducerIdentity(done.producer_id, done.epoch + 1)
+        return ProducerIdentity(await self._producer_ids.take(), 0)
 
     async def _add(
         self,
@@ -383,7 +468,7 @@ class TransactionCoordinator:
             if grown is not transaction:
                 await self._keep(slot, grown)
 
-    def _slot(self, transactional_id: str) -> _Slot:
+    def _slot(self, transactional_id: str) -> Slot:
         self._epoch(transactional_id)
         slot = self._slots.get(transactional_id)
         if slot is None:
@@ -392,16 +477,16 @@ class TransactionCoordinator:
             )
         return slot
 
-    def _owned(self, slot: _Slot, producer: ProducerIdentity) -> Transaction:
+    def _owned(self, slot: Slot, producer: ProducerIdentity) -> Transaction:
         if slot.transaction is None:
             raise TreecastError(Fault.INVALID_PRODUCER_MAPPING)
         check_producer(slot.transaction, producer)
         return slot.transaction
 
-    async def _keep(self, slot: _Slot, transaction: Transaction) -> None:
+    async def _keep(self, slot: Slot, transaction: Transaction) -> None:
         """On disk first, then in memory: what memory says has been promised."""
-        name = HomeName(HomeKind.TRANSACTION, transaction.transactional_id)
-        forget = transaction.state is State.DEAD
+        name = home_name(transaction.transactional_id)
+        forget = transaction.state is State.DEAD and len(self._slots.at_home(name.id)) <= 1
         refused = await self._store.commit(
             [HomeWrite(name, slot.epoch, [records.change(transaction)], forget=forget)]
         )
@@ -409,7 +494,7 @@ class TransactionCoordinator:
             raise TreecastError(refused[0].fault, refused[0].detail)
         slot.transaction = transaction
 
-    async def _complete(self, slot: _Slot, transaction: Transaction) -> None:
+    async def _complete(self, slot: Slot, transaction: Transaction) -> None:
         """Markers to all partitions, the decision to all groups, then the end. May be repeated.
 
         Raises the first refusal after all were tried; the transaction stays decided then.
@@ -422,13 +507,18 @@ class TransactionCoordinator:
         ]
         if failures:
             raise failures[0]
-        await self._keep(slot, completed(transaction, self._clock()))
+        if part_of(transaction.transactional_id) is None:
+            await self._keep(slot, completed(transaction, self._clock()))
+        else:
+            await self._forget(slot)
+            if transaction.epoch < LAST_EPOCH - 1 and len(self._idle) < MOST_IDLE:
+                self._idle.append(transaction.producer)
         if transaction.committed:
             self._counters.transactions_committed += 1
         else:
             self._counters.transactions_aborted += 1
 
-    def _write_markers(self, slot: _Slot, transaction: Transaction) -> list[Awaitable[None]]:
+    def _write_markers(self, slot: Slot, transaction: Transaction) -> list[Awaitable[None]]:
         return [
             self._write_marker(transaction, partition, slot.epoch)
             for partition in sorted(transaction.partitions)
@@ -461,6 +551,12 @@ class TransactionCoordinator:
             await asyncio.wait_for(asyncio.shield(deed), ELSEWHERE_SECONDS)
         except TimeoutError:
             raise TreecastError(Fault.TIMED_OUT, "a leader or a group's home does not answer") from None
+
+
+def _left_unused(transaction: Transaction, now: float) -> bool:
+    """A part whose producer took an identity and nothing more."""
+    unused = transaction.state is State.EMPTY and now >= transaction.updated + transaction.timeout_ms / 1000
+    return unused and part_of(transaction.transactional_id) is not None
 
 
 def _is_gone(error: BaseException) -> bool:

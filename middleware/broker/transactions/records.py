@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.tables import Change
 
+from .parts import whole_of
 from .state import State, Transaction
 
 TRANSACTIONS = "transactions"
@@ -24,6 +25,7 @@ def encode(transaction: Transaction) -> bytes:
     partitions: dict[str, list[int]] = {}
     for partition in sorted(transaction.partitions):
         partitions.setdefault(partition.topic, []).append(partition.partition)
+    in_parts = {"batch": transaction.batch, "winners": sorted(transaction.winners)}
     return json.dumps(
         {
             "producer": [transaction.producer_id, transaction.epoch],
@@ -34,6 +36,7 @@ def encode(transaction: Transaction) -> bytes:
             "groups": sorted(transaction.groups),
             "started": transaction.started,
             "updated": transaction.updated,
+            **(in_parts if transaction.batch >= 0 else {}),
         }
     ).encode()
 
@@ -56,26 +59,43 @@ def decode(transactional_id: str, value: bytes) -> Transaction:
         updated=entry["updated"],
         last_producer_id=entry["last"][0],
         last_epoch=entry["last"][1],
+        batch=entry.get("batch", -1),
+        winners=frozenset(entry.get("winners", ())),
     )
 
 
-# What a transactional id's home keeps in the coordinator's store is one item, the value of its row.
+# What a transactional id's home keeps in the coordinator's store is one item, the value of its row, and one
+# more for each of its parts: `p` and the rest of the part's id.
 _ITEM = b"t"
+_PART = b"p"
 
 
 def item_of(change: Change) -> tuple[bytes, bytes | None]:
-    return _ITEM, change.value
+    return _item_key(change.key), change.value
 
 
-def items_of(transaction: Transaction) -> dict[bytes, bytes]:
-    return {_ITEM: encode(transaction)}
+def _item_key(transactional_id: str) -> bytes:
+    whole = whole_of(transactional_id)
+    return _ITEM if whole == transactional_id else _PART + transactional_id[len(whole) :].encode()
 
 
-def rows_of(transactional_id: str, items: Mapping[bytes, bytes]) -> list[Change]:
+def items_of(transactions: Iterable[Transaction]) -> dict[bytes, bytes]:
+    """Of one home."""
+    return {_item_key(transaction.transactional_id): encode(transaction) for transaction in transactions}
+
+
+def rows_of(whole: str, items: Mapping[bytes, bytes]) -> list[Change]:
     """The rows of a transactional id that a host takes over. ValueError where an item makes no sense."""
-    if items.keys() - {_ITEM}:
-        raise ValueError(f"an item {next(iter(items.keys() - {_ITEM}))!r} of a transactional id")
     try:
-        return [change(decode(transactional_id, value)) for value in items.values()]
+        return [change(decode(_id_of(whole, key), value)) for key, value in items.items()]
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"a transaction without {error}") from error
+
+
+def _id_of(whole: str, key: bytes) -> str:
+    if key == _ITEM:
+        return whole
+    transactional_id = whole + key[len(_PART) :].decode()
+    if not key.startswith(_PART) or whole_of(transactional_id) != whole or transactional_id == whole:
+        raise ValueError(f"an item {key!r} of a transactional id")
+    return transactional_id

@@ -133,7 +133,8 @@ class Transaction(Struct, frozen=True):
 
     `last_producer_id` and `last_epoch` are what the producer named when it got its present identity:
     should the answer have been lost, it names them again and is given the same identity once more.
-    They are forgotten when the present identity is first used.
+    They are forgotten when the present identity is first used. `batch` is the last one that was committed
+    in parts, and `winners` the names of its parts that count (`parts`).
     """
 
     transactional_id: str
@@ -147,6 +148,8 @@ class Transaction(Struct, frozen=True):
     updated: float = 0.0
     last_producer_id: int = -1
     last_epoch: int = NO_PRODUCER_EPOCH
+    batch: int = -1
+    winners: frozenset[str] = frozenset()
 
     @property
     def producer(self) -> ProducerIdentity:
@@ -272,12 +275,17 @@ def _lost_answer(transaction: Transaction, known: ProducerIdentity) -> bool:
 
 
 def taken_over(
-    transaction: Transaction, how: Entry, known: ProducerIdentity, fresh: int, timeout_ms: int, now: float
+    transaction: Transaction,
+    how: Entry,
+    known: ProducerIdentity,
+    fresh: ProducerIdentity,
+    timeout_ms: int,
+    now: float,
 ) -> Transaction:
-    """INIT of what is not open: the identity to answer with. `fresh`: the new producer id, if one is due."""
+    """INIT of what is not open: the identity to answer with. `fresh`: the new one, if one is due."""
     state = following(transaction.state, Event.INIT)
     producer = {
-        Entry.NEW_ID: ProducerIdentity(fresh, 0),
+        Entry.NEW_ID: fresh,
         Entry.BUMP: ProducerIdentity(transaction.producer_id, transaction.epoch + 1),
         Entry.REPEAT: transaction.producer,
     }[how]

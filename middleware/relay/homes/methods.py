@@ -24,3 +24,4 @@ class HomeMethod(enum.IntEnum):
     ADD_OFFSETS = 93
     END = 94
     VERIFY = 95
+    END_PARTS = 96

@@ -6,6 +6,7 @@ from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.groups import GroupCoordinator
 from treecast.middleware.broker.homes import HomeKind, HomeName
 from treecast.middleware.broker.transactions import TransactionCoordinator
+from treecast.middleware.broker.transactions.parts import whole_of
 from treecast.middleware.broker.values import InitProducer, MemberIdRequired
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.counters import HomeCounters
@@ -57,6 +58,7 @@ class HomeService:
         methods.register(method.ADD_PARTITIONS, pb.HomeAddPartitions, self._add_partitions)
         methods.register(method.ADD_OFFSETS, pb.HomeAddOffsets, self._add_offsets)
         methods.register(method.END, pb.HomeEnd, self._end)
+        methods.register(method.END_PARTS, pb.HomeEndParts, self._end_parts)
         methods.register(method.VERIFY, pb.HomeVerify, self._verify)
 
     async def _home(self, target: pb.HomeTarget, kind: HomeKind) -> str:
@@ -156,8 +158,15 @@ class HomeService:
 
     # --- transactional ids
 
+    async def _transactional_id(self, target: pb.HomeTarget) -> str:
+        """The id that is meant: that of the home, or of a part of it. INVALID_REQUEST for what is no part."""
+        whole = await self._home(target, HomeKind.TRANSACTION)
+        if whole_of(whole + target.part) != whole:
+            raise TreecastError(Fault.INVALID_REQUEST, f"{target.part!r} is no part of {whole!r}")
+        return whole + target.part
+
     async def _init(self, host: int, request: pb.HomeInit, body: memoryview) -> tuple[pb.HomeProducer, bytes]:
-        transactional_id = await self._home(request.home, HomeKind.TRANSACTION)
+        transactional_id = await self._transactional_id(request.home)
         known = m.read_producer(request.known)
         asked = InitProducer(transactional_id, request.transaction_timeout_ms, known)
         return m.producer(await self._transactions.init_producer(asked)), _NOTHING
@@ -165,7 +174,7 @@ class HomeService:
     async def _add_partitions(
         self, host: int, request: pb.HomeAddPartitions, body: memoryview
     ) -> tuple[pb.HomePartitionErrors, bytes]:
-        transactional_id = await self._home(request.home, HomeKind.TRANSACTION)
+        transactional_id = await self._transactional_id(request.home)
         refused = await self._transactions.add_partitions(
             transactional_id, m.read_producer(request.producer), m.read_partitions(request.partitions)
         )
@@ -174,19 +183,27 @@ class HomeService:
     async def _add_offsets(
         self, host: int, request: pb.HomeAddOffsets, body: memoryview
     ) -> tuple[pb.HomeDone, bytes]:
-        transactional_id = await self._home(request.home, HomeKind.TRANSACTION)
+        transactional_id = await self._transactional_id(request.home)
         producer = m.read_producer(request.producer)
         await self._transactions.add_offsets(transactional_id, producer, request.group_id)
         return pb.HomeDone(), _NOTHING
 
     async def _end(self, host: int, request: pb.HomeEnd, body: memoryview) -> tuple[pb.HomeDone, bytes]:
-        transactional_id = await self._home(request.home, HomeKind.TRANSACTION)
+        transactional_id = await self._transactional_id(request.home)
         producer = m.read_producer(request.producer)
         await self._transactions.end(transactional_id, producer, committed=request.committed)
         return pb.HomeDone(), _NOTHING
 
+    async def _end_parts(
+        self, host: int, request: pb.HomeEndParts, body: memoryview
+    ) -> tuple[pb.HomeDone, bytes]:
+        whole = await self._home(request.home, HomeKind.TRANSACTION)
+        parts = {whole + named.part: m.read_producer(named.producer) for named in request.parts}
+        await self._transactions.end_parts(whole, request.batch, parts, committed=request.committed)
+        return pb.HomeDone(), _NOTHING
+
     async def _verify(self, host: int, request: pb.HomeVerify, body: memoryview) -> tuple[pb.HomeDone, bytes]:
-        transactional_id = await self._home(request.home, HomeKind.TRANSACTION)
+        transactional_id = await self._transactional_id(request.home)
         producer = m.read_producer(request.producer)
         if request.HasField("group_id"):
             self._transactions.verify_offsets(transactional_id, producer, request.group_id)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import TransactionHome
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.transactions.parts import check_names, home_name
 from treecast.middleware.broker.values import InitProducer, PartitionErrors
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
@@ -25,8 +25,9 @@ from .router import HomeRouter
 _LONG_SECONDS = 30.0
 
 
-def _transaction(transactional_id: str) -> HomeName:
-    return HomeName(HomeKind.TRANSACTION, transactional_id)
+def _rest(whole: str, transactional_id: str) -> str:
+    """What follows the whole's id in that of a part; empty for the whole itself."""
+    return transactional_id[len(whole) :]
 
 
 class LocalTransactions(TransactionHome, Protocol):
@@ -73,6 +74,15 @@ class RemoteTransactionHome:
         message = pb.HomeEnd(home=self._target, producer=m.producer(producer), committed=committed)
         await self._router.call(self._at, HomeMethod.END, message, pb.HomeDone, _LONG_SECONDS)
 
+    async def end_parts(
+        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+    ) -> None:
+        named = [
+            pb.HomePart(part=_rest(whole, name), producer=m.producer(who)) for name, who in parts.items()
+        ]
+        message = pb.HomeEndParts(home=self._target, batch=batch, parts=named, committed=committed)
+        await self._router.call(self._at, HomeMethod.END_PARTS, message, pb.HomeDone, _LONG_SECONDS)
+
     async def verify(self, producer: ProducerIdentity, partition: TopicPartition) -> None:
         message = pb.HomeVerify(
             home=self._target, producer=m.producer(producer), partition=m.partition(partition)
@@ -95,39 +105,58 @@ class RoutedTransactions:
         self._keeper = keeper
         self._local = local
 
-    def _there(self, at: HomeAt, target: pb.HomeTarget) -> RemoteTransactionHome:
+    def _there(self, at: HomeAt, target: pb.HomeTarget, transactional_id: str) -> RemoteTransactionHome:
+        target.part = _rest(target.id, transactional_id)
         return RemoteTransactionHome(self._router, at, target)
 
     async def init_producer(self, request: InitProducer) -> ProducerIdentity:
         if not request.transactional_id:
             raise TreecastError(Fault.INVALID_REQUEST, "a transactional id cannot be empty")
         return await self._router.route(
-            _transaction(request.transactional_id),
+            home_name(request.transactional_id),
             lambda: self._local.init_producer(request),
-            lambda at, target: self._there(at, target).init_producer(request),
+            lambda at, target: self._there(at, target, request.transactional_id or "").init_producer(request),
         )
 
     async def add_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> PartitionErrors:
         return await self._router.route(
-            _transaction(transactional_id),
+            home_name(transactional_id),
             lambda: self._local.add_partitions(transactional_id, producer, partitions),
-            lambda at, target: self._there(at, target).add_partitions(transactional_id, producer, partitions),
+            lambda at, target: self._there(at, target, transactional_id).add_partitions(
+                transactional_id, producer, partitions
+            ),
         )
 
     async def add_offsets(self, transactional_id: str, producer: ProducerIdentity, group_id: str) -> None:
         await self._router.route(
-            _transaction(transactional_id),
+            home_name(transactional_id),
             lambda: self._local.add_offsets(transactional_id, producer, group_id),
-            lambda at, target: self._there(at, target).add_offsets(transactional_id, producer, group_id),
+            lambda at, target: self._there(at, target, transactional_id).add_offsets(
+                transactional_id, producer, group_id
+            ),
         )
 
     async def end(self, transactional_id: str, producer: ProducerIdentity, *, committed: bool) -> None:
         await self._router.route(
-            _transaction(transactional_id),
+            home_name(transactional_id),
             lambda: self._local.end(transactional_id, producer, committed=committed),
-            lambda at, target: self._there(at, target).end(transactional_id, producer, committed=committed),
+            lambda at, target: self._there(at, target, transactional_id).end(
+                transactional_id, producer, committed=committed
+            ),
+        )
+
+    async def end_parts(
+        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+    ) -> None:
+        check_names(whole, batch, parts)
+        await self._router.route(
+            home_name(whole),
+            lambda: self._local.end_parts(whole, batch, parts, committed=committed),
+            lambda at, target: self._there(at, target, whole).end_parts(
+                whole, batch, parts, committed=committed
+            ),
         )
 
     async def _here(self, look: Callable[[], None]) -> None:
@@ -142,7 +171,7 @@ class RoutedTransactions:
 
         A partition that has an open transaction of the producer need not ask: the home ends it by a marker.
         """
-        name = _transaction(transactional_id)
+        name = home_name(transactional_id)
         if name in self._keeper.owned:
             self._local.verify(transactional_id, producer, partition)
             return None
@@ -150,7 +179,7 @@ class RoutedTransactions:
             self._router.route(
                 name,
                 lambda: self._here(lambda: self._local.verify(transactional_id, producer, partition)),
-                lambda at, target: self._there(at, target).verify(producer, partition),
+                lambda at, target: self._there(at, target, transactional_id).verify(producer, partition),
             )
         )
 
@@ -158,12 +187,12 @@ class RoutedTransactions:
         self, transactional_id: str, producer: ProducerIdentity, group_id: str
     ) -> Awaitable[None] | None:
         """Whether the open transaction of `producer` holds the group's offsets."""
-        name = _transaction(transactional_id)
+        name = home_name(transactional_id)
         if name in self._keeper.owned:
             self._local.verify_offsets(transactional_id, producer, group_id)
             return None
         return self._router.route(
             name,
             lambda: self._here(lambda: self._local.verify_offsets(transactional_id, producer, group_id)),
-            lambda at, target: self._there(at, target).verify_offsets(producer, group_id),
+            lambda at, target: self._there(at, target, transactional_id).verify_offsets(producer, group_id),
         )

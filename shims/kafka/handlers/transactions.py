@@ -104,7 +104,14 @@ async def add_offsets_to_txn(ctx: Context, request: Message) -> Fields:
 
 
 async def end_txn(ctx: Context, request: Message) -> Fields:
+    """Of one transaction; with fields of ours (docs/faces/kafka.md) of a batch that was staged in parts."""
     home = ctx.cluster.transaction_home(request.transactional_id)
+    if request.treecast_batch >= 0:
+        parts = {part.transactional_id: _producer(part) for part in request.treecast_parts}
+        await home.end_parts(
+            request.transactional_id, request.treecast_batch, parts, committed=request.committed
+        )
+        return {"error_code": errors.NONE}
     await home.end(request.transactional_id, _producer(request), committed=request.committed)
     return {"error_code": errors.NONE}
 

@@ -113,7 +113,7 @@ def test_who_owns_the_transactional_id() -> None:
 
 
 def take(before: Transaction, known: ProducerIdentity = NO_PRODUCER) -> Transaction:
-    return taken_over(before, entry(before, known), known, 900, 60_000, 1.0)
+    return taken_over(before, entry(before, known), known, ProducerIdentity(900, 0), 60_000, 1.0)
 
 
 def test_the_first_identity_is_new() -> None:

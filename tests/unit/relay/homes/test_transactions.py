@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
-from treecast.middleware.broker.homes import HomeKind
+from treecast.middleware.broker.homes import HomeKind, HomeName
 from treecast.middleware.broker.transactions.producer_ids import BLOCK, STRIDE
 from treecast.middleware.broker.transactions.state import State
 from treecast.middleware.broker.values import CommittedOffset, InitProducer, MemberIdentity
@@ -267,3 +267,42 @@ async def test_a_restart_goes_on_within_its_block_while_the_coordinator_is_away(
     town.up = False
     await a.restart()
     assert (await a.homes.new_producer()).producer_id == first + STRIDE
+
+
+async def stage(host: TownHost, name: str, where: TopicPartition) -> dict[str, ProducerIdentity]:
+    producer = await host.transaction.init_producer(InitProducer(name, 60_000, NO_PRODUCER))
+    assert await host.transaction.add_partitions(name, producer, [where]) == {}
+    waiting = host.transaction.verify(name, producer, where)
+    if waiting is not None:
+        await waiting
+    host.town.partitions[where].open[producer.producer_id] = producer
+    return {name: producer}
+
+
+async def test_parts_have_the_home_of_their_whole(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    parts = await stage(a, "q//0/a", P0) | await stage(b, "q//0/b", P1)
+    lost = await stage(b, "q//0/c", P0)
+    assert a.is_home("q", TX)
+    assert list(a.homes.keeper.owned) == [HomeName(TX, "q")]
+    await b.transaction.end_parts("q", 0, parts, committed=True)
+    told = {who: how for where in town.partitions.values() for who, how, _ in where.markers}
+    assert [how for who, how in told.items() if who in parts.values()] == [True, True]
+    assert [how for who, how in told.items() if who not in parts.values()] == [False]
+    assert await fault_of(stage(b, "q//0/d", P0)) is Fault.INVALID_TRANSACTION_STATE
+    assert await fault_of(b.transaction.end_parts("q", 1, lost, committed=True)) is Fault.INVALID_REQUEST
+
+
+async def test_the_next_home_completes_a_batch_and_repeats_none(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    parts = await stage(a, "q//0/a", P0) | await stage(b, "q//0/b", P1)
+    town.partitions[P1].refuses = TreecastError(Fault.LEADER_UNAVAILABLE)
+    await a.transaction.end_parts("q", 0, parts, committed=True)  # decided: the rest follows
+    a.kill()
+    town.partitions[P1].refuses = None
+    await town.pass_time(TAKEOVER + 10)
+    await b.transaction.end_parts("q", 0, parts, committed=True)  # its answer had been lost
+    for where, (name, who) in zip((P0, P1), parts.items(), strict=True):
+        assert [(who, True)] == [marker[:2] for marker in town.partitions[where].markers], name
+    assert await fault_of(stage(b, "q//0/again", P0)) is Fault.INVALID_TRANSACTION_STATE
+    await b.transaction.end_parts("q", 1, await stage(b, "q//1/a", P0), committed=True)
