@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from .errors import OptionError
+from .sink.options import SinkOptions
+from .sink.options import parse_options as parse_sink_options
+from .sink.tables import check_schema
+from .sink.writer import TreecastStreamWriter, TreecastWriter
 from .source.arrow import schema_of
-from .source.options import parse_options
+from .source.decoding import decoder
+from .source.options import SourceOptions, parse_options
 from .source.reader import TreecastReader, TreecastStreamReader
 
 if TYPE_CHECKING:
@@ -26,22 +37,54 @@ class TreecastDataSource(DataSource):
     def name(cls) -> str:
         return "treecast"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
+        if self.options.get("format"):
+            given = self.options.get("schema", "")
+            if not given:
+                raise OptionError(
+                    "format goes with a schema: .schema(...), or the option schema such as 'n int'"
+                )
+            return given
+        return self._own_schema()
+
+    def _own_schema(self) -> StructType:
         include = str(self.options.get("includeHeaders", "false")).lower() == "true"
         return schema_of(include_headers=include)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._check(schema)
-        return TreecastReader(parse_options(dict(self.options), streaming=False), schema)
+        return TreecastReader(self._read(schema, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        self._check(schema)
-        return TreecastStreamReader(parse_options(dict(self.options), streaming=True), schema)
+        return TreecastStreamReader(self._read(schema, streaming=True), schema)
 
-    def _check(self, schema: StructType) -> None:
-        own = self.schema()
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = self._written(schema, overwrite, streaming=False)
+        return TreecastWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return TreecastStreamWriter(self._written(schema, overwrite, streaming=True))
+
+    def _written(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:
+        if overwrite:
+            raise OptionError(
+                "topics are appended to: write with mode append, or outputMode append or update"
+            )
+        options = parse_sink_options(dict(self.options), streaming=streaming)
+        check_schema(schema, options.topic)
+        return options
+
+    def _read(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        options = parse_options(dict(self.options), streaming=streaming)
+        if options.format:
+            decoder(schema, options.format, options.layout)
+            return options
+        own = self._own_schema()
         if _columns(schema) != _columns(own):
-            raise OptionError(f"the schema is always {own.simpleString()}; leave .schema(...) out")
+            raise OptionError(
+                f"without the option format the schema is {own.simpleString()}; leave .schema(...) out, or "
+                "say by format how values are decoded"
+            )
+        return options
 
 
 def _columns(schema: StructType) -> list[tuple[str, DataType]]:

@@ -13,3 +13,11 @@ class DataLossError(RuntimeError):
 
 class ReadError(RuntimeError):
     """A partition cannot be read."""
+
+
+class WriteError(RuntimeError):
+    """Records cannot be written. The text says why, and what to do."""
+
+
+class DecodeError(ValueError):
+    """A value does not fit the schema. The text says where it is, and how to go on without it."""

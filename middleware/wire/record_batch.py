@@ -28,6 +28,7 @@ from .record_values import (
     read_records,
     rebuild_batch,
     record_size,
+    seal_batch,
 )
 
 __all__ = [
@@ -51,5 +52,6 @@ __all__ = [
     "read_records",
     "rebuild_batch",
     "record_size",
+    "seal_batch",
     "stamp_append_time",
 ]

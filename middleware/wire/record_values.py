@@ -15,6 +15,7 @@ from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_
 from treecast.middleware.model.records import Compression, Record, TimestampType
 
 from .batch_header import (
+    COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
@@ -72,16 +73,53 @@ def build_batch(
     if max_timestamp is None:
         max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
     body, last = _encode_records(records, base_offset, base_timestamp)
-    payload = compress(compression, body)
+    if last_offset_delta is not None:
+        last = last_offset_delta
+    times = (base_timestamp, max_timestamp)
+    return _sealed(
+        body, attributes, last, times, producer, base_sequence, len(records), base_offset, leader_epoch
+    )
+
+
+def seal_batch(
+    body: Data,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    compression: Compression = Compression.NONE,
+    producer: ProducerIdentity = NO_PRODUCER,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytes:
+    """A producer's batch of `count` records that are encoded already, with offset deltas from 0 on."""
+    attributes = int(compression) | (TRANSACTIONAL_BIT if transactional else 0)
+    times = (base_timestamp, max_timestamp)
+    return _sealed(body, attributes, count - 1, times, producer, base_sequence, count, 0, NO_LEADER_EPOCH)
+
+
+def _sealed(
+    body: Data,
+    attributes: int,
+    last_offset_delta: int,
+    times: tuple[int, int],
+    producer: ProducerIdentity,
+    base_sequence: int,
+    count: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> bytes:
+    """Header and payload; `times` are the base and the largest."""
+    payload = compress(Compression(attributes & COMPRESSION_MASK), body)
     rest = _REST.pack(
         attributes,
-        last if last_offset_delta is None else last_offset_delta,
-        base_timestamp,
-        max_timestamp,
+        last_offset_delta,
+        times[0],
+        times[1],
         producer.producer_id,
         producer.epoch,
         base_sequence,
-        len(records),
+        count,
     )
     length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
     start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc32c(payload, crc32c(rest)))

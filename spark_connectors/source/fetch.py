@@ -27,12 +27,12 @@ from treecast.middleware.wire.record_batch import (
 )
 
 from ..errors import DataLossError, ReadError
+from ..fields import Fields, framed, uvarint
 from .columns import Columns, add_records
 from .planning import Range, loss_text
 
 MAX_BYTES: Final = 4 << 20
 _WAIT_MS: Final = 500
-_CLIENT_ID: Final = b"treecast-spark"
 _FILTER_TAG: Final = 0x7463
 _PAUSE_S: Final = 0.1
 _OFFSET_OUT_OF_RANGE: Final = 1
@@ -44,7 +44,7 @@ class Answer:
 
     def __init__(self, data: bytes) -> None:
         """Reads the head. LoadError where it is none."""
-        reader = _Fields(data)
+        reader = Fields(data)
         reader.skip(4 + 1 + 4)  # correlation id, tags, throttle time
         self.error = reader.number(">h")
         reader.skip(4)
@@ -81,40 +81,6 @@ class Answer:
                 return
             yield position, header
             position += header.size
-
-
-class _Fields:
-    """Reads numbers one after the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.position = 0
-
-    def skip(self, count: int) -> None:
-        self.position += count
-
-    def number(self, layout: str) -> int:
-        try:
-            (value,) = struct.unpack_from(layout, self._data, self.position)
-        except struct.error:
-            raise LoadError("an answer ends too soon") from None
-        self.position += struct.calcsize(layout)
-        return int(value)
-
-    def uvarint(self) -> int:
-        value = shift = 0
-        while shift < 35:
-            byte = self.number("B")
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise LoadError("a number is too long")
-
-    def tags(self) -> None:
-        for _ in range(self.uvarint()):
-            self.uvarint()
-            self.skip(self.uvarint())
 
 
 class Decoder:
@@ -271,25 +237,16 @@ class _Moved(Exception):
 def fetch_request(part: Range, offset: int, *, committed: bool, text: str | None) -> bytes:
     """Fetch 12 of one partition from `offset` on; `text` is a filter for a daemon (docs/filters.md)."""
     topic = part.partition.topic.encode()
-    body = struct.pack(">hhih", 1, 12, 0, len(_CLIENT_ID)) + _CLIENT_ID + b"\0"
-    body += struct.pack(">iiiibii", -1, _WAIT_MS, 1, MAX_BYTES, int(committed), 0, -1)
-    body += b"\x02" + _uvarint(len(topic) + 1) + topic + b"\x02"
+    body = struct.pack(">iiiibii", -1, _WAIT_MS, 1, MAX_BYTES, int(committed), 0, -1)
+    body += b"\x02" + uvarint(len(topic) + 1) + topic + b"\x02"
     body += struct.pack(">iiqiqi", part.partition.number, -1, offset, -1, -1, MAX_BYTES) + b"\0\0"
     body += b"\x01\x01"  # nothing forgotten, no rack
     if text is None:
         body += b"\0"
     else:
         raw = text.encode()
-        body += b"\x01" + _uvarint(_FILTER_TAG) + _uvarint(len(raw)) + raw
-    return struct.pack(">i", len(body)) + body
-
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*out, number))
+        body += b"\x01" + uvarint(_FILTER_TAG) + uvarint(len(raw)) + raw
+    return framed(1, 12, body)
 
 
 def same_cluster(address: Address, cluster_id: str) -> bool:

@@ -14,6 +14,7 @@ from treecast.middleware.filters.evaluate import StatefulFilterError, check_stat
 from treecast.middleware.filters.parse import parse
 
 from ..errors import OptionError
+from .decoding import FAIL, FORMATS, MODES
 from .offsets import EARLIEST, LATEST, Offsets, Partition, parse_assign, parse_offsets
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ _COMMON = (
     *("minPartitions", "failOnDataLoss", "includeHeaders", "filter", "localDaemon", "readTimeoutMs"),
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     "startingOffsetsByTimestampStrategy",
+    *("format", "schema", "layout", "mode"),
 )
 _KNOWN = (*_SUBSCRIPTIONS, *_STREAMING, *_BATCH, *_COMMON)
 _KAFKA = "kafka."
@@ -79,6 +81,9 @@ class SourceOptions(Struct, frozen=True):
     isolation: str
     local_daemon: bool
     read_timeout: float  # seconds
+    format: str = ""  # empty: values as they are
+    layout: str = ""
+    mode: str = FAIL
     client: Mapping[str, str] = {}  # other kafka.* options, without `kafka.`
 
 
@@ -98,11 +103,24 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         isolation=given.take("kafka.isolation.level", _one_of(ISOLATION_LEVELS), ISOLATION_LEVELS[0]),
         local_daemon=given.take("localDaemon", _boolean, True),
         read_timeout=(given.take("readTimeoutMs", _positive, None) or 60_000) / 1000,
+        format=given.take("format", _one_of(FORMATS), ""),
+        layout=given.text("layout", ""),
+        mode=given.take("mode", _one_of(tuple(mode.lower() for mode in MODES)), FAIL).upper(),
         client=given.client(),
     )
+    _check_decoding(given, read)
     if streaming and (read.ending.offsets or read.ending.everywhere != LATEST):
         raise OptionError("a stream has no endingOffsets; a batch has, with spark.read")
     return read
+
+
+def _check_decoding(given: _Given, read: SourceOptions) -> None:
+    if not read.format:
+        for name in ("schema", "layout", "mode"):
+            if given.has(name):
+                raise OptionError(f"{name} goes with format, which is {' or '.join(FORMATS)}")
+    elif (read.format == "fixed") != bool(read.layout):
+        raise OptionError("layout goes with format fixed, and says what lies where: for instance <iqd10s")
 
 
 class _Given:

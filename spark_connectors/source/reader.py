@@ -24,6 +24,7 @@ from treecast.middleware.filters.records import RecordFilter
 from ..errors import OptionError
 from .arrow import ArrowMaker
 from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
+from .decoding import DecodingMaker, decoder
 from .fetch import PartitionReader, same_cluster
 from .offsets import Offsets, Partition, from_json, to_json
 from .options import SourceOptions
@@ -78,6 +79,8 @@ class _Reading:
 
     def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of one task, in a worker."""
+        if partition.value is None:  # there are none: Spark has one task all the same
+            return
         assert isinstance(partition, RangePartition)
         options, part = self.options, partition.part
         address = nearest(partition)
@@ -85,15 +88,27 @@ class _Reading:
             part,
             address,
             committed=options.isolation == "read_committed",
-            with_headers=options.include_headers or options.filter is not None,  # a filter may look at them
+            with_headers=self._with_headers(),
             text=options.filter,
             fail_on_data_loss=options.fail_on_data_loss,
             timeout=options.read_timeout,
         )
-        maker = ArrowMaker(self.schema, *part.partition)
+        maker = self._maker(part.partition)
         passes = None if options.filter is None else RecordFilter(parse(options.filter), *part.partition)
         for columns in reader.read():
             yield maker.make(columns if passes is None else columns.passing(passes))
+
+    def _with_headers(self) -> bool:
+        """A filter may look at them."""
+        options = self.options
+        return options.include_headers or options.filter is not None or "_headers" in self.schema.names
+
+    def _maker(self, partition: Partition) -> ArrowMaker | DecodingMaker:
+        options = self.options
+        if not options.format:
+            return ArrowMaker(self.schema, *partition)
+        decode = decoder(self.schema, options.format, options.layout)
+        return DecodingMaker(self.schema, decode, options.mode, *partition)
 
     def close(self) -> None:
         if self._cluster is not None:

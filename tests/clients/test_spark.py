@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from treecast.middleware.daemon.process import DaemonProcess
+from treecast.spark_connectors.sink.rows import murmur2
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 3000
@@ -25,7 +26,9 @@ SLOW = "Python worker failed to connect back"  # Spark gives a worker 10 s to st
 
 def fill(address: str) -> None:
     admin = AdminClient({"bootstrap.servers": address})
+    sinks = [NewTopic(f"sink-{name}", 3, 1) for name in ("columns", "repeated", "failed", "stream")]
     topics = [NewTopic("spark", 3, 1), NewTopic("spark-loss", 1, 1)]
+    topics += [NewTopic("spark-many", 1000, 1), *sinks]
     for made in admin.create_topics(topics).values():
         made.result(30)
     producer = Producer({"bootstrap.servers": address, "compression.type": "lz4", "linger.ms": 20})
@@ -34,6 +37,8 @@ def fill(address: str) -> None:
         producer.produce("spark", value, f"k{n}".encode(), n % 3, headers=[("h", f"h{n}".encode())])
     for n in range(10):
         producer.produce("spark-loss", b"%d" % n, partition=0)
+    for partition in (0, 500, 999):
+        producer.produce("spark-many", b"v", partition=partition)
     assert producer.flush(60) == 0
 
 
@@ -117,8 +122,61 @@ def test_a_checkpoint_of_another_topic_is_refused(found: dict[str, Any]) -> None
     )
 
 
+def test_a_topic_of_a_thousand_partitions(found: dict[str, Any]) -> None:
+    assert found["many"] == {"written": [[0, 0], [500, 0], [999, 0]], "partitions": 1000}
+
+
+def test_values_are_decoded_into_the_columns_of_a_schema(found: dict[str, Any]) -> None:
+    decoded = found["decoded"]
+    assert decoded["row"] == [22, None, 7, "h"]
+    assert "does not fit the schema" in decoded["failed"]
+    assert (decoded["dropped"], decoded["kept"]) == (0, RECORDS)
+    assert "the layout '<ii' has 2 fields, the schema has 1: n" in decoded["layout"]
+
+
 def test_what_is_wrong_is_named(found: dict[str, Any]) -> None:
     wrong = found["wrong"]
     assert "did you mean subscribePattern?" in wrong["option"]
     assert "there is no topic absent" in wrong["topic"]
     assert "no Kafka face answers at 127.0.0.1:1" in wrong["nobody"]
+
+
+# --- the sink
+
+
+def test_columns_as_sparks_kafka_sink_takes_them(found: dict[str, Any]) -> None:
+    columns = found["sink_columns"]
+    assert (columns["count"], columns["values"], columns["asked"]) == (300, 300, [0, 1, 2])
+    assert columns["by_hash"] == [[key, murmur2(key.encode()) % 2**31 % 3] for key, _ in columns["by_hash"]]
+    assert (columns["headers"], columns["time"], columns["now"]) == ([["h", 8]], 12.345, True)
+
+
+def test_a_batch_that_has_a_name_is_written_once(found: dict[str, Any]) -> None:
+    assert found["sink_repeated"] == {"named": 50, "all": 150}
+
+
+def test_what_a_failed_job_staged_is_aborted(found: dict[str, Any]) -> None:
+    failed = found["sink_failed"]
+    assert failed["staged"] > 0
+    assert (failed["error"], failed["nothing"], failed["after"]) == (True, 0, 10)
+
+
+def test_a_stream_is_written_once_though_the_driver_forgot_a_batch(found: dict[str, Any]) -> None:
+    stream = found["sink_stream"]
+    assert (stream["batches"], stream["again"], stream["same_query"]) == ([0, 1, 2], [2], True)
+    assert (stream["count"], stream["distinct"], stream["all"]) == (RECORDS, RECORDS, RECORDS)
+
+
+def test_tasks_know_their_query_and_batch(found: dict[str, Any]) -> None:
+    """By Spark's local properties: the daemon has the batches under the query's own id."""
+    assert found["sink_stream"]["open"] == [False, False, False, True]
+
+
+def test_what_is_wrong_with_a_write_is_named(found: dict[str, Any]) -> None:
+    wrong = found["sink_wrong"]
+    assert "there is no option topc of a write; did you mean topic?" in wrong["option"]
+    assert "there is no column value to be written, only v" in wrong["column"]
+    assert "there is no topic absent" in wrong["topic"]
+    assert "a row is for partition 9 of sink-columns, which has 3" in wrong["partition"]
+    assert "127.0.0.1:1 has not taken what is written for 0.3 s" in wrong["nobody"]
+    assert "topics are appended to" in wrong["mode"]

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -17,6 +18,10 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from writes import Writes
 
 
 class Reads:
@@ -111,6 +116,26 @@ class Reads:
     def other_checkpoint(self) -> dict[str, Any]:
         return {"error": _error(lambda: self._stream("now", {"availableNow": True}, subscribe="spark-loss"))}
 
+    def many(self) -> dict[str, Any]:
+        """A topic of a thousand partitions, three of which have records."""
+        query = self._stream("many", {"availableNow": True}, subscribe="spark-many")
+        (end,) = [progress["sources"][0]["endOffset"] for progress in query.recentProgress]
+        return {"written": self._written("many"), "partitions": len(json.loads(end)["spark-many"])}
+
+    def decoded(self) -> dict[str, Any]:
+        schema = "n bigint, absent string, _offset bigint, _headers array<struct<key:string,value:binary>>"
+        given = {"format": "json", "schema": schema}
+        row = self._batch(**given).where("n = 22").collect()[0]
+        strict = self._batch(format="json", schema="n string")
+        kept = self._batch(format="json", schema="n string, _offset bigint", mode="PERMISSIVE")
+        return {
+            "row": [row["n"], row["absent"], row["_offset"], row["_headers"][0]["key"]],
+            "failed": _error(strict.collect),
+            "dropped": self._batch(format="json", schema="n string", mode="DROPMALFORMED").count(),
+            "kept": kept.where("n is null").count(),
+            "layout": _error(self._batch(format="fixed", layout="<ii", schema="n int").count),
+        }
+
     def wrong(self) -> dict[str, Any]:
         nobody = {"kafka.bootstrap.servers": "127.0.0.1:1"}
         return {
@@ -128,10 +153,16 @@ def _error(action: Callable[[], object]) -> str:
     return "no error"
 
 
+def _all(doer: Reads | Writes) -> dict[str, Any]:
+    """What each of its methods found, in their order."""
+    names = [name for name in vars(type(doer)) if not name.startswith("_")]
+    return {name: getattr(doer, name)() for name in names}
+
+
 def main() -> None:
     reads = Reads(*sys.argv[1:])
-    names = [name for name in vars(Reads) if not name.startswith("_")]
-    found = {name: getattr(reads, name)() for name in names}
+    writes = Writes(reads.spark, reads.address, reads.folder)
+    found = _all(reads) | {f"sink_{name}": value for name, value in _all(writes).items()}
     print("FOUND " + json.dumps(found))
 
 

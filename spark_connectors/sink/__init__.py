@@ -1,0 +1,1 @@
+"""The Spark sink: rows into records, staged by tasks and committed by the driver."""

@@ -1,0 +1,105 @@
+"""The options of a write, as users of Spark's Kafka sink know them; each wrong one is named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from treecast.middleware.model.records import Compression
+
+from ..errors import OptionError
+
+EFFECTIVELY_ONCE, AT_LEAST_ONCE = "effectivelyOnce", "atLeastOnce"
+MAX_LEASE_MS = 2**31 - 1
+
+_KNOWN = ("topic", "queryName", "batchId", "delivery", "stagingLeaseMs", "writeTimeoutMs", "localDaemon")
+_SPARKS = ("path", "checkpointlocation", "queryname")  # Spark hands them on
+_KAFKA = "kafka."
+# Of Kafka's producer; what there is instead of them needs no setting.
+_WITHOUT_EFFECT = (
+    *("acks", "batch.size", "buffer.memory", "client.id", "delivery.timeout.ms", "enable.idempotence"),
+    *("linger.ms", "max.block.ms", "max.in.flight.requests.per.connection", "max.request.size"),
+    *("request.timeout.ms", "retries", "retry.backoff.ms"),
+)
+
+
+class SinkOptions(Struct, frozen=True):
+    """A write, as it was asked for. `bootstrap` is empty where this host's daemon is meant."""
+
+    bootstrap: str
+    topic: str  # empty: the column `topic` says
+    query: str  # empty: Spark says, or it is a write of its own
+    batch: int | None  # of a batch write that is part of a job that may be repeated
+    transactional: bool
+    lease_ms: int
+    write_timeout: float  # seconds
+    local_daemon: bool
+    compression: Compression
+
+
+def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Checks and reads all options. OptionError names the one that is wrong."""
+    given = {name.lower(): value.strip() for name, value in options.items()}
+    for name in options:
+        _check_name(name)
+    read = SinkOptions(
+        bootstrap=given.get("kafka.bootstrap.servers", ""),
+        topic=given.get("topic", ""),
+        query=given.get("queryname", ""),
+        batch=_number("batchId", given["batchid"], 0) if "batchid" in given else None,
+        transactional=_one_of(
+            "delivery", given.get("delivery", EFFECTIVELY_ONCE), (EFFECTIVELY_ONCE, AT_LEAST_ONCE)
+        )
+        == EFFECTIVELY_ONCE,
+        lease_ms=_number("stagingLeaseMs", given.get("stagingleasems", "900000"), 1),
+        write_timeout=_number("writeTimeoutMs", given.get("writetimeoutms", "60000"), 1) / 1000,
+        local_daemon=_one_of("localDaemon", given.get("localdaemon", "true"), ("true", "false")) == "true",
+        compression=_compression(given.get("kafka.compression.type", "none")),
+    )
+    if read.batch is not None and streaming:
+        raise OptionError("batchId is an option of batch writes only; Spark numbers the batches of a stream")
+    if not streaming and (read.batch is None) != (not read.query):
+        raise OptionError(
+            "queryName and batchId go together: a batch write that names both is done once, however often it "
+            "is repeated"
+        )
+    return read
+
+
+def _check_name(name: str) -> None:
+    lowered = name.lower()
+    if lowered in _SPARKS or lowered in ("kafka.bootstrap.servers", "kafka.compression.type"):
+        return
+    if lowered.startswith(_KAFKA):
+        if lowered.removeprefix(_KAFKA) in _WITHOUT_EFFECT:
+            return
+        raise OptionError(
+            f"the sink does not know {name}; of Kafka's options there are kafka.bootstrap.servers and "
+            "kafka.compression.type"
+        )
+    known = {word.lower(): word for word in _KNOWN}
+    if lowered in known:
+        return
+    close = difflib.get_close_matches(lowered, known, 1)
+    advice = f"; did you mean {known[close[0]]}?" if close else f"; there are {', '.join(sorted(_KNOWN))}"
+    raise OptionError(f"there is no option {name} of a write{advice}")
+
+
+def _number(name: str, text: str, least: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= MAX_LEASE_MS:
+        raise OptionError(f"{name} is a whole number from {least} on, not {text!r}")
+    return int(text)
+
+
+def _one_of(name: str, text: str, allowed: tuple[str, ...]) -> str:
+    for word in allowed:
+        if text.lower() == word.lower():
+            return word
+    raise OptionError(f"{name} is {' or '.join(allowed)}, not {text!r}")
+
+
+def _compression(text: str) -> Compression:
+    names = {codec.name.lower(): codec for codec in Compression}
+    return names[_one_of("kafka.compression.type", text, tuple(names))]

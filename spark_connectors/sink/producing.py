@@ -1,0 +1,198 @@
+"""`Producer`: one task's records into partitions, staged in a transaction of its own or just idempotent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.load.connection import Connection
+from treecast.middleware.load.frames import ClusterView, LoadError
+from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
+from treecast.middleware.model.records import Compression
+from treecast.middleware.wire.record_batch import seal_batch
+
+from ..errors import WriteError
+from ..source.offsets import Partition
+from . import frames
+from .frames import Staged
+from .lane import Lane, meaning
+from .rows import Pending
+
+_PAUSE_S = 0.1
+_DECIDED = 48  # what InitProducerId of a part is answered whose batch was committed
+
+
+class Producer:
+    """Sockets are opened where they are needed. `transactional_id` None writes without a transaction."""
+
+    def __init__(
+        self,
+        address: Address,
+        transactional_id: str | None,
+        *,
+        lease_ms: int,
+        compression: Compression,
+        timeout: float,
+    ) -> None:
+        self._address = address
+        self._transactional_id = transactional_id
+        self._lease_ms = lease_ms
+        self._compression = compression
+        self._timeout = timeout
+        self._control = Lane(address, timeout)
+        self._lanes: dict[Address, Lane] = {}
+        self._views: dict[str, ClusterView] = {}
+        self._identity = NO_PRODUCER
+        self._sequences: dict[Partition, int] = {}
+        self._added: set[Partition] = set()
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def staged(self) -> Staged | None:
+        """What is written in a transaction, as far as anything is."""
+        if self._transactional_id is None or not self._added:
+            return None
+        return Staged(self._transactional_id, self._identity.producer_id, self._identity.epoch)
+
+    def begin(self) -> bool:
+        """False where the batch that this would be a part of is committed already."""
+        found: list[ProducerIdentity] = []
+
+        def read(payload: bytes) -> int:
+            error, identity = frames.parse_init(payload)
+            found.append(identity)
+            return error
+
+        error = self._control.ask(frames.init_request(self._transactional_id, self._lease_ms), read)
+        if error == _DECIDED:
+            return False
+        if error:
+            raise WriteError(f"no producer id at {self._address}: {meaning(error)}")
+        self._identity = found[-1]
+        return True
+
+    def partitions(self, topic: str) -> int:
+        """How many there are. WriteError where the topic does not exist."""
+        error, leaders = self._view(topic).topics.get(topic, (3, {}))
+        if error or not leaders:
+            raise WriteError(f"there is no topic {topic} at {self._address} (error {error}); make it first")
+        return len(leaders)
+
+    def _view(self, topic: str) -> ClusterView:
+        if topic not in self._views:
+            self._views[topic] = self._ask_view(topic)
+        return self._views[topic]
+
+    def _ask_view(self, topic: str) -> ClusterView:
+        """Until the cluster is up, and the topic has leaders if it is there."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                with Connection(self._address.host, self._address.port, self._timeout) as connection:
+                    view = connection.metadata([topic])
+                error, leaders = view.topics.get(topic, (3, {}))
+                if error == 3 or (not error and all(leader in view.brokers for leader in leaders.values())):
+                    return view
+                said: Exception = LoadError(f"error {error}", error)
+            except (OSError, LoadError) as failed:
+                said = failed
+            if time.monotonic() > deadline:
+                raise WriteError(f"no Kafka face answers at {self._address}: {said}") from said
+            time.sleep(_PAUSE_S)
+
+    def send(self, batches: Sequence[tuple[Partition, Pending]]) -> None:
+        """Sends what waits; returns before it is answered."""
+        by_lane: dict[Address, dict[Partition, bytes]] = {}
+        self._add([partition for partition, _ in batches])
+        for partition, pending in batches:
+            by_lane.setdefault(self._leader(partition), {})[partition] = self._sealed(partition, pending)
+        for address, sealed in by_lane.items():
+            lane = self._lanes.get(address)
+            if lane is None:
+                lane = self._lanes[address] = Lane(address, self._timeout)
+            lane.send(frames.produce_request(self._transactional_id, sealed))
+
+    def _add(self, partitions: Sequence[Partition]) -> None:
+        """Makes partitions part of the transaction; before the first record goes there."""
+        fresh = [partition for partition in partitions if partition not in self._added]
+        if self._transactional_id is None or not fresh:
+            return
+        errors: dict[Partition, int] = {}
+
+        def read(payload: bytes) -> int:
+            errors.update(frames.parse_add(payload))
+            return next((error for error in errors.values() if error), 0)
+
+        frame = frames.add_request(self._transactional_id, self._identity, fresh)
+        if error := self._control.ask(frame, read):
+            raise WriteError(f"{self._transactional_id} at {self._address}: {meaning(error)}")
+        self._added.update(fresh)
+
+    def _leader(self, partition: Partition) -> Address:
+        view = self._view(partition.topic)
+        _, leaders = view.topics[partition.topic]
+        return Address(*view.brokers[leaders[partition.number]])
+
+    def _sealed(self, partition: Partition, pending: Pending) -> bytes:
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = (sequence + pending.count) & 0x7FFFFFFF
+        return seal_batch(
+            pending.body(),
+            pending.count,
+            pending.base_time,
+            pending.max_time,
+            compression=self._compression,
+            producer=self._identity,
+            base_sequence=sequence,
+            transactional=self._transactional_id is not None,
+        )
+
+    def finish(self) -> None:
+        """Returns when everything is acknowledged."""
+        for lane in self._lanes.values():
+            lane.settle()
+
+    def close(self) -> None:
+        for lane in (self._control, *self._lanes.values()):
+            lane.close()
+
+
+def end_parts(
+    address: Address, whole: str, batch: int, parts: Sequence[Staged], timeout: float, *, committed: bool
+) -> None:
+    """Commits a batch that tasks have staged, or aborts it; a batch that was committed stays so."""
+    lane = Lane(address, timeout)
+    try:
+        frame = frames.end_parts_request(whole, batch, parts, committed=committed)
+        error = lane.ask(frame, frames.parse_end)
+    finally:
+        lane.close()
+    if error:
+        raise WriteError(f"batch {batch} of {whole} at {address} is not committed: {_end_meaning(error)}")
+
+
+def _end_meaning(error: int) -> str:
+    if error == 48:
+        return (
+            "what a task had staged is not open any more. It was staged for longer than stagingLeaseMs, or "
+            "another run of the query aborted it; start the query again, and it writes the batch anew"
+        )
+    if error == 49:
+        return (
+            "the broker knows no batches of parts: it is no Treecast daemon. Write to one, or set delivery "
+            "to atLeastOnce"
+        )
+    return meaning(error)
+
+
+def abort_part(address: Address, staged: Staged, timeout: float) -> None:
+    """Ends what a task that failed had staged. Where nobody answers it ends by itself, later."""
+    try:
+        with Connection(address.host, address.port, timeout) as connection:
+            connection.call(frames.end_request(staged, committed=False))
+    except (OSError, LoadError):
+        pass

@@ -1,0 +1,164 @@
+"""Arrow columns into rows for partitions: which columns there are, and where each row goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import OptionError, WriteError
+from ..source.offsets import Partition
+from .rows import Headers, Pending, add_rows, by_key
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+BATCH_BYTES = 512 * 1024  # of one partition, before compression: half of the usual max.message.bytes
+ALL_BYTES = 2 << 20  # of all partitions: what is sent in one go
+
+_WANTED = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+}
+
+
+def check_schema(schema: StructType, topic: str) -> None:
+    """OptionError where a column is missing or of a type that cannot be written. Others are left aside."""
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    for name, allowed in _WANTED.items():
+        if name in types and types[name] not in allowed:
+            raise OptionError(f"the column {name} is {' or '.join(allowed)}, not {types[name]}")
+    if "value" not in types:
+        raise OptionError(
+            f"there is no column value to be written, only {', '.join(sorted(types))}; make one, for "
+            "instance by to_json(struct(*)) AS value"
+        )
+    if not topic and "topic" not in types:
+        raise OptionError("the option topic or a column topic says where to write; there is neither")
+
+
+class Router:
+    """Collects rows of one task by partition. `partitions` tells how many a topic has.
+
+    Rows without a key and a partition go to one partition per Arrow batch, the next one each time.
+    """
+
+    def __init__(self, topic: str, partitions: Callable[[str], int], turn: int) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._turn = turn
+        self._places: dict[Partition, int] = {}
+        self._pending: list[Pending] = []
+
+    def take(
+        self, batch: pyarrow.RecordBatch, send: Callable[[list[tuple[Partition, Pending]]], None]
+    ) -> None:
+        """Adds all rows; `send` is called whenever enough is there."""
+        columns = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
+        values = _binary(columns["value"])
+        keys = _binary(columns["key"]) if "key" in columns else None
+        times = _times(columns["timestamp"]) if "timestamp" in columns else None
+        headers: list[Headers | None] | None = (
+            columns["headers"].to_pylist() if "headers" in columns else None
+        )
+        places = self._targets(columns, keys, len(values))
+        place = places if isinstance(places, int) else 0
+        now = int(time.time() * 1000)
+        row = 0
+        while row < len(values):
+            row = add_rows(
+                self._pending,
+                None if isinstance(places, int) else places,
+                place,
+                keys,
+                values,
+                times,
+                now,
+                headers,
+                row,
+                BATCH_BYTES,
+            )
+            if row < len(values) or sum(pending.size for pending in self._pending) > ALL_BYTES:
+                send(self.taken())
+
+    def taken(self) -> list[tuple[Partition, Pending]]:
+        """What is there; the places stay."""
+        found = []
+        for partition, place in self._places.items():
+            if self._pending[place].count:
+                found.append((partition, self._pending[place]))
+                self._pending[place] = Pending()
+        return found
+
+    def _targets(
+        self, columns: dict[str, Any], keys: list[bytes | None] | None, count: int
+    ) -> int | list[int]:
+        """One place for all rows, or the place of each."""
+        self._turn += 1
+        if self._topic:
+            return self._of_topic(self._topic, columns, keys)
+        topics = columns["topic"].to_pylist()
+        distinct = set(topics)
+        if None in distinct:
+            raise WriteError("a row has no topic: the column topic is null, and there is no option topic")
+        if len(distinct) == 1:
+            return self._of_topic(topics[0], columns, keys)
+        by_topic = {topic: self._of_topic(topic, columns, keys) for topic in distinct}
+        return [
+            found if isinstance(found := by_topic[topic], int) else found[row]
+            for row, topic in enumerate(topics)
+        ]
+
+    def _of_topic(
+        self, topic: str, columns: dict[str, Any], keys: list[bytes | None] | None
+    ) -> int | list[int]:
+        total = self._partitions(topic)
+        turn = self._turn % total
+        numbers = columns["partition"].to_pylist() if "partition" in columns else None
+        if numbers is None and (keys is None or not any(key is not None for key in keys)):
+            return self._place(Partition(topic, turn))
+        chosen = [turn] * (len(numbers) if numbers is not None else 0)
+        if keys is not None:
+            chosen = by_key(keys, total, turn)
+        if numbers is not None:
+            chosen = [
+                place if number is None else number for number, place in zip(numbers, chosen, strict=True)
+            ]
+        places = {number: self._place(self._checked(topic, number, total)) for number in set(chosen)}
+        return [places[number] for number in chosen]
+
+    def _checked(self, topic: str, number: int, total: int) -> Partition:
+        if not 0 <= number < total:
+            raise WriteError(f"a row is for partition {number} of {topic}, which has {total}")
+        return Partition(topic, number)
+
+    def _place(self, partition: Partition) -> int:
+        place = self._places.get(partition)
+        if place is None:
+            place = self._places[partition] = len(self._pending)
+            self._pending.append(Pending())
+        return place
+
+
+def _binary(column: pyarrow.Array) -> list[bytes | None]:
+    import pyarrow as pa
+
+    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    found: list[bytes | None] = column.cast(pa.large_binary() if large else pa.binary()).to_pylist()
+    return found
+
+
+def _times(column: pyarrow.Array) -> list[int] | None:
+    """Ms since the Unix epoch; rows without a time have the present one, as if there was no column."""
+    import pyarrow as pa
+
+    times = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    if times.null_count:
+        times = times.fill_null(int(time.time() * 1000))
+    found: list[int] = times.to_pylist()
+    return found

@@ -1,0 +1,250 @@
+"""Values into columns of the query's own schema: JSON objects, and layouts of fixed size.
+
+A field of the schema is a field of the value, but for those of `OF_RECORD`, which begin with `_` and are the
+record's own. A value that cannot be decoded fails the query, is dropped, or is kept with all its fields null,
+as the option `mode` says, by Spark's names for that.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from ..errors import DecodeError, OptionError
+from .columns import Columns
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import DataType, StructType
+
+FAIL, DROP, KEEP = "FAILFAST", "DROPMALFORMED", "PERMISSIVE"
+MODES = (FAIL, DROP, KEEP)
+FORMATS = ("json", "fixed")
+OF_RECORD = {
+    "_key": "binary",
+    "_value": "binary",
+    "_topic": "string",
+    "_partition": "int",
+    "_offset": "bigint",
+    "_timestamp": "timestamp",
+    "_headers": "array<struct<key:string,value:binary>>",
+}
+
+Row = dict[str, Any] | None  # None: it could not be decoded
+Decode = Callable[[list[bytes | None]], list[Row]]
+
+_SIZES = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+# struct's codes, and the types that hold them without loss
+_CODES = {
+    "?": ("boolean",),
+    "b": ("tinyint", "smallint", "int", "bigint"),
+    "B": ("smallint", "int", "bigint"),
+    "h": ("smallint", "int", "bigint"),
+    "H": ("int", "bigint"),
+    "i": ("int", "bigint"),
+    "I": ("bigint",),
+    "q": ("bigint",),
+    "f": ("float", "double"),
+    "d": ("double",),
+    "s": ("binary",),
+}
+
+
+def fields_of_value(schema: StructType) -> list[tuple[str, DataType]]:
+    """The fields that are in values. OptionError where one of the record's own has a wrong type."""
+    found: list[tuple[str, DataType]] = []
+    for field in schema:
+        wanted = OF_RECORD.get(field.name)
+        if wanted is None:
+            found.append((field.name, field.dataType))
+        elif field.dataType.simpleString() != wanted:
+            raise OptionError(f"{field.name} of the schema is {wanted}, not {field.dataType.simpleString()}")
+    if not found:
+        raise OptionError(
+            "the schema has no field of the value; leave schema and format out to read it as it is"
+        )
+    return found
+
+
+def decoder(schema: StructType, form: str, layout: str) -> Decode:
+    """What makes rows of values. OptionError where the schema does not fit the format or the layout."""
+    fields = fields_of_value(schema)
+    return _json(fields) if form == "json" else _fixed(fields, layout)
+
+
+# --- JSON
+
+
+def _json(fields: Sequence[tuple[str, DataType]]) -> Decode:
+    decode = msgspec.json.Decoder(_object(fields)).decode
+
+    def rows(values: list[bytes | None]) -> list[Row]:
+        found: list[Row] = []
+        for value in values:
+            try:
+                found.append(None if value is None else decode(value))
+            except (msgspec.DecodeError, UnicodeDecodeError):  # ValidationError is one
+                found.append(None)
+        return found
+
+    return rows
+
+
+def _object(fields: Sequence[tuple[str, DataType]]) -> Any:
+    """A dict of those of the fields that are there; others in the value are skipped."""
+    from typing import TypedDict
+
+    kinds = {name: _kind(name, kind) | None for name, kind in fields}
+    return TypedDict("Fields", kinds, total=False)  # type: ignore[operator]
+
+
+def _kind(name: str, kind: DataType) -> Any:
+    """The Python type that msgspec reads for one of Spark's; OptionError where JSON has none."""
+    from pyspark.sql import types as t
+
+    text = kind.simpleString()
+    if text in _SIZES:
+        bound = 1 << (_SIZES[text] - 1)
+        return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
+    if isinstance(kind, t.StructType):
+        return _object([(field.name, field.dataType) for field in kind])
+    if isinstance(kind, t.ArrayType):
+        return list[_kind(name, kind.elementType) | None]  # type: ignore[misc]
+    if isinstance(kind, t.MapType) and isinstance(kind.keyType, t.StringType):
+        return dict[str, _kind(name, kind.valueType) | None]  # type: ignore[misc]
+    if isinstance(kind, t.DecimalType):
+        return decimal.Decimal
+    plain = {
+        "string": str,
+        "binary": bytes,
+        "float": float,
+        "double": float,
+        "boolean": bool,
+        "timestamp": datetime.datetime,
+        "date": datetime.date,
+    }
+    if text not in plain:
+        raise OptionError(f"JSON has nothing for {name} {text} of the schema")
+    return plain[text]
+
+
+# --- fixed layouts
+
+
+def _fixed(fields: Sequence[tuple[str, DataType]], layout: str) -> Decode:
+    codes = _codes(layout)
+    if len(codes) != len(fields):
+        raise OptionError(
+            f"the layout {layout!r} has {len(codes)} fields, the schema has {len(fields)}: "
+            f"{', '.join(name for name, _ in fields)}"
+        )
+    for code, (name, kind) in zip(codes, fields, strict=True):
+        allowed = _CODES[code[-1]]
+        if kind.simpleString() not in allowed:
+            raise OptionError(
+                f"{name} is {kind.simpleString()} in the schema, but {code} in the layout, which is "
+                f"{' or '.join(allowed)}"
+            )
+    unpack = struct.Struct(layout)
+    names = [name for name, _ in fields]
+
+    def rows(values: list[bytes | None]) -> list[Row]:
+        return [
+            None
+            if value is None or len(value) != unpack.size
+            else dict(zip(names, unpack.unpack(value), strict=True))
+            for value in values
+        ]
+
+    return rows
+
+
+def _codes(layout: str) -> list[str]:
+    """`<i10sd` as ["i", "10s", "d"]; repeat counts are spelled out."""
+    form = "layout is a byte order (< or >) and fields such as <iqd10s, of " + " ".join(_CODES)
+    if not layout or layout[0] not in "<>":
+        raise OptionError(f"{form}, not {layout!r}")
+    found: list[str] = []
+    count = ""
+    for letter in layout[1:]:
+        if letter.isdecimal():
+            count += letter
+            continue
+        if letter not in _CODES or (count and int(count) == 0):
+            raise OptionError(f"{form}; in {layout!r} there is {count}{letter}")
+        found += [count + letter] if letter == "s" else [letter] * int(count or 1)
+        count = ""
+    if count or not found:
+        raise OptionError(f"{form}, not {layout!r}")
+    return found
+
+
+# --- into Arrow
+
+
+class DecodingMaker:
+    """Makes record batches of `schema` out of the values of one partition."""
+
+    def __init__(self, schema: StructType, decode: Decode, mode: str, topic: str, partition: int) -> None:
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._pa = pa
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._decode = decode
+        self._mode = mode
+        self._topic = topic
+        self._partition = partition
+
+    def make(self, columns: Columns) -> pyarrow.RecordBatch:
+        """DecodeError for a value that cannot be decoded, where that fails the query."""
+        rows = self._decode(columns.values)
+        places = range(len(rows))
+        if self._mode != KEEP and None in rows:
+            if self._mode == FAIL:
+                self._fail(columns, rows.index(None))
+            places = [place for place in places if rows[place] is not None]
+        arrays = [self._array(field, columns, rows, places) for field in self._schema]
+        return self._pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(
+        self, field: pyarrow.Field, columns: Columns, rows: list[Row], places: Sequence[int]
+    ) -> pyarrow.Array:
+        pa, name = self._pa, field.name
+        if name == "_timestamp":
+            times = pa.array([columns.timestamps[place] for place in places], pa.timestamp("ms", "UTC"))
+            return times.cast(field.type)
+        if name in OF_RECORD:
+            return pa.array([self._of_record(name, columns, place) for place in places], field.type)
+        return pa.array(
+            [None if (row := rows[place]) is None else row.get(name) for place in places], field.type
+        )
+
+    def _of_record(self, name: str, columns: Columns, place: int) -> Any:
+        match name:
+            case "_key":
+                return columns.keys[place]
+            case "_value":
+                return columns.values[place]
+            case "_topic":
+                return self._topic
+            case "_partition":
+                return self._partition
+            case "_offset":
+                return columns.offsets[place]
+        headers = columns.headers[place]
+        return None if headers is None else [{"key": key, "value": value} for key, value in headers]
+
+    def _fail(self, columns: Columns, place: int) -> None:
+        value = columns.values[place]
+        shown = "null" if value is None else repr(value[:80])
+        raise DecodeError(
+            f"{self._topic}-{self._partition}: the value at offset {columns.offsets[place]} does not fit the "
+            f"schema: {shown}. Set mode to {DROP} to leave such records out, or to {KEEP} to have them with "
+            "null fields"
+        )

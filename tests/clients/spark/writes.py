@@ -1,0 +1,153 @@
+"""Writes to a cluster with Spark; `reads.py` runs them in its session. Topics `sink-*` have 3 partitions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.model.records import Compression
+from treecast.spark_connectors.sink.producing import Producer
+
+
+class Writes:
+    """Each method is a write, and answers what the test looks at."""
+
+    def __init__(self, spark: SparkSession, address: str, folder: str) -> None:
+        self.spark, self.address, self.folder = spark, address, folder
+
+    def _read(self, topic: str, level: str = "read_committed", **options: str) -> Any:
+        given = {"kafka.bootstrap.servers": self.address, "subscribe": topic, "kafka.isolation.level": level}
+        return self.spark.read.format("treecast").options(**(given | options)).load()
+
+    def _write(self, frame: Any, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": self.address} | options
+        frame.write.format("treecast").mode("append").options(**given).save()
+
+    def _numbers(self, count: int) -> Any:
+        return self.spark.range(count, numPartitions=2)
+
+    def columns(self) -> dict[str, Any]:
+        header = "array(named_struct('key', 'h', 'value', cast('12345678' as binary)))"
+        frame = self._numbers(300).selectExpr(
+            "cast(id as string) as key",
+            "concat('v', id) as value",
+            "cast(if(id < 3, id, null) as int) as partition",
+            f"if(id = 1, {header}, null) as headers",
+            "if(id = 2, timestamp_millis(12345), null) as timestamp",
+            "'sink-columns' as topic",
+        )
+        self._write(frame, **{"kafka.compression.type": "lz4"})
+        rows = self._read("sink-columns", includeHeaders="true").collect()
+        by_key = {bytes(row["key"]).decode(): row for row in rows}
+        return {
+            "count": len(rows),
+            "values": sum(bytes(row["value"]).decode() == f"v{key}" for key, row in by_key.items()),
+            "asked": [by_key[str(n)]["partition"] for n in range(3)],
+            "by_hash": [[key, row["partition"]] for key, row in by_key.items() if int(key) >= 3],
+            "headers": [[h["key"], len(h["value"])] for h in by_key["1"]["headers"]],
+            "time": by_key["2"]["timestamp"].timestamp(),
+            "now": by_key["3"]["timestamp"].year > 2000,
+        }
+
+    def repeated(self) -> dict[str, Any]:
+        """The same batch of the same query twice, and one without a name twice."""
+        frame = self._numbers(50).selectExpr("cast(id as string) as value")
+        for _ in range(2):
+            self._write(frame, topic="sink-repeated", queryName="daily", batchId="7")
+        named = self._read("sink-repeated").count()
+        for _ in range(2):
+            self._write(frame, topic="sink-repeated")
+        return {"named": named, "all": self._read("sink-repeated").count()}
+
+    def failed(self) -> dict[str, Any]:
+        """A task fails after it has staged; readers of committed records see what is written later."""
+
+        def fail(n: int) -> str:
+            if n == 99_999:
+                raise ValueError("this task fails")
+            return f"n{n}"
+
+        frame = self._numbers(100_000).select(f.udf(fail)("id").alias("value"))
+        error = _error(lambda: self._write(frame, topic="sink-failed"))
+        nothing = self._read("sink-failed").count()
+        staged = self._read("sink-failed", "read_uncommitted").count()
+        self._write(self._numbers(10).selectExpr("cast(id as string) as value"), topic="sink-failed")
+        return {
+            "error": "this task fails" in error,
+            "nothing": nothing,
+            "staged": staged,
+            "after": self._read("sink-failed").count(),
+        }
+
+    def stream(self) -> dict[str, Any]:
+        """From the topic `spark`, with the driver's note of the last batch lost once."""
+        first = self._run()
+        commits = Path(self.folder, "sink-checkpoint", "commits")
+        for note in (commits / "2", commits / ".2.crc"):
+            note.unlink()
+        second = self._run()
+        rows = [bytes(row["value"]) for row in self._read("sink-stream").collect()]
+        return {
+            "batches": [progress["batchId"] for progress in first.recentProgress if progress["numInputRows"]],
+            "again": [progress["batchId"] for progress in second.recentProgress if progress["numInputRows"]],
+            "same_query": first.id == second.id,
+            "count": len(rows),
+            "distinct": len(set(rows)),
+            "all": self._read("sink-stream", "read_uncommitted").count(),
+            "open": [self._is_open(f"spark/{first.id}//{batch}/x") for batch in range(4)],
+        }
+
+    def _run(self) -> Any:
+        options = {"kafka.bootstrap.servers": self.address}
+        source = self.spark.readStream.format("treecast").options(
+            **options, subscribe="spark", startingOffsets="earliest", maxOffsetsPerTrigger="1000"
+        )
+        writer = source.load().drop("topic", "partition").writeStream.format("treecast")
+        writer = writer.options(
+            **options, topic="sink-stream", checkpointLocation=f"{self.folder}/sink-checkpoint"
+        )
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination(240)
+        return query
+
+    def _is_open(self, transactional_id: str) -> bool:
+        """Whether the daemon would let a task begin to stage under this id."""
+        producer = Producer(
+            Address.parse(self.address),
+            f"{transactional_id}-{secrets.token_hex(4)}",
+            lease_ms=1000,
+            compression=Compression.NONE,
+            timeout=30,
+        )
+        try:
+            return producer.begin()
+        finally:
+            producer.close()
+
+    def wrong(self) -> dict[str, Any]:
+        frame = self._numbers(3).selectExpr("cast(id as string) as value")
+        many = frame.selectExpr("value", "9 as partition")
+        over = frame.write.format("treecast").mode("overwrite").option("topic", "x")
+        nobody = {"kafka.bootstrap.servers": "127.0.0.1:1", "writeTimeoutMs": "300"}
+        return {
+            "option": _error(lambda: self._write(frame, topc="x")),
+            "column": _error(lambda: self._write(frame.selectExpr("value as v"), topic="x")),
+            "topic": _error(lambda: self._write(frame, topic="absent")),
+            "partition": _error(lambda: self._write(many, topic="sink-columns")),
+            "nobody": _error(lambda: self._write(frame, topic="x", **nobody)),
+            "mode": _error(over.save),
+        }
+
+
+def _error(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except Exception as error:
+        return str(error)
+    return "no error"
