@@ -106,6 +106,7 @@ class TreecastPeer(Peer):
             *("--data", str(self.data), "--runtime-dir", str(folder / "run")),
             *("--kafka", f"127.0.0.1:{self._port}", "--stare", "off"),
             *("--admin", "127.0.0.1:0", "--control", "127.0.0.1:0"),
+            *(() if "--mqtt" in self._flags else ("--mqtt", "off")),
             *self._flags,
         ]
 

@@ -28,6 +28,8 @@ DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
 DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
 
+_FACES = ("kafka", "mqtt", "stare", "admin", "control", "fabric")
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -56,7 +58,7 @@ def doctor(
         _uvloop(),
         _compiled(),
         _data(Path(settings.data)),
-        *_ports({face: getattr(settings, face) for face in ("kafka", "stare", "admin", "control", "fabric")}),
+        *_ports({face: getattr(settings, face) for face in _FACES}),
         _runtime_dir(settings.runtime_dir),
         _open_files(),
         *_coordinator_of(settings.join),

@@ -76,7 +76,7 @@ def _reason(address: Address, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"the port is in use: stop what listens there (ss -ltnp 'sport = :{address.port}' names it),"
-            f" or choose another port (0 picks a free one)"
+            f" or choose another port (0 picks a free one); off does without"
         )
     if error.errno == errno.EACCES:
         return "not permitted: ports below 1024 are root's; choose a higher one"

@@ -114,7 +114,7 @@ class DaemonProcess:
         """The command line, each face on port 0 unless the flags name it."""
         faces = (
             f
-            for name in ("kafka", "stare", "admin", "control")
+            for name in ("kafka", "mqtt", "stare", "admin", "control")
             for f in (f"--{name}", "127.0.0.1:0")
             if not self._flagged(name)
         )

@@ -93,7 +93,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     kafka: Annotated[str, _address("the Kafka face")] = DEFAULT_ADDRESSES["kafka"]
     amqp: Annotated[str, _address("the AMQP face; not served by this version")] = OFF
-    mqtt: Annotated[str, _address("the MQTT face, 3.1.1 and 5.0, also over WebSocket")] = OFF
+    mqtt: Annotated[str, _address("the MQTT face, 3.1.1 and 5.0, also over WebSocket")] = DEFAULT_ADDRESSES[
+        "mqtt"
+    ]
     stare: Annotated[str, _address("the STARE face")] = DEFAULT_ADDRESSES["stare"]
     admin: Annotated[str, _address("HTTP: metrics, status and health")] = DEFAULT_ADDRESSES["admin"]
     control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]

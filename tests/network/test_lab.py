@@ -84,7 +84,9 @@ def test_commands_fail_as_they_do_elsewhere(lab: StartLab) -> None:
 def test_a_daemon_in_one_host_serves_another(lab: StartLab) -> None:
     made = lab(PAIR)
     faces = [
-        f for face in ("kafka", "stare", "admin", "control") for f in (f"--{face}", f"{made.ipv4('alpha')}:0")
+        f
+        for face in ("kafka", "mqtt", "stare", "admin", "control")
+        for f in (f"--{face}", f"{made.ipv4('alpha')}:0")
     ]
     module = [sys.executable, "-m", "treecast.middleware.cli"]
     daemon = made.start(

@@ -17,6 +17,7 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: None) -> None:
     monkeypatch.setenv("TREECAST_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TREECAST_KAFKA", "127.0.0.1:0")
     monkeypatch.setenv("TREECAST_ADMIN", "off")
+    monkeypatch.setenv("TREECAST_MQTT", "off")
     monkeypatch.setenv("TREECAST_STARE", "off")
     monkeypatch.setenv("TREECAST_CONTROL", "127.0.0.1:0")
 
@@ -59,7 +60,7 @@ def test_a_port_that_a_daemon_of_ours_uses_is_fine(
     found = findings(treecast("doctor", "--json"))
     assert found["kafka address"][0] == "ok"
     assert "a daemon's control address answers" in found["kafka address"][1]
-    assert "live: admin control kafka stare" in found["runtime directory"][1]
+    assert "live: admin control kafka mqtt stare" in found["runtime directory"][1]
 
 
 def test_a_data_directory_that_cannot_be_written(

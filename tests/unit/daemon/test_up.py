@@ -73,9 +73,9 @@ def refused(daemon: DaemonProcess) -> str:
 
 def test_the_ready_line(start_daemon) -> None:
     daemon = start_daemon("--name", "h1")
-    assert list(daemon.ready) == ["name", "kafka", "stare", "admin", "control"]
+    assert list(daemon.ready) == ["name", "kafka", "mqtt", "stare", "admin", "control"]
     assert daemon.ready["name"] == "h1"
-    for face in ("kafka", "stare", "admin", "control"):
+    for face in ("kafka", "mqtt", "stare", "admin", "control"):
         with socket.create_connection(daemon.address(face), WAIT):
             pass
 
@@ -91,7 +91,9 @@ def test_relative_paths_are_those_of_who_starts_it(tmp_path: Path, monkeypatch: 
 
 
 def test_the_ready_line_is_all_of_standard_output_and_leaves_out_what_is_off(tmp_path: Path) -> None:
-    daemon = DaemonProcess(tmp_path / "data", ["--stare", "off", "--admin", "off", "--control", "off"])
+    daemon = DaemonProcess(
+        tmp_path / "data", ["--mqtt", "off", "--stare", "off", "--admin", "off", "--control", "off"]
+    )
     command = [*daemon.command(), "--runtime-dir", str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -111,7 +113,7 @@ def test_what_it_logs_is_json_where_nobody_watches(daemon: DaemonProcess) -> Non
     assert {"event", "level", "logger", "timestamp"} <= set(entries[0])
 
 
-@pytest.mark.parametrize("face", ["kafka", "stare", "admin", "control"])
+@pytest.mark.parametrize("face", ["kafka", "mqtt", "stare", "admin", "control"])
 def test_a_port_in_use(face: str, start_daemon) -> None:
     with listen("admin", Address("127.0.0.1", 0)) as listener:
         taken = bound_address(listener)
@@ -162,7 +164,9 @@ def test_a_signal_ends_it_and_nothing_is_left_behind(number: signal.Signals, sta
     daemon = start_daemon()
     produce(daemon, "t", 3)
     assert sorted(path.name for path in daemon.runtime_dir.iterdir()) == sorted(
-        f"{face}.{kind}" for face in ("kafka", "stare", "admin", "control") for kind in ("sock", "address")
+        f"{face}.{kind}"
+        for face in ("kafka", "mqtt", "stare", "admin", "control")
+        for kind in ("sock", "address")
     )
     daemon.process.send_signal(number)
     assert daemon.process.wait(WAIT) == 0
