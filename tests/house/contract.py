@@ -45,6 +45,7 @@ PURE_FOLDERS = (
     "middleware/routing",
     "middleware/fabric/core",
     "middleware/dataplane/p4",
+    "middleware/dataplane/emulator",
     "middleware/control/replicas",
 )
 PURE_FILES = (

@@ -36,7 +36,7 @@ def test_pure_modules_do_no_io() -> None:
 
 def test_every_package_is_where_the_links_point() -> None:
     links = sorted(p.name for p in (contract.REPOSITORY / "src/treecast").iterdir() if p.is_symlink())
-    assert links == ["agents", "middleware", "shims", "spark_connectors"]
+    assert links == ["agents", "middleware", "p4", "shims", "spark_connectors"]  # p4: programs, data
     assert not (contract.REPOSITORY / "treecast").exists()
 
 

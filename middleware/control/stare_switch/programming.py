@@ -7,6 +7,7 @@ Names are those of p4/stare_register.p4 and p4/stare_embedded.p4. Routes are (ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -109,7 +110,13 @@ def _route(network: bytes, prefix: int, port: int, mac: bytes) -> Entry:
 
 def entry_of(state: int, ports: int) -> Entry:
     """Publishes of a state go to a set of ports."""
-    return Entry(matches_of(state), ActionCall("StareIngress.replicate", {"ports": ports}))
+    return Entry(matches_of(state), _replicate(ports))
+
+
+@lru_cache(maxsize=1 << 16)
+def _replicate(ports: int) -> ActionCall:
+    """One for all states with the same set: a table has many entries and few sets."""
+    return ActionCall("StareIngress.replicate", {"ports": ports})
 
 
 def matches_of(state: int) -> Matches:
@@ -124,6 +131,8 @@ def bring_up(control: Control, state: SwitchState) -> None:
         control.set_default(table, action)
     for one in state.groups.values():
         control.insert_multicast_group(one)
+    for session in state.sessions.values():
+        control.insert_clone_session(session)
 
 
 class ControlDriver:

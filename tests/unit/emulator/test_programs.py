@@ -1,0 +1,24 @@
+"""The programs of p4/ that only the emulator's tables use: their vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.dataplane.p4.runtime import Switch
+from treecast.middleware.dataplane.p4.stf.parse import parse
+from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
+from treecast.middleware.evaluation.stare.programs import program
+
+VECTORS = Path(__file__).resolve().parents[3] / "p4"
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize("name", ["address_multicast", "broker_multicast"])
+def test_the_vectors(name: str, interpret: bool) -> None:
+    switch = Switch(program(name), ports=PORTS, interpret=interpret)
+    vectors = VECTORS / f"{name}.stf"
+    report = Runner(program(name), switch).run(parse(vectors.read_text(), str(vectors)))
+    assert not report.problems
+    assert report.met > 2
