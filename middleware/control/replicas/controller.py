@@ -14,6 +14,7 @@ recovers the rest; what all have reported is truncated, but for the last update 
 from __future__ import annotations
 
 import enum
+import itertools
 
 from msgspec import Struct, field
 
@@ -355,12 +356,26 @@ class ReplicaController:
         if owner is None and key not in self._closing:
             self._closing.set(key, now + self._settings.closed)
         self._hear(pair, span.end)
+        if owner == host:
+            self._begins(pair, span)
         self._took(key, pair, pair.replica.skip(span.first) if not len(pair.backlog) else [], now)
         if pair.replica.complete:
             self._fall_behind(host, key, now)
             self._queries.set(host, now)
         else:
             self._fetches.set(key, now)
+
+    def _begins(self, pair: Pair, span: Span) -> None:
+        """The publisher's host has all from `span.first` on: what came first here was not the first."""
+        if not pair.sure and span.first < pair.first and self._states[span.state].subscribers:
+            known = [(number, pair.backlog.get(number)) for number in range(pair.first, pair.end)]
+            self.counters.updates -= len(known)
+            self.size -= pair.backlog.size
+            pair.begin_again(span.first, self._budget, self._settings.window)
+            for number, value in known:
+                if value is not None:
+                    pair.replica.take(number, value)
+        pair.sure = True
 
     def _reports(self, host: int, signal: Signal, now: float) -> None:
         """As long as they bring it forward, a host that is far behind is asked again at once."""
@@ -380,6 +395,9 @@ class ReplicaController:
         behind = self._behind.get(host, {})
         if span.flags & ReportFlag.PUBLISHER:
             pair.publisher = pair.holder = host
+            self._hear(pair, span.end)
+            self._begins(pair, span)
+            self._lacking(key, pair, now)
         elif pair.publisher == host:
             pair.publisher = None
         if span.flags & ReportFlag.SUBSCRIBER:
@@ -409,7 +427,7 @@ class ReplicaController:
             if pair is None or not len(pair.backlog):
                 continue
             first = max(span.first, pair.first)
-            if first > span.first:
+            if first > span.first and self._is_sure(span.vnf, pair):
                 gone.append(Span(span.state, span.vnf, first, max(pair.end, first)))
             for number in range(first, min(max(span.end, first + 1), pair.end)):
                 value = pair.backlog.get(number)
@@ -418,6 +436,10 @@ class ReplicaController:
         self.counters.gone += len(gone)
         self._send_spans(host, SignalKind.GONE, gone)
         self._send_updates(host, updates)
+
+    def _is_sure(self, vnf: int, pair: Pair) -> bool:
+        """Whether what is not here is to be had from nobody, and what is here is all up to the end."""
+        return pair.sure or self.ids.host(vnf) is None
 
     def _send_updates(self, host: int, updates: list[Update]) -> None:
         self.counters.recovered += len(updates)
@@ -492,14 +514,18 @@ class ReplicaController:
         if not behind:
             self._silent.pop(host, None)
             return
-        some = list(behind)[:MOST_ENTRIES]
+        some = list(itertools.islice(behind, MOST_ENTRIES))
         for key in some:  # what stays goes to the end
             behind[key] = behind.pop(key)
         silent = self._silent.get(host, 0)
         self._silent[host] = silent + 1
         self._queries.set(host, now + self._query_wait.after(silent))
         self.counters.queries += 1
-        spans = [Span(*key, pair.first, pair.end) for key in some if len((pair := self._pairs[key]).backlog)]
+        spans = [
+            Span(*key, pair.first, pair.end)
+            for key in some
+            if len((pair := self._pairs[key]).backlog) and self._is_sure(key[1], pair)
+        ]
         self._send_spans(host, SignalKind.QUERY, spans)
 
     def _fetch(self, now: float) -> None:
@@ -511,11 +537,21 @@ class ReplicaController:
                 continue
             pair.replica.attempts += 1
             self._fetches.set(key, now + self._fetch_wait.after(pair.replica.attempts))
-            holder = pair.holder if pair.holder is not None else self.ids.host(key[1])
+            holder = self._holder(key[1], pair)
             if holder is not None:
                 by_host.setdefault(holder, []).append(Span(*key, *missing))
         for host, spans in by_host.items():
             self._send_spans(host, SignalKind.RECOVER, spans)
+
+    def _holder(self, vnf: int, pair: Pair) -> int | None:
+        """The publisher's host, which has what the controller lacks, also where it has not said so yet.
+
+        A subscriber has the last only: it is asked where there is no publisher any more.
+        """
+        if pair.publisher is not None:
+            return pair.publisher
+        owner = self.ids.host(vnf)
+        return owner if owner is not None else pair.holder
 
     def next_deadline(self) -> float:
         """When `work` is to be called at the latest."""

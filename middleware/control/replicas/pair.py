@@ -8,9 +8,13 @@ from .backlog import Backlog
 
 
 class Pair:
-    """`holder`: the host to ask for what is missing, the publisher's where it is known."""
+    """`holder`: the host to ask for what is missing, the publisher's where it is known.
 
-    __slots__ = ("backlog", "holder", "publisher", "replica", "reported")
+    `sure`: whether the publisher's host has said where its updates begin. Until then there may be some before
+    those that came first, which subscribers lack and the publisher has.
+    """
+
+    __slots__ = ("backlog", "holder", "publisher", "replica", "reported", "sure")
 
     def __init__(self, first: int, budget: Budget, window: int) -> None:
         self.replica = Replica(first, budget, window)
@@ -18,6 +22,7 @@ class Pair:
         self.publisher: int | None = None
         self.holder: int | None = None
         self.reported: dict[int, int] = {}  # by subscribing host: it has all before
+        self.sure = False
 
     @property
     def first(self) -> int:
@@ -28,3 +33,12 @@ class Pair:
     def end(self) -> int:
         """All before it were taken, in order."""
         return self.replica.next
+
+    def begin_again(self, first: int, budget: Budget, window: int) -> None:
+        """With what is before all that is here; the caller puts in what it has."""
+        known = self.replica.known
+        self.replica.close()
+        self.replica = Replica(first, budget, window)
+        self.replica.based = True
+        self.replica.known = known
+        self.backlog = Backlog(first)

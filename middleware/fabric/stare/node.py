@@ -180,11 +180,14 @@ class Node:
         self._vnfs[vnf][1].add(state)
 
     def unsubscribe(self, vnf: int, state: int, now: float) -> None:
-        """It gets no more of the state; it need not have got any."""
+        """It gets no more of the state, also of what was not taken yet; it need not have got any."""
         subscribers = self._subscribers.get(state)
         if subscribers is None or vnf not in subscribers:
             return
         subscribers.remove(vnf)
+        waiting = self.output.deliveries
+        if waiting:
+            waiting[:] = [one for one in waiting if one[0] != vnf or one[1].state != state]
         self._vnfs[vnf][1].discard(state)
         if subscribers:
             return

@@ -88,7 +88,7 @@ TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
 }
 
 
-class _Entry(Struct):
+class _Entry(Struct, gc=False):  # it refers to nothing, and there may be a million
     state: SubState
     number: int  # of the request
     tries: int = 0

@@ -85,6 +85,28 @@ def test_what_the_controller_missed_it_gets_from_the_publisher() -> None:
     assert not world.missing()
 
 
+def test_what_came_before_the_controllers_first_is_not_gone_while_its_publisher_has_it() -> None:
+    """Controller and subscriber miss a new publisher's updates, and its word of where they begin is late."""
+    world = World(2, Links())
+    one, two = world.open(1), world.open(2)
+    world.subscribe(two, 256)
+    world.run(1)
+    hear = world.controller.signal
+    world.controller.signal = (  # type: ignore[method-assign]
+        lambda host, data, now, run=0: hear(host, data, now, run) if host != 1 else None
+    )
+    for number, there in enumerate(({2}, set(), {2, CONTROLLER})):
+        world.table[256] = set(there)
+        world.publish(one, 256, b"%d" % number)
+        world.run(0.02)
+    world.run(0.1)
+    assert [u.number for u in world.got[two][256, one]] == [0]
+    world.controller.signal = hear  # type: ignore[method-assign]
+    world.run(5)
+    assert [u.number for u in world.got[two][256, one]] == [0, 1, 2]
+    assert world.nodes[2].counters.lost == 0
+
+
 def test_once_the_controller_knows_of_a_subscription_no_update_is_lost() -> None:
     """Each comes, in order, though a third of all packets does not."""
     world = World(3, Links(loss=0.3, double=0.1, jitter=0.05), seed=5)
