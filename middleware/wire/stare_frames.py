@@ -24,6 +24,8 @@ _TYPE_IPV4, _TYPE_IPV6 = 0x0800, 0x86DD
 _VERSION_4, _VERSION_6 = 0x45, 6
 _UDP_PROTOCOL: Final = 17
 _TTL: Final = 16
+_BEFORE: Final = _ETHERNET.size + _IPV4.size + _UDP.size
+_IPV4_BEGINS: Final = bytes((_TYPE_IPV4 >> 8, _TYPE_IPV4 & 0xFF, _VERSION_4))
 
 
 class StareFrame(Struct, frozen=True):
@@ -43,11 +45,11 @@ class StareFrame(Struct, frozen=True):
 
 def checksum(data: bytes) -> int:
     """The internet checksum (RFC 1071)."""
-    even = data + b"\0" if len(data) % 2 else data
-    total: int = sum(struct.unpack(f">{len(even) // 2}H", even))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    number = int.from_bytes(data)
+    if len(data) % 2:
+        number <<= 8
+    # 0x10000 is 1 modulo 0xFFFF, so the remainder is the sum of the words, carries added back
+    return 0xFFFF - (number % 0xFFFF or (0xFFFF if number else 0))
 
 
 def multicast_mac(address: bytes) -> bytes:
@@ -62,15 +64,35 @@ def encode_frame(frame: StareFrame) -> bytes:
     """The frame's bytes, to the group of its kind and state, in the family of its address."""
     to = group(frame.header.state, ipv6=frame.ipv6, kind=frame.header.kind)
     body = encode_header(frame.header) + frame.payload
+    if not frame.ipv6:
+        return frame_around(body, to, frame.mac, frame.address, frame.source_port, frame.ttl)
     udp = _UDP.pack(frame.source_port, PORT, _UDP.size + len(body), 0) + body
-    kind, packet = (_TYPE_IPV6, _ipv6(frame, to, udp)) if frame.ipv6 else (_TYPE_IPV4, _ipv4(frame, to, udp))
-    return _ETHERNET.pack(multicast_mac(to), frame.mac, kind) + packet
+    return _ETHERNET.pack(multicast_mac(to), frame.mac, _TYPE_IPV6) + _ipv6(frame, to, udp)
 
 
-def _ipv4(frame: StareFrame, to: bytes, udp: bytes) -> bytes:
-    fields = (_VERSION_4, 0, _IPV4.size + len(udp), 0, 0, frame.ttl, _UDP_PROTOCOL)
-    check = checksum(_IPV4.pack(*fields, 0, frame.address, to))
-    return _IPV4.pack(*fields, check, frame.address, to) + udp
+def frame_around(
+    body: bytes, to: bytes, mac: bytes, address: bytes, source_port: int = PORT, ttl: int = _TTL
+) -> bytes:
+    """A datagram over IPv4 as a frame; `mac` and `address`, packed, are the sender's."""
+    size = _UDP.size + len(body)
+    fields = (_VERSION_4, 0, _IPV4.size + size, 0, 0, ttl, _UDP_PROTOCOL)
+    check = checksum(_IPV4.pack(*fields, 0, address, to))
+    packet = _IPV4.pack(*fields, check, address, to) + _UDP.pack(source_port, PORT, size, 0)
+    return b"".join((_ETHERNET.pack(multicast_mac(to), mac, _TYPE_IPV4), packet, body))
+
+
+def datagram_of(frame: bytes) -> bytes | None:
+    """What UDP over IPv4 carries in a frame for STARE's port, as a host's kernel hands it on; else None.
+
+    Checksums are not looked at: on simulated links nothing is damaged.
+    """
+    if len(frame) < _BEFORE or frame[23] != _UDP_PROTOCOL or frame[12:15] != _IPV4_BEGINS:
+        return None
+    _, port, size, _ = _UDP.unpack_from(frame, _ETHERNET.size + _IPV4.size)
+    end = _BEFORE + size - _UDP.size
+    if port != PORT or not _BEFORE <= end <= len(frame):
+        return None
+    return frame[_BEFORE:end]
 
 
 def _ipv6(frame: StareFrame, to: bytes, udp: bytes) -> bytes:

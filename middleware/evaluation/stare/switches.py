@@ -1,0 +1,96 @@
+"""An emulated switch of either of STARE's designs, with its controller beside it in the embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+from ...control.stare_switch.embedded import BETWEEN_SWITCHES, EmbeddedController, Place
+from ...control.stare_switch.programming import (
+    REGISTER,
+    TABLE,
+    ControlDriver,
+    bring_up,
+    embedded_state,
+    matches_of,
+    register_state,
+)
+from ...dataplane.emulator import SwitchDevice
+from ...dataplane.p4 import ir
+from ...dataplane.p4.runtime import ActionCall, ControlError, Switch
+from ...fabric.stare.settings import StareSettings
+
+CPU_PORT = 510
+DESIGNS = ("register", "embedded")
+Routes = Mapping[tuple[bytes, int], tuple[int, bytes]]
+
+
+class EmbeddedCpu:
+    """The embedded controller as a `CpuPort`: what it writes is in the table at once."""
+
+    def __init__(self, switch: Switch, place: Place, random: Random, settings: StareSettings) -> None:
+        self.driver = ControlDriver(switch.control)
+        self.controller = EmbeddedController(settings, random, place, self.driver)
+
+    def packet_in(self, packet: bytes, now: float) -> None:
+        self.controller.packet_in(packet, now)
+
+    def work(self, now: float) -> None:
+        self.controller.work(now)
+
+    def take(self) -> Sequence[bytes]:
+        sent, self.driver.sent = self.driver.sent, []
+        return sent
+
+    def next_deadline(self) -> float:
+        return self.controller.next_deadline()
+
+
+class StareSwitch:
+    """`device` is what the emulator gets; the rest is for looking."""
+
+    def __init__(
+        self,
+        program: ir.Program,
+        place: Place,
+        ports: Iterable[int],
+        random: Random,
+        *,
+        routes: Routes = {},  # noqa: B006
+        settings: StareSettings = BETWEEN_SWITCHES,
+    ) -> None:
+        """`program`: that of one of the designs; `ports`: those of the tree and of hosts."""
+        known = sorted(ports)
+        self.ports = tuple(known)
+        self.place = place
+        self.switch = Switch(program, ports=known, cpu_port=CPU_PORT)
+        self.cpu: EmbeddedCpu | None = None
+        if any(table.name == TABLE for table in program.tables):
+            bring_up(self.switch.control, embedded_state(place, known, routes))
+            self.cpu = EmbeddedCpu(self.switch, place, random, settings)
+        else:
+            bring_up(self.switch.control, register_state(place, known, routes))
+        self.device = SwitchDevice(self.switch, self.cpu, cpu_port=CPU_PORT)
+
+    def held(self, state: int) -> int:
+        """The ports, as a set, that the data plane sends the state's publishes to."""
+        if self.cpu is None:
+            return self.switch.control.register(REGISTER, state)
+        try:
+            action = self.switch.control.entry(TABLE, matches_of(state)).action
+        except ControlError:
+            return 0
+        assert isinstance(action, ActionCall)
+        return action.arguments["ports"]
+
+    def all_held(self) -> dict[int, int]:
+        """By state id, what is not empty."""
+        control = self.switch.control
+        if self.cpu is None:
+            return {state: ports for state, ports in enumerate(control.registers(REGISTER)) if ports}
+        found = {}
+        for entry in control.entries(TABLE):
+            assert isinstance(entry.action, ActionCall)
+            [match] = entry.matches.values()
+            found[match.value] = entry.action.arguments["ports"]  # type: ignore[union-attr]
+        return found
