@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .figure import Figure
+from .stare.figures import FIGURES as STARE
 from .thesis import FIGURES as THESIS
 
 
 def figures() -> dict[str, Figure]:
     """Name to figure."""
-    return dict(THESIS)
+    return {**STARE, **THESIS}
