@@ -10,6 +10,7 @@
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
+#   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 
 PYTHON   ?= python3
@@ -17,7 +18,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch foreign crash crash-mqtt hosts clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch foreign crash crash-mqtt hosts stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -103,6 +104,9 @@ foreign: setup
 HOSTS ?= all
 hosts: setup compiled
 	@$(PY) -m tests.fault.hosts --python $(COMPILED)/bin/python $(HOSTS)
+
+stare: setup
+	@$(PY) -m tests.fault.stare $(STARE)
 
 crash: setup
 	@$(PY) tests/fault/crash_run.py $(CRASH)
