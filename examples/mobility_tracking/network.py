@@ -15,8 +15,9 @@ from typing import Any
 from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link, Switch
 from treecast.middleware.dataplane.lab.lab import Lab
 
+from .places import VNFS
+
 ROOT = Path(__file__).resolve().parents[2]
-VNFS = {"h1": ("a",), "h2": ("b", "c"), "h3": ("d",)}  # as in the paper's figure 7
 _SECONDS = 60.0
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rich.table import Table
 
 from .city import PERIOD, PLACES, City, Trip
-from .network import VNFS
+from .places import VNFS
 from .tracker import Movement, places_of
 
 

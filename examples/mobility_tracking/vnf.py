@@ -1,7 +1,7 @@
 """A tracking VNF: takes its scanner's reports, shares what it saw, and infers who moved here, how fast.
 
-It prints `ready` when it is subscribed to the others' states, starts its scanner at a line on standard input
-(the time at which to begin), and prints one line of JSON at the end.
+As a process it prints `ready` when it is subscribed to the others' states, starts its scanner at a line on
+standard input (the time at which to begin), and prints one line of JSON at the end.
 """
 
 from __future__ import annotations
@@ -11,64 +11,90 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
 from treecast.shims import stare
 
 from .city import PLACES
+from .results import Found
 from .tracker import Tracker, read_report
 
 _SETTLED = 3.0  # seconds without an update after the last report
 
 
-class Vnf:
-    """One place's."""
+class Connection(Protocol):
+    """What a VNF needs of STARE: `treecast.shims.stare.Vnf`, or the emulation's."""
 
-    def __init__(self, place: str, vnf: stare.Vnf) -> None:
+    def state(self, name: str) -> int: ...
+
+    def subscribe(self, state: int) -> object: ...
+
+    def publish(self, state: int, value: bytes) -> object: ...
+
+
+class Vnf:
+    """One place's. It is told of reports and updates, by whoever waits for them."""
+
+    def __init__(self, place: str, stare: Connection) -> None:
         self.tracker = Tracker(place)
         self.updates = 0
         self.published = 0
         self.largest = 0
-        self._vnf = vnf
-        self._lock = threading.Lock()
-        self.state = vnf.state(f"mobility/{place}")
+        self._stare = stare
+        self.state = stare.state(f"mobility/{place}")
         for other in PLACES:
             if other != place:
-                vnf.subscribe(vnf.state(f"mobility/{other}"))
+                stare.subscribe(stare.state(f"mobility/{other}"))
+
+    def report(self, line: bytes) -> None:
+        """The scanner's: what was seen last is shared."""
+        value = self.tracker.report(read_report(line))
+        self._stare.publish(self.state, value)
+        self.published += 1
+        self.largest = max(self.largest, len(value))
+
+    def shared(self, value: bytes) -> None:
+        """Another VNF's state has come."""
+        self.updates += 1
+        self.tracker.shared(value)
+
+    def found(self) -> Found:
+        """What it came to."""
+        movements = self.tracker.movements()
+        return Found(self.tracker.name, self.published, self.updates, self.largest, movements)
+
+
+class Process:
+    """A VNF with its scanner, and a thread that waits for what others share."""
+
+    def __init__(self, vnf: Vnf, connected: stare.Vnf) -> None:
+        self._vnf = vnf
+        self._connected = connected
+        self._lock = threading.Lock()
         self._ended = threading.Event()
 
     def listen(self) -> None:
         """Until the end of reports and of what others say."""
         while True:
-            update = self._vnf.receive(_SETTLED)
+            update = self._connected.receive(_SETTLED)
             if update is not None:
-                self.updates += 1
                 with self._lock:
-                    self.tracker.shared(update.value)
+                    self._vnf.shared(update.value)
             elif self._ended.is_set():
                 return
 
-    def run(self, scanner: subprocess.Popen[bytes]) -> dict[str, Any]:
+    def run(self, scanner: subprocess.Popen[bytes]) -> Found:
         listener = threading.Thread(target=self.listen)
         listener.start()
         assert scanner.stdout is not None
         for line in scanner.stdout:
             with self._lock:
-                value = self.tracker.report(read_report(line))
-            self._vnf.publish(self.state, value)
-            self.published += 1
-            self.largest = max(self.largest, len(value))
+                self._vnf.report(line)
         self._ended.set()
         listener.join()
-        return {
-            "place": self.tracker.name,
-            "published": self.published,
-            "updates": self.updates,
-            "largest": self.largest,
-            "movements": self.tracker.movements(),
-        }
+        return self._vnf.found()
 
 
 def main() -> None:
@@ -76,13 +102,13 @@ def main() -> None:
     parser.add_argument("--place", choices=list(PLACES), required=True)
     given, scanner_options = parser.parse_known_args()
     with stare.Vnf(given.place) as connected:
-        vnf = Vnf(given.place, connected)
+        process = Process(Vnf(given.place, connected), connected)
         print("ready", flush=True)
         start = sys.stdin.readline().strip() or str(time.time())
         module = [sys.executable, "-m", "examples.mobility_tracking.scanner", "--place", given.place]
         command = [*module, *scanner_options, "--start", start]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as scanner:
-            found = vnf.run(scanner)
+            found = process.run(scanner)
     sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from examples.mobility_tracking import emulation
 from examples.mobility_tracking.city import LEAST, MOST, PERIOD, PLACES, City
 from examples.mobility_tracking.results import Found, judge
 from examples.mobility_tracking.tracker import Tracker, read_report, write_report
@@ -44,3 +45,14 @@ def test_without_the_others_nothing_is_found() -> None:
     for number in range(REPORTS):
         tracker.report(city.report("b", number))
     assert tracker.movements() == []
+
+
+@pytest.mark.parametrize("design", ["register", "embedded"])
+def test_the_emulation_finds_all_over_links_that_lose(design: str) -> None:
+    city = City(2, 6, 40)
+    found, counts = emulation.run(design, city, 2)
+    judged = [judge(one, city) for one in found]
+    assert sum(one.right for one in judged) > 10
+    assert [(one.right, one.wrong) for one in judged] == [(one.trips, 0) for one in judged]
+    assert [(one.published, one.updates) for one in found] == [(6, 18)] * 4
+    assert counts["replicas"] > 200

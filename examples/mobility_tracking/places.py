@@ -1,0 +1,5 @@
+"""Which host has which VNFs, as in the paper's figure 7."""
+
+from __future__ import annotations
+
+VNFS = {"h1": ("a",), "h2": ("b", "c"), "h3": ("d",)}
