@@ -190,7 +190,8 @@ class Back(Blocks):
     def _fill_passed(self, body: list[Line]) -> None:
         """The arguments of a clone's run, now that `back`'s parameters are known."""
         for line in body:
-            line.text = line.text.replace(PASSED, self._passed_values())
+            if PASSED in line.text:
+                line.text = line.text.replace(PASSED, self._passed_values())
 
     def _passed_values(self) -> str:
         texts = {"kind": str(EGRESS_CLONE), "plen": "plen_now", "cut": "length_(q_clone[0]) or None"}

@@ -100,10 +100,21 @@ def digest_names(program: ir.Program) -> list[str]:
     return sorted({digest_name(call) for call in extern_calls(program) if call.name == "digest"})
 
 
-def extern_calls(program: ir.Program) -> list[ir.ExternCall]:
-    """Every extern call of the program."""
+_walked: list[
+    tuple[ir.Program, tuple[ir.ExternCall, ...]]
+] = []  # the newest programs; not hashed, so no cache
+_MOST_WALKED = 4
+
+
+def extern_calls(program: ir.Program) -> tuple[ir.ExternCall, ...]:
+    """Every extern call of the program. Switches are made by the dozen from one: it is gone through once."""
+    for known, calls in _walked:
+        if known is program:
+            return calls
     bodies = (program.functions, program.actions, program.tables, program.controls, program.parsers)
-    return [node for node in walk(bodies) if isinstance(node, ir.ExternCall)]
+    found = tuple(node for node in walk(bodies) if isinstance(node, ir.ExternCall))
+    _walked[:] = [*_walked[1 - _MOST_WALKED :], (program, found)]
+    return found
 
 
 def walk(value: object) -> Iterator[msgspec.Struct]:
