@@ -4,6 +4,9 @@ Both rise by addition and fall by multiplication. A replay has its own window, s
 replayed to slowly, and nobody else notices. What goes to all is slowed down only where the path to most
 receivers loses much of it: one receiver that loses much is that receiver's matter, and it is replayed to.
 A little loss is repaired, and says nothing about the rate.
+
+A replay gives way: what it leaves in the queues on its way, live data waits behind. So its window also falls
+where its turnaround shows that there is a queue (the idea of LEDBAT, RFC 6817, without its target of 100 ms).
 """
 
 from __future__ import annotations
@@ -20,14 +23,36 @@ _RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
 _FREE_AFTER: Final = 20  # periods in which the bound was of no use, and it is lifted
 PERIOD: Final = 0.1  # seconds
 _LEAST: Final = 64 * 1024  # bytes to judge by
+_REMEMBERED: Final = 10.0  # seconds: a way that has become longer is known for that after twice as long
+
+
+class Quickest:
+    """The shortest turnaround lately: that of a way without queues."""
+
+    __slots__ = ("_before", "_begun", "_now")
+
+    def __init__(self) -> None:
+        self._before = NEVER
+        self._now = NEVER
+        self._begun = -NEVER
+
+    def sample(self, took: float, now: float) -> float:
+        """The shortest of the last 10 to 20 seconds, with this one."""
+        if now - self._begun >= _REMEMBERED:
+            self._before, self._now, self._begun = self._now, NEVER, now
+        self._now = min(self._now, took)
+        return min(self._now, self._before)
 
 
 class Window:
     """Bytes that may be on their way to one receiver of a replay, between `lowest` and `highest`."""
 
-    __slots__ = ("_highest", "_lowest", "_threshold", "_until", "size", "state")
+    __slots__ = ("_delay", "_highest", "_lowest", "_quickest", "_threshold", "_until", "size", "state")
 
-    def __init__(self, first: int, lowest: int, highest: int) -> None:
+    def __init__(self, first: int, lowest: int, highest: int, delay: float = NEVER) -> None:
+        """`delay`: seconds that what is on its way may wait in queues."""
+        self._delay = delay
+        self._quickest = Quickest()
         self.state = PaceState.OPENING
         self._highest = float(highest)
         self._lowest = min(float(lowest), self._highest)
@@ -35,8 +60,12 @@ class Window:
         self._threshold = self._highest
         self._until = -NEVER  # until then a loss is of what was sent before the last decrease
 
-    def progress(self, settled: int, now: float) -> None:
-        """A report says that so many bytes have arrived."""
+    def progress(self, settled: int, took: float, now: float) -> None:
+        """A report says that so many bytes have arrived, the last `took` seconds after it was sent."""
+        may = self._quickest.sample(took, now) + self._delay
+        if took > may:
+            self._late(max(may / took, 0.5), took, now)
+            return
         if self.state is PaceState.HELD and now >= self._until:
             self._step(PaceEvent.TURN)
         if self.state is PaceState.OPENING:
@@ -49,11 +78,23 @@ class Window:
 
     def lost(self, now: float, turnaround: float) -> None:
         """Something on its way was lost. Once in a `turnaround` it counts."""
-        if self.state is PaceState.HELD and now < self._until:
-            return
-        self.size = self._threshold = max(self._lowest, self.size / 2)
-        self._until = now + turnaround
-        self._step(PaceEvent.LOSS)
+        if not self._held(now):
+            self._fall(0.5, now + turnaround)
+            self._step(PaceEvent.LOSS)
+
+    def _late(self, factor: float, took: float, now: float) -> None:
+        """So much less, and there would have been no queue."""
+        if not self._held(now):
+            self._fall(factor, now + took)
+            self._step(PaceEvent.LATE)
+
+    def _held(self, now: float) -> bool:
+        """Whether what is heard now is of what was sent before the last decrease."""
+        return self.state is PaceState.HELD and now < self._until
+
+    def _fall(self, factor: float, until: float) -> None:
+        self.size = self._threshold = max(self._lowest, self.size * factor)
+        self._until = until
 
     def stalled(self) -> None:
         """Nothing that was on its way has arrived for long."""

@@ -48,7 +48,9 @@ class Peer:
         self.edge = first  # before it, all that it lacks is of its last replay
         self.flight: deque[tuple[int, int, float]] = deque()  # (end, bytes, when) replayed and not reported
         self.flight_bytes = 0
-        self.window = Window(settings.replay_first, settings.replay_least, settings.replay_window)
+        self.window = Window(
+            settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay
+        )
         self.turnaround = RoundTrip(settings.replay_stall / 3)  # from a replay to its report
         self.rewinds = 0  # since progress was made
         self.room = settings.buffer_bytes
@@ -71,7 +73,7 @@ class Peer:
         if sent_at != NEVER:
             self.flight_bytes -= settled
             self.turnaround.sample(now - sent_at)
-            self.window.progress(settled, now)
+            self.window.progress(settled, now - sent_at, now)
         self.sent = max(self.sent, next_)
 
     @property

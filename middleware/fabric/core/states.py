@@ -51,6 +51,7 @@ class PaceState(enum.Enum):
 class PaceEvent(enum.Enum):
     REACHED = "it is as large as it may be, or as where losses began"
     LOSS = "something on its way was lost"
+    LATE = "what arrives has waited in a queue on its way"
     TURN = "a turnaround has passed since it was halved"
     STALL = "nothing has arrived for long"
 
@@ -93,6 +94,7 @@ _PEER_ROWS: dict[PeerEvent, tuple[PeerState | None, ...]] = {
 _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.REACHED: (PaceState.STEADY, None, None),
     PaceEvent.LOSS: (PaceState.HELD, PaceState.HELD, PaceState.HELD),
+    PaceEvent.LATE: (PaceState.HELD, PaceState.HELD, PaceState.HELD),
     PaceEvent.TURN: (None, None, PaceState.STEADY),
     PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
 }

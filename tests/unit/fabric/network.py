@@ -29,6 +29,7 @@ class Weather:
     jitter: float = 0.0002
     rate: float = 0.0  # bytes per second on the way to each host, which wait for each other; 0: no bound
     queue: int = 0  # bytes that wait there; more are lost; 0: no bound
+    uplink: float = 0.0  # bytes per second that leave the origin, to all hosts together; 0: no bound
 
 
 @dataclass(order=True)
@@ -62,6 +63,7 @@ class Network:
         self._on_the_way: list[_Arrival] = []
         self._count = 0
         self._free: dict[int, float] = {}  # when the way to each host has let through all that was sent
+        self._uplink_free = 0.0  # the same of what the origin has sent
 
     # --- what tests do
 
@@ -144,15 +146,22 @@ class Network:
         for host in all_of_them if out.to is None else [out.to]:
             if source not in self.cut and host not in self.cut:
                 for data in encoded:
-                    self._travel(host, data)
+                    self._travel(host, data, self._left(source, len(data)))
 
-    def _travel(self, host: int, data: bytes) -> None:
+    def _left(self, source: int, size: int) -> float:
+        """When a packet has left its host."""
+        if source != ORIGIN or not self.weather.uplink:
+            return self.now
+        self._uplink_free = max(self.now, self._uplink_free) + size / self.weather.uplink
+        return self._uplink_free
+
+    def _travel(self, host: int, data: bytes, left: float) -> None:
         weather = self.weather
         copies = 2 if self.random.random() < weather.duplication else 1
         for _ in range(copies):
             if self.random.random() < weather.loss:
                 continue
-            through = self._through(host, len(data))
+            through = self._through(host, len(data), left)
             if through is None:
                 continue
             at = through + weather.delay + weather.jitter * self.random.random()
@@ -161,13 +170,13 @@ class Network:
             self._count += 1
             heapq.heappush(self._on_the_way, _Arrival(at, self._count, host, data))
 
-    def _through(self, host: int, size: int) -> float | None:
+    def _through(self, host: int, size: int, left: float) -> float | None:
         """When a packet has left a link that is as fast as its rate; None: it had no room."""
         rate = self.slow.get(host, self.weather.rate)
         if not rate:
-            return self.now
-        begin = max(self.now, self._free.get(host, 0.0))
-        if (begin - self.now) * rate > (self.weather.queue or NEVER):
+            return left
+        begin = max(left, self._free.get(host, 0.0))
+        if (begin - left) * rate > (self.weather.queue or NEVER):
             return None
         self._free[host] = begin + size / rate
         return self._free[host]

@@ -15,20 +15,28 @@ from treecast.middleware.fabric.core.timing import TokenBucket, Weight
 
 LOWEST, HIGHEST = 1000, 64_000
 LOSSES = st.lists(
-    st.tuples(st.sampled_from(["progress", "lost", "stalled"]), st.integers(1, 50_000)), max_size=60
+    st.tuples(
+        st.sampled_from(["progress", "late", "lost", "stalled"]),
+        st.integers(1, 50_000),
+    ),
+    max_size=60,
 )
 
 
 @given(LOSSES)
 def test_a_window_stays_within_its_bounds_whatever_happens(events: list[tuple[str, int]]) -> None:
-    window = Window(LOWEST, LOWEST, HIGHEST)
+    window = Window(LOWEST, LOWEST, HIGHEST, 0.005)
+    window.progress(1, 0.01, 0.0)
     now = 0.0
     for event, size in events:
         now += size / 100_000
         before = window.size
         if event == "progress":
-            window.progress(size, now)
+            window.progress(size, 0.01, now)
             assert window.size >= before
+        elif event == "late":
+            window.progress(size, 0.01 + size / 1e6, now)
+            assert before / 2 <= window.size or window.size == LOWEST
         elif event == "lost":
             window.lost(now, 0.1)
             assert window.size in (before, max(LOWEST, before / 2))
@@ -41,21 +49,46 @@ def test_a_window_stays_within_its_bounds_whatever_happens(events: list[tuple[st
 def test_a_window_doubles_until_a_loss_and_then_grows_by_steps() -> None:
     window = Window(LOWEST, LOWEST, HIGHEST)
     for now in range(3):
-        window.progress(int(window.size), now)
+        window.progress(int(window.size), 1.0, now)
     assert window.size == 8 * LOWEST
     window.lost(3.0, 1.0)
     window.lost(3.5, 1.0)  # of what was sent before
     assert (window.size, window.state) == (4 * LOWEST, PaceState.HELD)
-    window.progress(4 * LOWEST, 3.6)
+    window.progress(4 * LOWEST, 1.0, 3.6)
     assert window.size == 4 * LOWEST
-    window.progress(4 * LOWEST, 4.0)
+    window.progress(4 * LOWEST, 1.0, 4.0)
     assert (window.size, window.state) == (5 * LOWEST, PaceState.STEADY)
     window.lost(5.0, 1.0)
     assert window.size == 2.5 * LOWEST
     window.stalled()
     assert window.size == LOWEST
-    window.progress(LOWEST, 9.0)  # quickly to half of where it stalled, and no further
+    window.progress(LOWEST, 1.0, 9.0)  # quickly to half of where it stalled, and no further
     assert (window.size, window.state) == (2 * LOWEST, PaceState.STEADY)
+
+
+def test_a_window_falls_by_as_much_as_a_queue_shows_and_once_in_a_turnaround() -> None:
+    window = Window(32 * LOWEST, LOWEST, HIGHEST, 0.002)
+    window.progress(1, 0.003, 0.0)  # the way without a queue
+    size = window.size
+    window.progress(8 * LOWEST, 0.00625, 1.0)
+    assert window.size == pytest.approx(size * 5 / 6.25)
+    window.progress(8 * LOWEST, 0.02, 1.003)  # of what was sent before
+    assert (window.size, window.state) == (pytest.approx(size * 5 / 6.25), PaceState.HELD)
+    window.progress(8 * LOWEST, 0.02, 1.01)
+    assert window.size == pytest.approx(size * 2 / 5)  # to a half at most
+    for step in range(10):
+        window.progress(LOWEST, 0.004, 1.1 + step / 10)
+    assert size * 2 / 5 < window.size < size * 2 / 5 + 11 * LOWEST
+    assert window.state is PaceState.STEADY
+
+
+def test_a_way_that_has_become_longer_is_taken_for_granted_after_a_while() -> None:
+    window = Window(32 * LOWEST, LOWEST, HIGHEST, 0.002)
+    window.progress(1, 0.003, 0.0)
+    for step in range(25):
+        window.progress(LOWEST, 0.05, 1.0 + step)
+    assert window.state is PaceState.STEADY
+    assert window.size > LOWEST
 
 
 def periods(
@@ -203,6 +236,45 @@ def test_who_takes_little_is_replayed_to_slowly_while_others_see_all_at_once() -
     for host in (2, 3):
         network.assert_exactly_once(host)
     assert network.sender.row(2).live == 1000
+
+
+def replayed_beside_live_data(delay: float) -> tuple[float, float]:
+    """(the longest that live data took to host 2 while host 3 was replayed 10 MB, how long the replay took).
+
+    In seconds, by one link of 20 MB/s.
+    """
+    settings = StreamSettings(
+        retain_bytes=1 << 30, log_bytes=1 << 30, unsent_bytes=1 << 30, replay_delay=delay, silent_after=60.0
+    )
+    network = Network(9, Weather(jitter=0.0, uplink=20e6), settings)
+    network.join_all(2)
+    for _ in range(1000):
+        network.publish(bytes(10_000))
+        network.run(0.0006)
+    assert network.run_until(lambda: network.receivers[2].next == network.sender.end, 5)
+    begun, longest = network.now, 0.0
+    late = network.join(3, Progress(0, 0))
+    while late.next < 1000:
+        sent = network.now
+        network.publish(bytes(100))
+        assert network.run_until(lambda: network.receivers[2].next == network.sender.end, 5)
+        longest = max(longest, network.now - sent)
+        network.run(max(0.0, 0.005 - (network.now - sent)))
+        assert network.now < begun + 60
+    took = network.now - begun
+    network.run(1.0)
+    for host in (2, 3):
+        network.assert_exactly_once(host)
+    return longest, took
+
+
+def test_a_replay_leaves_no_queue_for_live_data_and_the_link_is_used_all_the_same() -> None:
+    longest, took = replayed_beside_live_data(0.002)
+    assert longest < 0.02  # 1 ms is the way; the queue of what is found out first is 256 KiB
+    assert took < 1.5 * 10e6 / 20e6
+    longest_before, took_before = replayed_beside_live_data(NEVER)
+    assert longest_before > 2 * longest
+    assert took < 1.3 * took_before
 
 
 def test_overload_of_the_whole_path_is_answered_by_sending_less() -> None:
