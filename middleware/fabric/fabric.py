@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -42,25 +41,12 @@ from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.routing.network import Network
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire import stare
-from treecast.middleware.wire.segment import (
-    KeyRing,
-    Kind,
-    control,
-    encode,
-)
-from treecast.middleware.wire.segment_bodies import Probe
+from treecast.middleware.wire.segment import KeyRing
 
-from .carriers.carrier import CarrierState, GroupCarrier
-from .carriers.ethernet import EthernetSocket
-from .carriers.interfaces import NO_INTERFACE, Interface, interface_of
-from .carriers.ip_multicast import IpMulticast, bind_receiver, prepare_sender, refusal_of
-from .carriers.label_ends import open_end
-from .carriers.labels import NAME as LABELS
-from .carriers.labels import Labels, segments
-from .carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
-from .carriers.stare import NAME as STARE
-from .carriers.stare import Stare
-from .carriers.unicast import Unicast
+from .carriers.carrier import CarrierState
+from .carriers.interfaces import NO_INTERFACE, Interface
+from .carriers.labels import segments
+from .carriers.sockets import BUFFER_BYTES, UdpSocket
 from .complaints import Complaints
 from .core.log import StreamLog
 from .core.outcomes import Delivery, Judge, Progress, take_all
@@ -68,8 +54,10 @@ from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
 from .core.streams import EdgeFault, Shipment, Streams
 from .core.timing import Random
+from .groups import Groups, encode_probe
 from .origin import Joined, Origin, Sink
 from .settings import FabricSettings
+from .ways import End, Ways
 
 _log = logging.getLogger(__name__)
 
@@ -77,11 +65,7 @@ _BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has 
 _PUT_OFF: Final = 8  # turns, at most
 _LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
 _APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
-_IPV4_HEADER: Final = 20
-_IPV6_HEADER: Final = 40
-_UDP_HEADER: Final = 8
 _PAUSE: Final = 0.001
-_LONGEST_SEGMENT: Final = 65_507 - 20 - stare.HEADER_SIZE
 
 OnProbe = Callable[[int, int, int], None]
 OnUnreached = Callable[[Origin, int], None]
@@ -153,26 +137,15 @@ class Fabric:
         """As `start`; the sockets are those of the calling thread's network namespace."""
         self._loop = loop
         self.now = self._clock or loop.time
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.interface = interface_of(address[0])
-        sock = self._open(family)
-        try:
-            sock.bind(address)
-        except OSError:
-            sock.close()
-            raise
-        self._udp = self._watch(sock, self._udp_readable)
-        self._unicast = Unicast(self._udp)
-        self._group_udp: UdpSocket | None = None
-        self._stare: Stare | None = None
-        self._labels: Labels | None = None
-        self._label_end: UdpSocket | EthernetSocket | None = None
-        self._multicast: GroupCarrier
-        if self._settings.labels:
-            self._multicast = self._labels = self._start_labels()
-        else:
-            self._multicast = self._start_multicast(family)
-        self.stream_settings = replace(self._settings.stream, mtu=self._segment_bytes(family))
+        self._ways = ways = Ways(
+            self.host, self._settings, self.counters, loop, self._on_readable, self._work
+        )
+        ways.open(address)
+        self._udp, self._group_udp, self._label_end = ways.udp, ways.group_udp, ways.label_end
+        self._unicast, self._multicast = ways.unicast, ways.multicast
+        self._groups = Groups(ways, self._random, subscribe=self._settings.subscribe)
+        self.interface = ways.interface
+        self.stream_settings = replace(self._settings.stream, mtu=ways.segment_bytes)
         self._streams = Streams(
             self.host,
             self.stream_settings,
@@ -182,82 +155,18 @@ class Fabric:
             assembly_bytes=self._settings.assembly_bytes,
         )
 
-    def _open(self, family: int) -> socket.socket:
-        settings = self._settings
-        return open_udp(family, receive_buffer=settings.receive_buffer, send_buffer=settings.send_buffer)
-
-    def _watch(self, sock: socket.socket, readable: Callable[[], None]) -> UdpSocket:
-        udp = UdpSocket(
-            sock,
-            self.counters,
-            offload=self._settings.offload,
-            queue_bytes=self._settings.queue_bytes,
-            want_write=lambda wanted: self._want_write(udp, wanted),
-        )
-        self._loop.add_reader(sock.fileno(), readable)
-        return udp
-
-    def _start_multicast(self, family: int) -> IpMulticast:
-        refusal = refusal_of(self.interface)
-        if not self._settings.multicast:
-            refusal = "multicast is switched off"
-        if not refusal:
-            sock = self._open(family)
-            try:
-                prepare_sender(
-                    self._udp.sock, self.interface, ttl=self._settings.ttl, loopback=self._settings.loopback
-                )
-                bind_receiver(sock, self.interface)
-            except OSError as error:
-                sock.close()
-                refusal = f"UDP port {stare.PORT} on {self.interface.name}: {error}"
-                _log.warning("fabric: no multicast: %s", refusal)
-            else:
-                self._group_udp = self._watch(sock, self._group_readable)
-                if self._settings.subscribe:
-                    self._stare = Stare(self.interface, self._udp, self._random)
-        return IpMulticast(self.interface, self._udp, self._group_udp, refusal)
-
-    def _start_labels(self) -> Labels:
-        """Where its socket cannot be had, that is no error: `state()` says why."""
-        settings = self._settings
-        wire, refusal = None, ""
-        try:
-            wire = open_end(settings, self.interface, self.address, self.counters, self._want_write)
-        except OSError as error:
-            refusal = f"labels by {settings.labels} on {self.interface.name or 'no interface'}: {error}"
-            _log.warning("fabric: no labels: %s", refusal)
-        else:
-            self._label_end = wire.end
-            self._loop.add_reader(wire.end.sock.fileno(), self._labels_readable)
-        return Labels(self.host, wire, settings.label_room, refusal)
-
-    def _segment_bytes(self, family: int) -> int:
-        """The same for all carriers, so that a message can be repaired on another than it came by."""
-        packet = self._settings.mtu or self.interface.mtu
-        ip = _IPV6_HEADER if family == socket.AF_INET6 else _IPV4_HEADER
-        before = max(stare.HEADER_SIZE, self._settings.label_room if self._settings.labels else 0)
-        return min(packet - ip - _UDP_HEADER - before, _LONGEST_SEGMENT)
-
     @property
     def address(self) -> tuple[str, int]:
         """Where unicast segments are received."""
-        name = self._udp.sock.getsockname()
-        return name[0], name[1]
+        return self._ways.address
 
     def close(self) -> None:
         """Ends it at once; receivers elsewhere find out by silence."""
         if self._timer is not None:
             self._timer.cancel()
         self._closed = True
-        if self._stare is not None:
-            self._stare.close()
-        for end in (self._udp, self._group_udp, self._label_end):
-            if end is not None:
-                self._loop.remove_reader(end.sock.fileno())
-                self._loop.remove_writer(end.sock.fileno())
-                end.close()
-        self._multicast.close()
+        self._groups.close()
+        self._ways.close()
         self._origins.clear()
         self._joined.clear()
 
@@ -268,15 +177,7 @@ class Fabric:
 
         ValueError where it is not.
         """
-        self._unicast.set_host(host, None if address is None else self._checked(address))
-
-    def _checked(self, address: tuple[str, int]) -> SocketAddress:
-        family = self._udp.sock.family
-        try:
-            found = socket.getaddrinfo(*address, family, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST)
-        except OSError as error:
-            raise ValueError(f"{address[0]} is no {family.name} address: {error}") from None
-        return found[0][4]  # type: ignore[return-value]
+        self._ways.set_host(host, address)
 
     def originate(
         self,
@@ -364,8 +265,7 @@ class Fabric:
 
     def set_name(self, host: int, name: str | None) -> None:
         """How a network of label switches calls a host; None: not any more."""
-        if self._labels is not None:
-            self._labels.set_name(host, name)
+        self._groups.set_name(host, name)
 
     def set_trees(self, version: int, network: Network, rules: RuleBase) -> None:
         """The network of label switches around, and the trees that all of them hold now.
@@ -373,9 +273,7 @@ class Fabric:
         From its return on nothing is sent by others. ValueError where labels are not used here, or for an
         older version than the last.
         """
-        if self._labels is None:
-            raise ValueError("labels carry nothing here: start with --carrier labels")
-        self._labels.set_rules(version, network, rules)
+        self._groups.set_trees(version, network, rules)
 
     # --- groups
 
@@ -391,36 +289,32 @@ class Fabric:
 
     def join_group(self, state_id: int) -> None:
         """Becomes a member of the state's group. OSError where the kernel or the interface refuses."""
-        self._multicast.join(state_id)
-        if self._stare is not None:
-            self._stare.join(state_id)
+        if self._groups.join(state_id):
             self._work_soon()
 
     def leave_group(self, state_id: int) -> None:
-        self._multicast.leave(state_id)
-        if self._stare is not None:
-            self._stare.leave(state_id)
+        if self._groups.leave(state_id):
             self._work_soon()
 
     @property
     def group_carrier(self) -> str:
         """The name of what carries to groups."""
-        if self._labels is not None:
-            return LABELS
-        return "ip-multicast" if self._stare is None else STARE
+        return self._groups.carrier
 
     @property
     def registered(self) -> bool:
         """Whether a switch of STARE's has acknowledged a group that this host wants."""
-        return self._stare is not None and self._stare.registered
+        return self._groups.registered
 
     def send_probe(self, state_id: int, nonce: int, hosts: Iterable[int] = ()) -> None:
         """To the group, of which `hosts` are members: who gets it has `on_probe` called, and answers on
         another way. OSError where groups cannot be used."""
         self.check_group(state_id)
-        probe = control(Kind.PROBE, self.host, 0, 0, self.host, Probe(state_id, nonce).encode())
-        self._multicast.send(state_id, [encode(probe, self._keys)], sorted(hosts))
+        probe = encode_probe(self.host, state_id, nonce, self._keys)
+        self._multicast.send(state_id, [probe], sorted(hosts))
         self.counters.probes_sent += 1
+
+    # --- to look at
 
     def state(self) -> FabricState:
         """How it stands now."""
@@ -429,8 +323,8 @@ class Fabric:
             self.address,
             self.interface,
             self.stream_settings.mtu,
-            self._udp.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
-            (self._unicast.state(), self._group_state()),
+            self._ways.receive_buffer,
+            (self._unicast.state(), self._groups.state()),
             len(self._origins),
             len(self._joined),
         )
@@ -442,10 +336,6 @@ class Fabric:
     def joined(self) -> list[Joined]:
         """All that are received, for inspection."""
         return list(self._joined.values())
-
-    def _group_state(self) -> CarrierState:
-        found = self._multicast.state()
-        return found if self._stare is None else replace(found, name=STARE)
 
     # --- from the network
 
@@ -499,7 +389,7 @@ class Fabric:
             taken = self._take_labels(self._label_end, now) and taken
         return taken
 
-    def _take_labels(self, end: UdpSocket | EthernetSocket, now: float) -> bool:
+    def _take_labels(self, end: End, now: float) -> bool:
         """As `_take_in`, of stacks with what they carry."""
         try:
             for _ in range(_BURSTS_PER_TURN):
@@ -517,17 +407,15 @@ class Fabric:
             return False
         return True
 
-    def _labels_readable(self) -> None:
-        assert self._label_end is not None
-        self._take_labels(self._label_end, self.now())
-        self._work()
-
-    def _udp_readable(self) -> None:
-        self._readable(self._udp, 0)
-
-    def _group_readable(self) -> None:
-        assert self._group_udp is not None
-        self._readable(self._group_udp, stare.HEADER_SIZE)
+    def _on_readable(self, end: End) -> None:
+        """What has come to one of the sockets."""
+        if end is self._udp:
+            self._readable(self._udp, 0)
+        elif end is self._group_udp:
+            self._readable(self._group_udp, stare.HEADER_SIZE)
+        else:
+            self._take_labels(end, self.now())
+            self._work()
 
     # --- work
 
@@ -571,8 +459,8 @@ class Fabric:
             return
         now = self.now()
         streams = self._streams
-        if self._stare is not None:
-            self._subscribe(self._stare, now)
+        if self._groups.subscribes:
+            self._groups.subscribe(streams.acks, now)
         # after a stall, what is about to be asked for may be in a socket already
         answer = not streams.receivers.due(now) or self._take_in_all(now) or self._put_off >= _PUT_OFF
         self._put_off = 0 if answer else self._put_off + 1
@@ -586,13 +474,6 @@ class Fabric:
         if self._udp.queued <= self._settings.queue_bytes // 2:
             self._serve(now)
         self._set_timer(now)
-
-    def _subscribe(self, carrier: Stare, now: float) -> None:
-        """What the switch has said, and what it is to be told."""
-        for header in self._streams.acks:
-            carrier.acknowledged(header, now)
-        self._streams.acks.clear()
-        carrier.work(now)
 
     def _take(self, now: float) -> int:
         """Hands out the messages whose turn it is; how many. What sinks publish is sent by `_work`."""
@@ -654,20 +535,10 @@ class Fabric:
             joined.leave()
             joined.sink.failed(error)
 
-    def _want_write(self, end: UdpSocket | EthernetSocket, wanted: bool) -> None:
-        if wanted:
-            self._loop.add_writer(end.sock.fileno(), self._writable, end)
-        else:
-            self._loop.remove_writer(end.sock.fileno())
-
-    def _writable(self, end: UdpSocket | EthernetSocket) -> None:
-        end.flush()
-        self._work()
-
     def _set_timer(self, now: float) -> None:
         at = self._streams.next_deadline(now)
-        if self._stare is not None:
-            at = min(at, self._stare.next_deadline())
+        if self._groups.subscribes:
+            at = min(at, self._groups.next_deadline())
         if self._udp.queued:
             at = max(at, now + _PAUSE)  # `_writable` comes earlier
         if at <= now:
