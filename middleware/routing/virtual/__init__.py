@@ -6,6 +6,7 @@
 | `stacks` | hop, tree and stop labels in their order, and what switches do with them |
 | `reference` | Algorithm 5.1 as printed, and with its stops mended |
 | `encoder`, `growth` | ours: gain-greedy with trees grown to avoid stops; `exact` for small cases |
+| `thorough` | the best of several, for who has more time |
 | `strategies` | which trees to install |
 | `update` | from one rule base to another, make before break |
 

@@ -56,12 +56,15 @@ class Encoder:
         tried: int = 8,
         starts: int = 1,
         stretch: float = STRETCH,
+        grown: int = 0,
     ) -> None:
         self.network = network
         self.rules = rules
         self.tried = tried
         self.starts = starts
         self.stretch = stretch
+        # With few trees there are few that could be the best.
+        self.grown = grown or min(tried, max(4, len(rules.trees) // 6))
         self.numbers: list[int] = sorted(rules.trees)
         self.masks: list[int] = [rules.trees[number] for number in self.numbers]
         self.edge_lists: list[list[int]] = [members(mask) for mask in self.masks]
@@ -75,9 +78,28 @@ class Encoder:
 
     def encode(self, asked: Request) -> Encoding:
         """The labels of a notification, uncached. RoutingError where a receiver cannot be reached."""
-        best = self.search(asked)
-        numbers = [self.numbers[place] for place in best.places]
-        return encoding(self.network, self.rules, asked, numbers, best.tree.edges)
+        return self._encoding(asked, self.search(asked))
+
+    def _encoding(self, asked: Request, choice: Choice) -> Encoding:
+        numbers = [self.numbers[place] for place in choice.places]
+        return encoding(self.network, self.rules, asked, numbers, choice.tree.edges)
+
+    def go_on(self, asked: Request, trees: list[int]) -> Encoding:
+        """As `encode`, from a choice of virtual trees (ids) that somebody else has made."""
+        receivers = members(asked.receivers)
+        wanted = [0] * len(self.network.names)
+        for node in receivers:
+            wanted[node] = 1
+        soil, count = Soil(self.network, asked.access), len(receivers)
+        bare = grow(soil, asked.start, wanted, count).size
+        places = [self.numbers.index(number) for number in trees]
+        for place in places:
+            soil.add(self.edge_lists[place])
+        first = Choice(places, grow(soil, asked.start, wanted, count))
+        for place in places:
+            soil.remove(self.edge_lists[place])
+        most = max(bare, int(bare * self.stretch))
+        return self._encoding(asked, self._follow(soil, first, asked, wanted, count, most))
 
     def search(self, asked: Request) -> Choice:
         """The best choice found."""
@@ -130,11 +152,19 @@ class Encoder:
     ) -> list[Choice]:
         """The best choices with one virtual tree more, the best first, at most `keep`."""
         found: list[Choice] = []
+        size = len(self.masks)
+        rated: list[int] = []
         for place in self._shortlist(choice, asked):
             edges = self.edge_lists[place]
             soil.add(edges)
+            rated.append(weigh(soil, choice.tree) * size + place)
+            soil.remove(edges)
+        rated.sort()
+        for entry in rated[: self.grown]:
+            place, stayed = entry % size, entry // size
+            edges = self.edge_lists[place]
+            soil.add(edges)
             tree = grow_boldly(soil, asked.start, wanted, count)
-            stayed = weigh(soil, choice.tree)
             if tree.size > most or stayed < tree.labels:
                 tree = Grown(choice.tree.entered, choice.tree.nodes, choice.tree.edges, stayed)
             soil.remove(edges)

@@ -228,7 +228,7 @@ def improve(soil: Soil, tree: Grown, wanted: list[int]) -> Grown:
     prices = wary_prices(soil, wanted)
     for _ in range(PASSES):
         before = tree
-        for leaf in _leaves(soil, tree):
+        for leaf in _dear_leaves(soil, tree, wanted):
             other = _regrow(soil, tree, wanted, leaf, prices)
             if _is_better(other, tree):
                 tree = other
@@ -237,11 +237,24 @@ def improve(soil: Soil, tree: Grown, wanted: list[int]) -> Grown:
     return tree
 
 
-def _leaves(soil: Soil, tree: Grown) -> list[int]:
-    inner = [False] * len(tree.entered)
+def _dear_leaves(soil: Soil, tree: Grown, wanted: list[int]) -> list[int]:
+    """The leaves whose branches need more labels than the cheapest way into them could."""
+    tails, entered, inside, degree = soil.network.tails, tree.entered, soil.inside, soil.degree
+    children = [0] * len(entered)
     for node in tree.nodes[1:]:
-        inner[soil.network.tails[tree.entered[node]]] = True
-    return [node for node in tree.nodes[1:] if not inner[node]]
+        children[tails[entered[node]]] += 1
+    root, found = tree.nodes[0], []
+    for leaf in tree.nodes[1:]:
+        if children[leaf]:
+            continue
+        extra = 0 if inside[entered[leaf] >> 1] or not degree[leaf] else 3
+        node = tails[entered[leaf]]
+        while node != root and children[node] == 1 and not wanted[node]:
+            extra += degree[node] + (-2 if inside[entered[node] >> 1] else 1)
+            node = tails[entered[node]]
+        if extra > 0:
+            found.append(leaf)
+    return found
 
 
 def _regrow(soil: Soil, tree: Grown, wanted: list[int], leaf: int, prices: Prices) -> Grown:

@@ -25,6 +25,7 @@ from treecast.middleware.routing.virtual.stacks import (
     Request,
     request,
 )
+from treecast.middleware.routing.virtual.thorough import ThoroughEncoder
 from treecast.middleware.wire.label_stack import decode_labels, encode_labels
 
 SEEDS = st.integers(0, 10**6)
@@ -54,6 +55,7 @@ def delivered(
 def all_encodings(network: Network, rules: RuleBase, asked: Request) -> dict[str, Encoding]:
     found = {order: reference.encode(network, rules, asked, order=order) for order in reference.ORDERS}
     found["ours"] = Encoder(network, rules).encode(asked)
+    found["thorough"] = ThoroughEncoder(network, rules).encode(asked)
     found["ours, wide"] = Encoder(network, rules, tried=20, starts=4, stretch=9).encode(asked)
     return found
 
@@ -70,6 +72,21 @@ def test_every_encoder_delivers_exactly_once(network: Network, seed: int, limit:
         hops = steiner_tree(network, [asked.start, *receivers]).bit_count()
         assert found.label_count <= hops, name
         assert not found.edges & asked.access
+
+
+@settings(max_examples=60)
+@given(networks(12), SEEDS)
+def test_thorough_is_never_behind(network: Network, seed: int) -> None:
+    rng = Random(seed)
+    rules = random_rules(network, rng, 6)
+    source, receivers = receivers_of(network, rng)
+    asked = request(network, source, receivers)
+    found = all_encodings(network, rules, asked)
+    del found["ours, wide"]
+    best = min(one.label_count for name, one in found.items() if name not in ("smallest", "given"))
+    assert found["thorough"].label_count == best
+    again = Encoder(network, rules).go_on(asked, list(found["overlap"].trees))
+    assert delivered(network, rules, source, receivers, again) == []
 
 
 @settings(max_examples=60)
