@@ -33,15 +33,21 @@ def evaluate(
     rules: Annotated[int, typer.Option("--rules", min=0, help="Rules per switch.")] = 40,
     encoder: Annotated[
         str,
-        typer.Option("--encoder", help="Of virtual trees: largest, overlap, gain (Algorithm 5.1) or ours."),
+        typer.Option(
+            "--encoder", help="Of virtual trees: largest, overlap, gain (Algorithm 5.1), ours, thorough."
+        ),
     ] = "largest",
     out: Annotated[
         Path | None, typer.Option("--out", help="A folder for JSON, table and plots.", metavar="DIR")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what the folder of --out has of this run.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Reproduces a result of a paper: a table, the paper's statements as checks, JSON and plots."""
     from treecast.middleware.evaluation.figure import Options
+    from treecast.middleware.evaluation.journal import JournalError
     from treecast.middleware.evaluation.registry import figures
     from treecast.middleware.evaluation.report import as_json, print_result, write
     from treecast.middleware.evaluation.runner import run
@@ -59,8 +65,15 @@ def evaluate(
     options = Options(
         seed, runs, jobs or os.cpu_count() or 1, rules, tuple(topology or ()), topology_dir, encoder
     )
+    if resume and out is None:
+        raise CommandError("--resume needs the folder of the run that is gone on with: --out DIR")
+    rows_file = out / f"{name}.rows.jsonl" if out is not None else None
     try:
-        result = run(known[name], options)
+        result = run(known[name], options, rows_file=rows_file, resume=resume)
+    except JournalError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise TreecastError(Fault.STORAGE, f"{error.filename}: {error.strerror}") from error
     except RoutingError as error:
         raise CommandError(
             f"{error}; --topology-dir DIR names a folder of .graph or .graphml files"

@@ -6,24 +6,43 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .figure import Figure, Options, Result, Row, Task
+from .journal import Journal, key_of
 
 
-def run(figure: Figure, options: Options, *, quiet: bool = False) -> Result:
-    """The result; the same for the same seed whatever the number of jobs. RoutingError of a network."""
+def run(
+    figure: Figure,
+    options: Options,
+    *,
+    quiet: bool = False,
+    rows_file: Path | None = None,
+    resume: bool = False,
+) -> Result:
+    """The result; the same for the same seed whatever the number of jobs. RoutingError of a network.
+
+    `rows_file` keeps the rows of what is done; with `resume` that is not done again, and JournalError is
+    raised where the file is of another run.
+    """
     runs = options.runs or figure.runs
     tasks = [Task(point, number) for point in figure.points(options) for number in range(runs)]
-    rows: list[Row] = []
+    journal = Journal(rows_file, figure, options) if rows_file is not None else None
+    done = journal.begin(resume=resume) if journal is not None else {}
+    left = [task for task in tasks if key_of(task) not in done]
     with _progress(quiet) as progress:
-        bar = progress.add_task(figure.name, total=len(tasks))
-        for found in _results(figure, options, tasks):
-            rows += found
+        bar = progress.add_task(figure.name, total=len(tasks), completed=len(tasks) - len(left))
+        for task, found in zip(left, _results(figure, options, left), strict=True):
+            done[key_of(task)] = found
+            if journal is not None:
+                journal.add(task, found)
             progress.advance(bar)
-    return figure.finish(options, rows)
+    if journal is not None:
+        journal.close()
+    return figure.finish(options, [row for task in tasks for row in done[key_of(task)]])
 
 
 def _results(figure: Figure, options: Options, tasks: list[Task]) -> Iterator[list[Row]]:

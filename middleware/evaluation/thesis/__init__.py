@@ -13,6 +13,7 @@ from .chapter5 import FIGURES as CHAPTER_5
 from .chapter6 import FIGURES as CHAPTER_6
 from .chapter6_churn import FIGURES as CHAPTER_6_CHURN
 from .encoders import FIGURES as ENCODERS
+from .programs import FIGURES as PROGRAMS
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
@@ -24,5 +25,6 @@ FIGURES: dict[str, Figure] = {
         *CHAPTER_6,
         *CHAPTER_6_CHURN,
         *ENCODERS,
+        *PROGRAMS,
     )
 }

@@ -1,8 +1,9 @@
-"""Our encoder and choice of strategy against the thesis' best, on the networks of its Table 6.1.
+"""Our best encoder against the thesis' best, on the networks of its Table 6.1; nobody moves.
 
-The thesis' best: Algorithm 5.1, mended, with the strategy that needs the fewest labels with it on that
-network; for each of three orders of its undefined `sort`. Ours: our encoder with the strategy that a
-sample of other notifications shows to be best for it (`virtual.choice`). Nobody moves, 40 rules per switch.
+Each method has on each network the strategy that needs the fewest labels with it for these very
+notifications: Algorithm 5.1, mended, in three orders of its undefined `sort`; "ours", the encoder that
+publishers use; and "thorough", which takes more time. "chosen" is ours with the strategy that a sample of
+other notifications shows to be best (`virtual.choice`): nothing is known of those that are encoded.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 
 from ...routing.network import Network
 from ...routing.virtual.encoder import Encoder, hop_minimal
-from ...routing.virtual.stacks import Request
+from ...routing.virtual.rules import RuleBase
+from ...routing.virtual.stacks import Encoding
 from ...routing.virtual.strategies import STRATEGIES, install
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, mean, rng_of
 from ..population import SHARE, Population, notifications, scenario
@@ -21,9 +23,10 @@ from .encoding import ENCODERS, ORDERS, encoder_of
 
 CANDIDATES = ("random", "partitions", "clusters", "relation", "frequency-relation", "hybrid")
 NOTIFICATIONS = 6
-SAMPLE = 6
-RUNS = 2
-COLUMNS = ("network", "hops", *ENCODERS, *(f"links {name}" for name in ENCODERS))
+SAMPLE = 20
+RUNS = 5
+METHODS = (*ENCODERS, "chosen")
+COLUMNS = ("network", "hops", *METHODS, *(f"links {name}" for name in METHODS))
 
 
 def points(options: Options) -> list[tuple[Any, ...]]:
@@ -37,55 +40,46 @@ def work(options: Options, task: Task) -> list[Row]:
     rng = rng_of(options, "asked", place, task.run)
     sample, asked = (notifications(network, known, count, rng) for count in (SAMPLE, NOTIFICATIONS))
     row: Row = {"network": place, "hops": mean([hop_minimal(network, one).bit_count() for one in asked])}
-    bases = {
+    bases = rule_bases(options, network, known, place, task.run)
+    for name in ENCODERS:
+        tried = [[encoder_of(name, network, rules)(one) for one in asked] for rules in bases.values()]
+        row[name], row[f"links {name}"] = min(map(_amounts, tried))
+    encoders = [Encoder(network, rules) for rules in bases.values()]
+    chosen = min(encoders, key=lambda one: sum(one.encode(asked).label_count for asked in sample))
+    row["chosen"], row["links chosen"] = _amounts([chosen.encode(one) for one in asked])
+    return [row]
+
+
+def rule_bases(
+    options: Options, network: Network, known: Population, place: str, run: int
+) -> dict[str, RuleBase]:
+    """What each candidate installs that knows a population."""
+    return {
         name: install(
             network,
             options.rules,
             STRATEGIES[name],
             known.knowledge,
-            rng_of(options, "trees", place, name, task.run),
+            rng_of(options, "trees", place, name, run),
         )
         for name in CANDIDATES
     }
-    for order in ORDERS:
-        best = (0.0, 0.0)
-        for rules in bases.values():
-            found = [encoder_of(order, network, rules)(one) for one in asked]
-            labels = mean([one.label_count for one in found])
-            if not best[0] or labels < best[0]:
-                best = (labels, mean([one.edges.bit_count() for one in found]))
-        row[order], row[f"links {order}"] = best
-    row["ours"], row["links ours"] = _ours(network, known, bases, sample, asked)
-    return [row]
 
 
-def _ours(
-    network: Network, known: Population, bases: dict[str, Any], sample: list[Request], asked: list[Request]
-) -> tuple[float, float]:
-    encoders = {name: Encoder(network, rules) for name, rules in bases.items()}
-    chosen = min(encoders, key=lambda name: sum(encoders[name].encode(one).label_count for one in sample))
-    found = [encoders[chosen].encode(one) for one in asked]
+def _amounts(found: list[Encoding]) -> tuple[float, float]:
+    """Labels and links per notification."""
     return mean([one.label_count for one in found]), mean([one.edges.bit_count() for one in found])
 
 
 def finish(options: Options, rows: list[Row]) -> Result:
     found = averages(rows, COLUMNS[:1], COLUMNS[1:])
     total = {column: mean([row[column] for row in found]) for column in COLUMNS[1:]}
-    worse = [row["network"] for row in found if row["ours"] > row["largest"]]
-    saved = 1 - total["ours"] / total["largest"]
-    longer = total["links ours"] / total["hops"] - 1
-    text = ", ".join(f"{name} {total[name]:.2f}" for name in ("hops", *ENCODERS))
-    checks = [
-        Check(
-            "at least 20 % fewer labels than largest first on average", saved >= 0.2, f"{saved:.0%}; {text}"
-        ),
-        Check("fewer than every order on average", total["ours"] < min(total[o] for o in ORDERS), text),
-        Check("on no network more than largest first", not worse, f"more on {worse}" if worse else "on none"),
-        Check(
-            "no more links than the hop-minimal tree plus 15 %", longer <= 0.15, f"{longer:.1%} more links"
-        ),
+    text = ", ".join(f"{name} {total[name]:.2f}" for name in ("hops", *METHODS))
+    checks = [check for name in ("thorough", "ours", "chosen") for check in _checks(name, found, total, text)]
+    runs = len(rows) // max(1, len(found))
+    notes = [
+        f"{options.rules} rules per switch, {runs} runs of {NOTIFICATIONS} notifications on each network"
     ]
-    notes = [f"{options.rules} rules per switch; each method with its own best strategy per network and run"]
     notes += filter(
         None, (counts_note(row["network"], load(row["network"], options.topology_dir)) for row in found)
     )
@@ -97,8 +91,28 @@ def finish(options: Options, rows: list[Row]) -> Result:
         [*found, average],
         checks,
         notes,
-        (Plot("network", "ours", "network", kind="bars"),),
+        (Plot("network", "thorough", "network", kind="bars"),),
     )
+
+
+def _checks(name: str, found: list[Row], total: dict[str, float], text: str) -> list[Check]:
+    saved = 1 - total[name] / total["largest"]
+    longer = total[f"links {name}"] / total["hops"] - 1
+    worse = [row["network"] for row in found if row[name] > min(row[order] for order in ORDERS) + 1e-9]
+    behind = [row["network"] for row in found if row[name] > row["largest"] + 1e-9]
+    return [
+        Check(f"{name}: at least 20 % fewer labels than largest first", saved >= 0.2, f"{saved:.0%}; {text}"),
+        Check(
+            f"{name}: fewer than every order on average", total[name] < min(total[o] for o in ORDERS), text
+        ),
+        Check(f"{name}: on no network more than largest first", not behind, ", ".join(behind) or "on none"),
+        Check(
+            f"{name}: on no network more than the best of the orders",
+            not worse,
+            ", ".join(worse) or "on none",
+        ),
+        Check(f"{name}: no more links than the hop-minimal tree plus 15 %", longer <= 0.15, f"{longer:.1%}"),
+    ]
 
 
 FIGURES = (Figure("thesis-encoders", "labels per notification by encoder", RUNS, points, work, finish),)

@@ -8,7 +8,19 @@ from random import Random
 
 import pytest
 
-from treecast.middleware.evaluation.figure import Check, Options, Plot, Result, Task, averages, value
+from treecast.middleware.evaluation.figure import (
+    Check,
+    Figure,
+    Options,
+    Plot,
+    Result,
+    Row,
+    Task,
+    averages,
+    rng_of,
+    value,
+)
+from treecast.middleware.evaluation.journal import JournalError
 from treecast.middleware.evaluation.population import SCENARIOS, moved, notifications, scenario
 from treecast.middleware.evaluation.registry import figures
 from treecast.middleware.evaluation.report import as_json, write
@@ -55,6 +67,32 @@ def test_the_number_of_processes_changes_nothing(folder: Path) -> None:
     assert as_json(one) == as_json(two)
 
 
+def test_a_run_that_was_ended_goes_on(tmp_path: Path) -> None:
+    done: list[Task] = []
+
+    def work(options: Options, task: Task) -> list[Row]:
+        done.append(task)
+        return [{"point": task.point[0], "run": task.run, "drawn": rng_of(options, *task.point).random()}]
+
+    def finish(options: Options, rows: list[Row]) -> Result:
+        return Result("counted", "a title", ("point", "run", "drawn"), rows)
+
+    points = [("a",), ("b",), ("c",)]
+    figure = Figure("counted", "a title", 2, lambda options: points, work, finish)
+    chosen, path = Options(seed=2), tmp_path / "rows.jsonl"
+    whole = as_json(run(figure, chosen, quiet=True, rows_file=path))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:3]) + lines[3][:20])
+    done.clear()
+    assert as_json(run(figure, chosen, quiet=True, rows_file=path, resume=True)) == whole
+    assert done == [Task(("b",), 0), Task(("b",), 1), Task(("c",), 0), Task(("c",), 1)]
+    done.clear()
+    assert as_json(run(figure, chosen, quiet=True, rows_file=path, resume=True)) == whole
+    assert not done
+    with pytest.raises(JournalError, match="another run"):
+        run(figure, Options(seed=3), quiet=True, rows_file=path, resume=True)
+
+
 @pytest.mark.parametrize(
     ("name", "at"),
     [
@@ -63,6 +101,7 @@ def test_the_number_of_processes_changes_nothing(folder: Path) -> None:
         ("thesis-fig4.6", 0),
         ("thesis-fig5.11", 0),
         ("thesis-fig5.13", -1),
+        ("thesis-p4", -1),
     ],
 )
 def test_one_run_of_a_point_follows_from_the_seed(name: str, at: int) -> None:

@@ -10,54 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.routing.networks import networks, random_network, receivers_of
 from tests.unit.routing.test_virtual import random_rules
-from tests.unit.trees.schemes import (
-    FRAME,
-    PAYLOAD,
-    Recorded,
-    Scheme,
-    entry_schemes,
-    label_scheme,
-    switched,
-)
 
-from treecast.middleware.control.trees import states
-from treecast.middleware.routing.forwarding import Outcome, faults, simulate
+from treecast.middleware.evaluation.twins import Twin, entry_twins, hybrid_twin, send, virtual_twin
+from treecast.middleware.routing.forwarding import faults
 from treecast.middleware.routing.network import Network
 from treecast.middleware.routing.schemes.common import delivery_tree
 from treecast.middleware.routing.schemes.stored import Hybrid, publisher_tree
 from treecast.middleware.routing.virtual.encoder import Encoder
-from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.routing.virtual.stacks import LabelForwarder, request
+from treecast.middleware.routing.virtual.stacks import request
 from treecast.middleware.wire.label_stack import LabelKind
 
 SEEDS = st.integers(0, 10**6)
 NAMES = ("predictive", "reactive", "bitmask", "group", "group, 2", "mixed", "hops", "destinations")
 
 
-def agree(network: Network, scheme: Scheme, source: int, stack: Any) -> Outcome:
-    """Sends a stack both ways, compares all that can be seen, and answers what the model says."""
-    recorded = Recorded(scheme.model)
-    outcome = simulate(network, recorded, source, stack, payload=len(PAYLOAD))
-    run = switched(scheme.program)
-    run.become(network, {switch: scheme.state(switch) for switch in network.switches})
-    carried = run.send(source, FRAME + scheme.encoded(stack) + PAYLOAD)
-    assert carried.looped == outcome.looped
-    if outcome.looped:  # both were cut off somewhere
-        return outcome
-    copies = list(recorded.copies)
-    if network.is_host[source]:
-        copies.append((network.out[source][0], stack))
-    expected: dict[int, list[bytes]] = {}
-    for link, its in copies:
-        expected.setdefault(link, []).append(FRAME + scheme.encoded(its) + PAYLOAD)
-    assert {link: sorted(frames) for link, frames in carried.frames.items()} == {
-        link: sorted(frames) for link, frames in expected.items()
-    }
-    assert carried.astray == []
-    assert (carried.packets, carried.bytes) == (outcome.packets, outcome.bytes)
-    assert carried.passes == recorded.passes
-    assert carried.recirculations == sum(recorded.passes.values()) - recorded.calls
-    return outcome
+def wrong(network: Network, twin: Twin, source: int, receivers: list[int], stack: Any) -> list[str]:
+    """How the two differ, and what is wrong with the delivery."""
+    sent = send(network, twin, source, stack, b"what is carried")
+    return [*sent.differences, *faults(network, source, receivers, sent.outcome)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,10 +35,10 @@ def agree(network: Network, scheme: Scheme, source: int, stack: Any) -> Outcome:
 @given(network=networks(7, hosts=True), seed=SEEDS)
 def test_an_encoded_stack(name: str, network: Network, seed: int) -> None:
     rng = Random(seed)
-    scheme = entry_schemes(network, rng)[name]
+    twin = entry_twins(network, rng)[name]
     source, receivers = receivers_of(network, rng)
-    stack = scheme.model.encode(source, delivery_tree(network, source, receivers))
-    assert faults(network, source, receivers, agree(network, scheme, source, stack)) == []
+    stack = twin.model.encode(source, delivery_tree(network, source, receivers))
+    assert wrong(network, twin, source, receivers, stack) == []
 
 
 @settings(max_examples=8, deadline=None)
@@ -81,25 +51,8 @@ def test_a_hybrid_stack(network: Network, seed: int, share: float) -> None:
     stable = receivers[: round(share * len(receivers))]
     model.subscribe(source, potential, stable)
     stack = model.encode(source, publisher_tree(network, source, receivers))
-    scheme = label_scheme(
-        "hybrid",
-        network,
-        model,
-        lambda s: states.labels(
-            network, s, model.stored, model.stored.trees, clean_up=model.switches.clean_up
-        ),
-    )
     if stack:
-        assert faults(network, source, receivers, agree(network, scheme, source, stack)) == []
-
-
-def _virtual(network: Network, rules: RuleBase, clean_up: bool) -> Scheme:
-    return label_scheme(
-        "virtual_trees",
-        network,
-        LabelForwarder(network, rules, clean_up=clean_up),
-        lambda s: states.labels(network, s, rules, rules.trees, clean_up=clean_up),
-    )
+        assert wrong(network, hybrid_twin(network, model), source, receivers, stack) == []
 
 
 @settings(max_examples=20, deadline=None)
@@ -115,8 +68,8 @@ def test_a_stack_of_virtual_trees(network: Network, seed: int, limit: int, clean
     source, receivers = receivers_of(network, rng)
     found = Encoder(network, rules).encode(request(network, source, receivers))
     if found.labels:
-        outcome = agree(network, _virtual(network, rules, clean_up), source, found.labels)
-        assert faults(network, source, receivers, outcome) == []
+        twin = virtual_twin(network, rules, clean_up=clean_up)
+        assert wrong(network, twin, source, receivers, found.labels) == []
 
 
 @settings(max_examples=20, deadline=None)
@@ -133,4 +86,5 @@ def test_any_labels_at_all(seed: int, count: int) -> None:
     }
     kinds = [rng.choice([LabelKind.HOP, LabelKind.STOP, LabelKind.TREE]) for _ in range(count)]
     labels = [kind << 14 | rng.choice(ids[kind]) for kind in kinds]
-    agree(network, _virtual(network, rules, False), rng.choice(network.hosts), labels)
+    sent = send(network, virtual_twin(network, rules), rng.choice(network.hosts), labels, b"data")
+    assert sent.differences == []

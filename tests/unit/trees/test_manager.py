@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.routing.networks import random_network
 from tests.unit.routing.test_virtual import random_rules
-from tests.unit.trees.schemes import FRAME, switched
 
 from treecast.middleware.control.switches import SwitchRefused, SwitchState
 from treecast.middleware.control.trees.manager import Kept, TreeManager
 from treecast.middleware.control.trees.store import FileStore, MemoryStore
 from treecast.middleware.control.trees.told import read_trees, write_trees
 from treecast.middleware.evaluation.switched import SwitchedNetwork
+from treecast.middleware.evaluation.twins import FRAME, switched
 from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.virtual.encoder import Encoder
