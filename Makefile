@@ -10,6 +10,7 @@
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
+#   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 
@@ -18,7 +19,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch foreign crash crash-mqtt hosts stare clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch foreign crash crash-mqtt crash-spark hosts stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -113,6 +114,9 @@ crash: setup
 
 crash-mqtt: setup
 	@$(PY) tests/fault/mqtt_crash_run.py $(CRASH)
+
+crash-spark: setup
+	@$(PY) tests/fault/spark_run.py $(CRASH)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) build dist .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Parts of `spark_run.py`."""

@@ -1,0 +1,203 @@
+"""One life of a data directory and a checkpoint: kills under load, and looks at what was written."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+from .driver import Driver
+
+PARTITIONS = {"in": 3, "out": 2}
+RATE = 100  # records a second
+CATCH_UP_SECONDS = 180
+READ_SECONDS = 2.0  # that one look at a topic takes at most
+
+
+class Feeder(threading.Thread):
+    """Numbers into `in`, idempotently, until it is ended; what is there is read back from there."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer(
+            {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
+        self._ended = threading.Event()
+        self._number = 0
+
+    def run(self) -> None:
+        while not self._ended.wait(0.05):
+            for _ in range(RATE // 20):
+                self._producer.produce("in", b"%d" % self._number, b"k%d" % (self._number % 50))
+                self._number += 1
+            self._producer.poll(0)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+        if self._producer.flush(CATCH_UP_SECONDS):
+            raise RuntimeError("the input could not be written")
+
+
+class Reader:
+    """All committed records of a topic, from where the last look ended."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "nobody",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        self.next = dict.fromkeys(range(PARTITIONS[topic]), 0)
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self.next])
+
+    def read(self, take: Callable[[int, int, bytes], None]) -> int:
+        """Hands (partition, offset, value) of what is new over, for a while; how many there were."""
+        count, deadline = 0, time.monotonic() + READ_SECONDS
+        while time.monotonic() < deadline and (message := self._consumer.poll(0.3)):
+            if message.error() is None:
+                take(message.partition(), message.offset(), message.value())
+                count += 1
+        return count
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Episode:
+    """`problems` is what was amiss. `python` runs the daemon."""
+
+    def __init__(self, folder: Path, seed: int, life: int, python: str) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.seed = f"{seed}-{life}"
+        self.problems: list[str] = []
+        self.kills: Counter[str] = Counter()
+        self.records = 0
+        flags = ["--admin", "off", "--control", "off"]
+        self.daemon = DaemonProcess(folder / "data", flags, python=python)
+        self.daemon.log_path = folder / "daemon.log"
+        self._begun = ExitStack()
+        self._wanted: Counter[bytes] = Counter()
+        self._found: Counter[bytes] = Counter()
+
+    def begin(self) -> None:
+        self._begun.callback(self.daemon.clean_up)
+        self.daemon.start()
+        self.daemon.pin_ports()
+        self.address = address = self.daemon.kafka
+        admin = AdminClient({"bootstrap.servers": address})
+        topics = [NewTopic(name, count, 1) for name, count in PARTITIONS.items()]
+        for made in admin.create_topics(topics).values():
+            made.result(60)
+        self._in, self._out = Reader(address, "in"), Reader(address, "out")
+        for reader in (self._in, self._out):
+            self._begun.callback(reader.close)
+        self.driver = Driver(self.folder, address)
+        self._begun.callback(self._end_driver)
+        self.feeder = Feeder(address)
+        self.feeder.start()
+        self.driver.start()
+
+    def _end_driver(self) -> None:
+        self.driver.end()
+        self.kills["query begun again after a failure"] = self.driver.failures()
+
+    def cycle(self, number: int, *, drivers: bool) -> None:
+        """One kill, at a moment that the seed says. `drivers`: of the driver."""
+        rng = random.Random(f"{self.seed}-{number}")
+        time.sleep(rng.choice((rng.uniform(0, 0.3), rng.uniform(0.2, 1.5))))
+        if drivers:
+            alone = rng.random() < 0.5
+            self.driver.kill_driver_alone() if alone else self.driver.kill()
+            self.kills["driver, its workers left" if alone else "driver with its workers"] += 1
+            if alone:
+                time.sleep(rng.uniform(0, 0.5))
+                self.driver.kill()
+            self.driver.start()
+        elif rng.random() < 0.5:
+            self.daemon.kill()
+            self.kills["daemon"] += 1
+            time.sleep(rng.choice((0, rng.uniform(0, 1))))
+            self.daemon.restart()
+        elif self.driver.kill_worker(rng):
+            self.kills["worker"] += 1
+
+    def damage(self) -> None:
+        """Writes what is there once more, to show that it is found out."""
+        producer = Producer({"bootstrap.servers": self.address})
+        producer.produce("out", min(self._found), partition=0)
+        if producer.flush(60):
+            raise RuntimeError("the damage could not be done")
+
+    def look(self) -> None:
+        """Waits until all that is in `in` is in `out`, once."""
+        deadline = time.monotonic() + CATCH_UP_SECONDS
+        target = 0
+        while time.monotonic() < deadline:
+            while self._read_input() and not target:
+                pass
+            target = target or self._wanted.total()
+            if self._out.read(lambda part, offset, value: self._found.update([value])):
+                deadline = time.monotonic() + CATCH_UP_SECONDS
+            if self._found.total() >= target:
+                break
+        else:
+            self.problems.append(f"{target - self._found.total()} records are missing; {self.driver.tail()}")
+        self._compare(whole=False)
+
+    def _read_input(self) -> bool:
+        """Whether there may be more."""
+        count = self._in.read(
+            lambda part, offset, value: self._wanted.update([b"%d:%d:%s" % (part, offset, value)])
+        )
+        return count > RATE * READ_SECONDS
+
+    def _compare(self, *, whole: bool) -> None:
+        twice = [value for value, count in self._found.items() if count > 1]
+        for _ in range(
+            CATCH_UP_SECONDS
+        ):  # the input goes on, and what is written may be ahead of what was read
+            strange = self._found.keys() - self._wanted.keys()
+            if not strange or whole:
+                break
+            self._read_input()
+        missing = self._wanted.keys() - self._found.keys() if whole else set()
+        for what, found in (("more than once", twice), ("invented", strange), ("missing", missing)):
+            if found:
+                self.problems.append(f"{what}: {len(found)}, such as {sorted(found)[:3]}")
+
+    def end(self, *, damage: bool = False) -> None:
+        """No more input; everything must be there, once, in the end."""
+        self.feeder.end()
+        if not self.problems:
+            self.look()
+        if not self.problems:
+            if damage:
+                self.damage()
+            for _ in range(CATCH_UP_SECONDS if damage else 1):
+                self._out.read(lambda part, offset, value: self._found.update([value]))
+                if self._found.total() > self._wanted.total():
+                    break
+            self._compare(whole=True)
+        self.records = self._found.total()
+
+    def close(self) -> None:
+        """Ends whatever was begun."""
+        self._begun.close()

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Kills daemon, workers and driver of a running Spark query, and looks for every record in what it writes.
+
+    spark_run.py --count 300 --drivers 30 --seed 7
+
+A query copies one topic into another by format("treecast"), each record with the place that it came from,
+while a feeder writes. Kills come at random moments; readers of committed records must find every input in the
+output exactly once: that the source neither skips nor repeats, and that the sink writes once.
+
+It can be ended with Ctrl-C and goes on where it was with the same command: what is done is in
+out/spark/seed-N/state.json (`--fresh` begins again). Exit code: 0 nothing amiss, 1 something is, 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from spark_kills.episode import Episode
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclasses.dataclass
+class State:
+    """What is done, over all sessions of one seed."""
+
+    seed: int
+    done: int = 0
+    lives: int = 0
+    records: int = 0
+    seconds: float = 0.0
+    problems: list[str] = dataclasses.field(default_factory=list)
+    kills: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path, seed: int) -> State:
+        return cls(**json.loads(path.read_text())) if path.exists() else cls(seed)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        new.replace(path)
+
+
+def of_driver(number: int, options: argparse.Namespace) -> bool:
+    """Whether cycle `number` kills the driver: those are spread evenly."""
+    total = options.count + options.drivers
+    return (number + 1) * options.drivers // total > number * options.drivers // total
+
+
+def live(state: State, options: argparse.Namespace, folder: Path) -> None:
+    """One life of a data directory and a checkpoint."""
+    begun = time.monotonic()
+    episode = Episode(folder / "life", state.seed, state.lives, options.python)
+    number = state.done
+    try:
+        episode.begin()
+        for _ in range(min(options.life, options.count + options.drivers - state.done)):
+            episode.cycle(number, drivers=of_driver(number, options))
+            number += 1
+            if (number - state.done) % options.look == 0:
+                episode.look()
+            if not options.json:
+                said = f"{number}/{options.count + options.drivers} kills, {len(episode.problems)} problems"
+                print(said, flush=True)
+            if episode.problems:
+                break
+        episode.end(damage=options.damage)
+        state.done = number
+    except Exception as error:
+        episode.problems.append(f"{type(error).__name__}: {error}")
+    finally:
+        episode.close()
+    where = f"seed {state.seed}, life {state.lives}"
+    state.problems += [f"{where}: {problem}" for problem in episode.problems[:20]]
+    state.lives += 1
+    state.records += episode.records
+    state.seconds = round(state.seconds + time.monotonic() - begun, 1)
+    for name, count in episode.kills.items():
+        state.kills[name] = state.kills.get(name, 0) + count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--count", type=int, default=300, help="kills of the daemon or of a worker")
+    parser.add_argument("--drivers", type=int, default=30, help="kills of the driver")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--life", type=int, default=33, help="kills of one data directory and checkpoint")
+    parser.add_argument(
+        "--look", type=int, default=11, help="kills between two looks at all that was written"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "spark")
+    parser.add_argument("--python", default=sys.executable, help="what runs the daemon")
+    parser.add_argument("--damage", action="store_true", help="write a record twice: it must be found")
+    parser.add_argument("--fresh", action="store_true", help="begin again")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    folder = options.out / f"seed-{options.seed}"
+    path = folder / "state.json"
+    if options.fresh:
+        path.unlink(missing_ok=True)
+    state = State.load(path, options.seed)
+    if not options.json:
+        print(
+            f"seed {options.seed}, {options.count} kills of daemon or worker, {options.drivers} of the driver"
+        )
+    try:
+        while state.done < options.count + options.drivers and not state.problems:
+            live(state, options, folder)
+            state.save(path)
+    except KeyboardInterrupt:
+        return 130
+    print(json.dumps(dataclasses.asdict(state), indent=None if options.json else 1))
+    return 1 if state.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
