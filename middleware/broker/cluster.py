@@ -12,7 +12,7 @@ has to wait (an fsync, another host).
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from treecast.middleware.model.errors import TreecastError
@@ -178,6 +178,9 @@ class Definitions(Protocol):
     """The topics of the cluster. Looking is local and immediate, changing may wait."""
 
     def topics(self) -> Mapping[str, Topic]: ...
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """`listener` is called after each change of the topics; None: nobody any more."""
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         """UNKNOWN_TOPIC_ID where there is none."""

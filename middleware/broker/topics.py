@@ -75,6 +75,7 @@ class TopicRegistry:
         self._view = MappingProxyType(self._topics)
         self._by_id: dict[TopicId, str] = {}
         self._changing = asyncio.Lock()
+        self._listener: Callable[[], None] | None = None
 
     async def load(self) -> None:
         """Reads the tables, finishes broken-off deletions, and opens every partition."""
@@ -96,6 +97,9 @@ class TopicRegistry:
 
     def topics(self) -> Mapping[str, Topic]:
         return self._view
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        self._listener = listener
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         name = self._by_id.get(topic_id)
@@ -147,6 +151,7 @@ class TopicRegistry:
             await self._tables.commit([Change(TOPICS, name, None), Change(DELETIONS, key, broken_off)])
             del self._topics[name]
             del self._by_id[topic.topic_id]
+            self._tell()
             self._storage.remove(topic, 0)
             await self._on_removed(name)
             await self._tables.commit([Change(DELETIONS, key, None)])
@@ -197,6 +202,11 @@ class TopicRegistry:
     def _keep(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic.name
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._listener is not None:
+            self._listener()
 
     def _entry(self, topic: Topic) -> Change:
         value = {

@@ -84,7 +84,7 @@ class Daemon:
             self.subject.joined = Joined(self._joining)
         await self._start_kafka(broker)
         await self._start_stare()
-        await self._start_mqtt()
+        await self._start_mqtt(broker)
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
@@ -160,14 +160,14 @@ class Daemon:
         else:
             self._stare.load_later(lambda: _stare_alone(self.counters))
 
-    async def _start_mqtt(self) -> None:
+    async def _start_mqtt(self, broker: Broker) -> None:
         address = self._wanted("mqtt")
         if address is None:
             return
         from .mqtt import MqttPart  # here, since a host without the face needs none of it
 
         unix_path = self._claim("mqtt")
-        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, self._joining)
+        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.cluster, self._joining)
         await self._mqtt.start()
         self._opened("mqtt", self._mqtt.address, unix_path)
         if self._mqtt.tls_address is not None:

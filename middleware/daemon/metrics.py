@@ -106,6 +106,7 @@ def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
 
 def _pubsub(counters: Counters) -> Iterator[Metric]:
     yield from _numbers("treecast_pubsub", counters.pubsub, "publish/subscribe")
+    yield from _numbers("treecast_bridge", counters.bridge, "topics that faces share")
     for field in fields(counters.pubsub_levels):
         doc = f"{field.name.replace('_', ' ')} of publish/subscribe, a few seconds ago"
         yield _gauge(f"treecast_pubsub_{field.name}", doc, getattr(counters.pubsub_levels, field.name))

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.broker import Cluster
+from treecast.middleware.broker.bridge import Bridge
 from treecast.middleware.broker.pubsub import Journal, PubSub, PubSubSettings, open_journal
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.storage.disk import Disk
@@ -38,6 +40,7 @@ class MqttPart:
         counters: Counters,
         address: Address,
         unix_path: Path | None,
+        cluster: Cluster,
         joining: Joining | None = None,
     ) -> None:
         """`joining`: None of a host alone."""
@@ -54,6 +57,7 @@ class MqttPart:
             levels=counters.pubsub_levels,
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._bridge = Bridge(self.hub, cluster, counters.bridge, self.face.end_turn_soon, time.time)
 
     def _open_journal(self) -> None:
         hub, settings = self.hub, self._settings
@@ -82,6 +86,7 @@ class MqttPart:
     async def start(self) -> None:
         """Takes up the sessions, tells other hosts of them, and listens. Raises StartError."""
         self.face.take_up()
+        await self._bridge.start()
         if self._joining is not None:
             self._share(self._joining)
         try:
@@ -115,6 +120,7 @@ class MqttPart:
 
     async def close(self, grace: float) -> None:
         await self.face.close(grace)
+        await self._bridge.close()
         if self._joining is not None:
             await self._joining.relay.sharing.leave_events()
         for task in self._tasks:

@@ -100,11 +100,24 @@ class EventCounters(Struct):
     repeated: int = 0  # received before: let go
     sent_again: int = 0  # owed by an earlier run of this host
     dropped: int = 0  # as too much waited to be sent
-    expired: int = 0  # had their time on the way
     bad_batches: int = 0
     shares_alone: int = 0  # times that a shared subscription was served without the word of the coordinator
     shares_gone: int = 0  # messages of shared subscriptions whose last member here had left
     retained_late: int = 0  # hosts that did not say in time what they have retained
+
+
+class BridgeCounters(Struct):
+    """Topics that MQTT and Kafka share."""
+
+    recorded: int = 0  # messages of MQTT clients that became records
+    fed: int = 0  # records that MQTT subscribers were fed
+    feeds: int = 0  # partitions that were begun to be followed for MQTT subscribers
+    feeds_late: int = 0  # times that a SUBACK did not wait for the end of a partition any longer
+    feeds_failed: int = 0  # times that a partition could not be read
+    feeds_cut: int = 0  # times that retention took records before they were fed
+    sent_again: int = 0  # messages that an earlier run had spooled
+    dropped: int = 0  # as too much waited for a partition's leader
+    refused: dict[str, int] = {}  # messages that can never be recorded, by Fault name
 
 
 class PubSubLevels(Struct):
@@ -219,6 +232,7 @@ class Counters(Struct):
     replicas: ReplicaCounters = field(default_factory=ReplicaCounters)
     pubsub: PubSubCounters = field(default_factory=PubSubCounters)
     events: EventCounters = field(default_factory=EventCounters)
+    bridge: BridgeCounters = field(default_factory=BridgeCounters)
     pubsub_levels: PubSubLevels = field(default_factory=PubSubLevels)
     faces: dict[str, FaceCounters] = {}
 

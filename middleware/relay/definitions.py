@@ -65,6 +65,7 @@ class RelayDefinitions:
         self._topics: dict[str, Topic] = {}
         self._view = MappingProxyType(self._topics)
         self._names: dict[TopicId, str] = {}
+        self._listener: Callable[[], None] | None = None
         self._todo: deque[tuple[TopicEntry | None, TopicEntry | None, bool]] = deque()
         self._more = asyncio.Event()
         self._done = 0  # changes that were carried out
@@ -114,6 +115,9 @@ class RelayDefinitions:
 
     def topics(self) -> Mapping[str, Topic]:
         return self._view
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        self._listener = listener
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         name = self._names.get(topic_id)
@@ -233,6 +237,7 @@ class RelayDefinitions:
         if topic is None:
             return
         del self._names[topic.topic_id]
+        self._tell_listener()
         if doubtful:
             _log.error(
                 "the coordinator, in another history than before, does not know topic %s: its files are"
@@ -247,6 +252,11 @@ class RelayDefinitions:
     def _keep(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
+        self._tell_listener()
+
+    def _tell_listener(self) -> None:
+        if self._listener is not None:
+            self._listener()
 
     def _leads(self, entry: TopicEntry) -> frozenset[int]:
         return frozenset(n for n, leader in enumerate(entry.leaders) if leader.host_id == self._host_id)

@@ -166,8 +166,8 @@ class MqttFace:
         if self._syncing:
             self._again = True
             return
-        if self.hub.departures is not None:
-            self.hub.departures.place()
+        for departures in self.hub.departures:
+            departures.place()
         stored = self.journal is None or self.journal.flush()
         gathered = [(session, session.take_output()) for session in self.turn.take()]
         if not stored:
@@ -184,8 +184,8 @@ class MqttFace:
         self.loop.call_soon(self._end_turn)
 
     def _say(self, gathered: Gathered) -> None:
-        if self.hub.departures is not None:
-            self.hub.departures.send()
+        for departures in self.hub.departures:
+            departures.send()
         _write(gathered)
 
     def _refuse(self, gathered: Gathered) -> None:

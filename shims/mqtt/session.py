@@ -491,10 +491,7 @@ class Session(SessionOutput):
         state = self.state
         assert state is not None
         answer, fresh = granted(self._sessions, state, packet, self.version)
-        grant = Grant(self, self._hub, answer, fresh)
-        interest = self._hub.interest
-        if interest is None or interest.known(grant):
-            grant.confirmed()
+        Grant(self, self._hub, answer, fresh).confirmed()
 
     def _unsubscribe(self, packet: Unsubscribe) -> None:
         state = self.state

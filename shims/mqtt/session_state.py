@@ -37,7 +37,7 @@ class SessionState(Subscriber):
 
     def __init__(self, hub: PubSub, serial: int, client_id: str) -> None:
         super().__init__(serial)
-        self.client_id = client_id
+        self.client_id = self.name = client_id
         self.expiry = 0
         self.record: SessionRecord | None = None  # where the session is durable
         self.session: Session | None = None

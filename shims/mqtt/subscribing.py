@@ -20,16 +20,31 @@ _REFUSED_311 = 0x80
 
 
 class Grant(Waiter):
-    """SUBACK, to be sent once all hosts know of the subscriptions; then what is retained."""
+    """SUBACK, to be sent once records of topics are followed, and all hosts know of the subscriptions; then
+    what is retained."""
 
     def __init__(self, session: Session, hub: PubSub, answer: Suback, fresh: list[Subscription]) -> None:
         self._session = session
         self._hub = hub
         self._answer = answer
         self._fresh = fresh
+        self._asked = 0
 
     def confirmed(self) -> None:
-        """Sends it, if the client is still there."""
+        """One of them has answered: the next is asked, and after the last SUBACK is sent."""
+        recorder, interest = self._hub.recorder, self._hub.interest
+        if self._asked == 0:
+            self._asked = 1
+            if recorder is not None and not recorder.known(self):
+                return
+        if self._asked == 1:
+            self._asked = 2
+            if interest is not None and not interest.known(self):
+                return
+        self._send()
+
+    def _send(self) -> None:
+        """If the client is still there."""
         hub, state = self._hub, self._session.state
         if state is None or state.session is not self._session:
             return

@@ -9,7 +9,7 @@ from treecast.middleware.storage.block_log import SyncTicket
 
 from .journal import Journal
 from .message import NEVER, Message, Run, Subscriber
-from .pubsub import Departures, InterestListener, PubSub, ShareListener, Waiter
+from .pubsub import Departures, InterestListener, PubSub, Recorder, ShareListener, Waiter
 from .records import Owed, SessionRecord, SubscriptionRecord
 from .restore import open_journal
 from .settings import PubSubSettings
@@ -26,6 +26,7 @@ __all__ = [
     "PubSub",
     "PubSubSettings",
     "QueuePolicy",
+    "Recorder",
     "Run",
     "SessionRecord",
     "ShareListener",

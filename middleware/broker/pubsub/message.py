@@ -78,6 +78,7 @@ class Subscriber:
         self.serial = serial
         self.durable = False
         self.foreign = False
+        self.name = ""  # of a client, its id
 
     def take(self, message: Message, target: Target) -> None:
         """Takes over one message."""

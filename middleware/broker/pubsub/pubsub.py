@@ -19,7 +19,7 @@ from .retained import RetainedStore
 from .settings import PubSubSettings
 from .shared import SharedGroup
 from .stamps import Stamps, written_at
-from .subscriptions import Subscription, Targets, merge
+from .subscriptions import Subscription, Target, Targets, merge
 from .trie import TopicTrie
 
 if TYPE_CHECKING:
@@ -61,6 +61,29 @@ class ShareListener:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class Recorder(Subscriber):
+    """Takes what is published to topics that are recorded, in place of their subscribers.
+
+    These are handed each message when it has been recorded (`PubSub.feed`). `publisher`: of what it takes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.publisher: Subscriber | None = None
+
+    def records(self, topic: bytes) -> bool:
+        raise NotImplementedError
+
+    def wanted(self, filter: bytes, wanted: bool) -> None:
+        """Somebody here wants the filter, or nobody does any more."""
+
+    def known(self, waiter: Waiter) -> bool:
+        """Whether all that is recorded from now on is handed to who wants it. If not, `waiter` is told when
+        it is."""
+        return True
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Departures:
     """What leaves this host at the end of a turn of the event loop."""
 
@@ -82,7 +105,10 @@ class PubSub:
         self.journal = journal
         self.retained = RetainedStore(settings.max_retained)
         self.interest: InterestListener | None = None
-        self.departures: Departures | None = None
+        self.departures: list[Departures] = []
+        self._recorder: Recorder | None = None
+        self._recorded = Targets([], [])
+        self._fed: dict[bytes, Targets] = {}
         self.shares: ShareListener | None = None
         self.wall = 0.0  # seconds since the Unix epoch, kept by the edge
         self.published = 0  # since the last `fold`, as what follows
@@ -101,6 +127,10 @@ class PubSub:
     def subscriptions(self) -> int:
         """Of this host's own."""
         return self._trie.count - self._foreign
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return self._recorder
 
     @property
     def filters(self) -> list[bytes]:
@@ -135,6 +165,8 @@ class PubSub:
 
     def look_up(self, topic: bytes) -> Targets:
         """The same, and nothing is remembered of the topic."""
+        if self._recorder is not None and self._recorder.records(topic):
+            return self._recorded
         found = self._trie.match(topic)
         key = tuple([id(subscription) for subscription in found])
         targets = self._same.get(key)
@@ -146,9 +178,46 @@ class PubSub:
     def _forget_routes(self, filter: bytes) -> None:
         if b"+" in filter or b"#" in filter:
             self.routes.clear()
+            self._fed.clear()
         else:
             self.routes.pop(filter, None)
+            self._fed.pop(filter, None)
         self._same.clear()
+
+    # --- what is recorded
+
+    def use_recorder(self, recorder: Recorder | None) -> None:
+        """Which topics it records may change: then `forget_recorded` is to be called."""
+        self._recorder = recorder
+        target = None if recorder is None else Target(recorder, 2, True, (), None, False)
+        self._recorded = Targets([], []) if target is None else Targets([target], [])
+        self.forget_recorded()
+
+    def forget_recorded(self) -> None:
+        self.routes.clear()
+        self._fed.clear()
+
+    def direct(self, topic: bytes) -> Targets:
+        """Who wants `topic` on this host, recorded or not."""
+        targets = self._fed.get(topic)
+        if targets is None:
+            found = [one for one in self._trie.match(topic) if not one.subscriber.foreign]
+            targets = merge(found)
+            if len(self._fed) >= self.settings.route_cache:
+                self._fed.clear()
+            self._fed[topic] = targets
+        return targets
+
+    def feed(self, message: Message, publisher: Subscriber | None) -> None:
+        """Hands on what has been recorded, or what another host has published."""
+        if message.retain:
+            self.retain(message)
+        targets = self.direct(message.topic)
+        if message.expires_at != NEVER and message.expires_at <= self.wall:
+            self.counters.expired += 1
+        elif targets.count:
+            self.published += 1
+            self._hand_out(message, targets, publisher)
 
     # --- subscriptions
 
@@ -246,6 +315,8 @@ class PubSub:
             self._filters[filter] = count
         else:
             del self._filters[filter]
+        if self._recorder is not None and count == (1 if change > 0 else 0):
+            self._recorder.wanted(filter, change > 0)
         if self.interest is not None:
             if change > 0 and count == 1:
                 self.interest.wanted(filter, shared)
@@ -256,6 +327,12 @@ class PubSub:
 
     def publish(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         """Hands one message to all targets, and to the journal where one of them is durable; how many."""
+        if self._recorder is not None:
+            self._recorder.publisher = publisher
+        self.published += 1
+        return self._hand_out(message, targets, publisher)
+
+    def _hand_out(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         count = 0
         for target in targets.direct:
             if target.no_local and target.subscriber is publisher:
@@ -267,11 +344,12 @@ class PubSub:
             count += 1
         for group in targets.groups:
             count += group.take(message)
-        self.published += 1
         return count
 
     def publish_run(self, run: Run, targets: Targets, publisher: Subscriber | None) -> None:
         """The same for a run of messages of QoS 0."""
+        if self._recorder is not None:
+            self._recorder.publisher = publisher
         for target in targets.direct:
             if target.no_local and target.subscriber is publisher:
                 local = target.local

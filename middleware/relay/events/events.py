@@ -63,13 +63,13 @@ class Events:
             self.host_up(host)
         self.sending.start()
         self.shares.start()
-        self._hub.departures = self.sending
+        self._hub.departures.append(self.sending)
         self._interest.release()
 
     async def close(self) -> None:
         await self.wishes.close()
         await self.shares.close()
-        self._hub.departures = None
+        self._hub.departures.remove(self.sending)
         await self.retained.close()
         await self.sending.close()
         self.receiving.close()

@@ -46,20 +46,17 @@ class Item:
 class Outbox:
     """Hosts take a message one after the other, so that of a message the last item is asked for.
 
-    `arriving`: what is published comes from another host, and goes to no other; its origin sees to all.
-    `wake` asks for the turn's end. A message that is promised gets its number in the journal here, so that
-    numbers rise in the order in which messages are published; who empties the outbox lets go of it.
+    What comes from another host goes to no other: its origin sees to all (`PubSub.feed`). `wake` asks for the
+    turn's end. A message that is promised gets its number in the journal here, so that numbers rise in the
+    order in which messages are published; who empties the outbox lets go of it.
     """
 
     def __init__(self, hub: PubSub, wake: Callable[[], None]) -> None:
-        self.arriving = False
         self._hub = hub
         self.wake = wake
         self._items: list[Item] = []
 
     def add(self, message: Message | None, run: Run | None, host: int) -> None:
-        if self.arriving:
-            return
         items = self._items
         if items:
             last = items[-1]

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from treecast.middleware.api.v1 import peer_events_pb2 as pb
-from treecast.middleware.broker.pubsub import NEVER, PubSub
+from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
@@ -122,14 +122,10 @@ class Receiving:
     def take(self, stream: Received, deliveries: list[Delivery]) -> None:
         """Publishes it, and stores what it has become. STORAGE where the disk refuses."""
         self._hub.wall = self._clock()
-        self._outbox.arriving = True
-        try:
-            for delivery in deliveries:
-                self._publish_all(stream, delivery.message.payload)
-        finally:
-            self._outbox.arriving = False
-        if self._hub.departures is not None:
-            self._hub.departures.place()  # what goes on to members of shared subscriptions
+        for delivery in deliveries:
+            self._publish_all(stream, delivery.message.payload)
+        for departures in self._hub.departures:
+            departures.place()  # what goes on to members of shared subscriptions
         journal = self._hub.journal
         if journal is not None and not journal.flush():
             raise TreecastError(Fault.STORAGE, journal.error)
@@ -151,17 +147,9 @@ class Receiving:
         if message.topic.startswith(PREFIX):
             self._shares.take(message)
             return
-        targets = hub.routes.get(message.topic)
-        if targets is None:
-            if not _is_name(message.topic):
-                raise TreecastError(Fault.INVALID_TOPIC, f"{message.topic!r} cannot be published to")
-            targets = hub.targets(message.topic)
-        if message.retain:
-            hub.retain(message)
-        if message.expires_at != NEVER and message.expires_at <= hub.wall:
-            self._counters.expired += 1
-        elif targets.count:
-            hub.publish(message, targets, self._remotes.get(stream.host))
+        if not _is_name(message.topic):
+            raise TreecastError(Fault.INVALID_TOPIC, f"{message.topic!r} cannot be published to")
+        hub.feed(message, self._remotes.get(stream.host))
 
     def _has(self, stream: Received, event: Event) -> bool:
         """Whether it was taken before; else it is now."""

@@ -183,11 +183,11 @@ class TestHost:
 
     def end_turn(self) -> None:
         self._soon = False
-        if self.hub.departures is None:
-            return
-        self.hub.departures.place()
-        assert self.journal.flush()
-        self.hub.departures.send()
+        for departures in self.hub.departures:
+            departures.place()
+        assert not self.hub.departures or self.journal.flush()
+        for departures in self.hub.departures:
+            departures.send()
 
     def client(self) -> Client:
         return Client(self)
@@ -225,7 +225,7 @@ class TestHost:
             for timer in (sending._timer, receiving._timer):
                 if timer is not None:
                     timer.cancel()
-        self.hub.departures = None
+        self.hub.departures.clear()
         if stored:
             assert self.journal.flush()
         self.journal._log.close()

@@ -1,0 +1,200 @@
+"""`Bridge`: which topics MQTT and Kafka share now, and the one path on which each of them travels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.broker.cluster import Cluster
+from treecast.middleware.broker.pubsub import Message, PubSub, Recorder, Subscriber, Target, Waiter
+from treecast.middleware.broker.pubsub.reference import matches
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.model.counters import BridgeCounters
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.records import Record
+from treecast.middleware.model.topics import TopicName
+from treecast.middleware.wire.crc import crc32c
+
+from .feeding import PartitionFeed
+from .recording import Recording
+from .records import message_of, record_of
+
+_MOST_PUBLISHERS: Final = 10_000  # that are remembered, for subscriptions without what is one's own
+
+
+class BridgeSettings(Struct, frozen=True):
+    """Times in seconds."""
+
+    retry: float = 0.5
+    wait: float = 1.0  # a SUBACK waits as long for the ends of partitions
+    queue_bytes: int = 64 << 20
+
+
+class Bridge(Recorder):
+    """From `start` to `close`."""
+
+    def __init__(
+        self,
+        hub: PubSub,
+        cluster: Cluster,
+        counters: BridgeCounters,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+        settings: BridgeSettings | None = None,
+    ) -> None:
+        """`wake` asks for the end of the face's turn; `clock`: seconds since the Unix epoch."""
+        super().__init__()
+        self._hub = hub
+        self._cluster = cluster
+        self._counters = counters
+        self._wake = wake
+        self._clock = clock
+        self._settings = settings or BridgeSettings()
+        self._host = b"%d/" % cluster.host.host_id
+        self._topics: dict[bytes, Topic] = {}  # by the name that MQTT has for them
+        self._feeds: dict[bytes, list[PartitionFeed]] = {}
+        self._publishers: OrderedDict[bytes, Subscriber] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.recording = Recording(hub, cluster, counters, self._settings.retry, self._settings.queue_bytes)
+
+    # --- life
+
+    async def start(self) -> None:
+        """When sessions were taken up, and before clients come."""
+        self._topics = self._shared()
+        self._hub.departures.append(self.recording)
+        self._hub.use_recorder(self)
+        for topic in self._topics:
+            self._look_at(topic)
+        self._cluster.definitions.listen(self._changed)
+        await self.recording.start()
+
+    async def close(self) -> None:
+        self._cluster.definitions.listen(None)
+        self._hub.use_recorder(None)
+        self._hub.departures.remove(self.recording)
+        self.recording.close()
+        tasks = [feed.stop() for feeds in self._feeds.values() for feed in feeds]
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
+
+    def _shared(self) -> dict[bytes, Topic]:
+        found: dict[bytes, Topic] = {}
+        for topic in self._cluster.definitions.topics().values():
+            name = mqtt_name(topic.name)
+            if name is not None:
+                found[name] = topic
+        return found
+
+    def _changed(self) -> None:
+        """Topics were made, deleted, or have more partitions."""
+        before, self._topics = self._topics, self._shared()
+        self._hub.forget_recorded()
+        for name in before.keys() | self._topics.keys():
+            old, new = before.get(name), self._topics.get(name)
+            if old is None or new is None or old.topic_id != new.topic_id:
+                self._end_feeds(name)
+            self._look_at(name)
+
+    # --- from MQTT
+
+    def records(self, topic: bytes) -> bool:
+        return topic in self._topics
+
+    def take(self, message: Message, target: Target) -> None:
+        topic = self._topics.get(message.topic)
+        if topic is None:  # deleted within this turn
+            self._hub.feed(message, self.publisher)
+            return
+        publisher = self.publisher
+        name = publisher.name.encode() if publisher is not None else b""
+        if publisher is not None and self._publishers.get(name) is not publisher:
+            self._publishers[name] = publisher
+            if len(self._publishers) > _MOST_PUBLISHERS:
+                self._publishers.popitem(last=False)
+        partition = crc32c(self._host + name) % topic.partitions
+        record = record_of(message, self._host + name, int(self._hub.wall * 1000))
+        if not self.recording.waiting:
+            self._wake()
+        self.recording.add((topic.name, partition), record, message.qos > 0)
+
+    # --- to MQTT
+
+    def wanted(self, filter: bytes, wanted: bool) -> None:
+        if b"+" in filter or b"#" in filter:
+            for topic in self._topics:
+                if matches(filter, topic):
+                    self._look_at(topic)
+        elif filter in self._topics:
+            self._look_at(filter)
+
+    def _look_at(self, name: bytes) -> None:
+        """Feeds begin where somebody here wants the topic, and end where nobody does."""
+        topic = self._topics.get(name)
+        feeds = self._feeds.get(name, [])
+        if topic is None or not self._hub.direct(name).count:
+            self._end_feeds(name)
+            return
+        more = [self._feed(name, topic, index) for index in range(len(feeds), topic.partitions)]
+        if more:
+            self._feeds[name] = feeds + more
+
+    def _feed(self, name: bytes, topic: Topic, index: int) -> PartitionFeed:
+        self._counters.feeds += 1
+
+        def deliver(records: list[Record]) -> None:
+            self._deliver(name, records)
+
+        return PartitionFeed(
+            self._cluster, topic, index, self._hub.journal, self._counters, self._settings.retry, deliver
+        )
+
+    def _end_feeds(self, name: bytes) -> None:
+        for feed in self._feeds.pop(name, ()):
+            feed.forget()
+            task = feed.stop()
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _deliver(self, name: bytes, records: list[Record]) -> None:
+        self._hub.wall = self._clock()
+        for record in records:
+            message, publisher = message_of(name, record)
+            own = publisher.startswith(self._host) and self._publishers.get(publisher[len(self._host) :])
+            self._hub.feed(message, own or None)
+        self._counters.fed += len(records)
+
+    # --- what SUBACK waits for
+
+    def known(self, waiter: Waiter) -> bool:
+        new = [feed for feeds in self._feeds.values() for feed in feeds if not feed.ready.is_set()]
+        if not new:
+            return True
+        task = asyncio.get_running_loop().create_task(self._wait(new, waiter), name="ends of partitions")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return False
+
+    async def _wait(self, feeds: list[PartitionFeed], waiter: Waiter) -> None:
+        try:
+            async with asyncio.timeout(self._settings.wait):
+                await asyncio.gather(*(feed.ready.wait() for feed in feeds))
+        except TimeoutError:
+            self._counters.feeds_late += 1
+        waiter.confirmed()
+
+
+def mqtt_name(topic: str) -> bytes | None:
+    """A Kafka topic as MQTT spells it; None where it cannot, or the name is no client's to use."""
+    try:
+        levels = TopicName.from_kafka(topic)
+        name = levels.to_mqtt()
+        other = name.startswith("$") or levels.to_kafka() != topic  # another topic has that name
+    except TreecastError:
+        return None
+    return None if other else name.encode()

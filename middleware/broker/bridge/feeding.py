@@ -1,0 +1,194 @@
+"""MQTT subscribers of recorded topics are fed from the partitions, each record once.
+
+A partition is followed from the moment on in which somebody here wants its topic; before that is known, no
+SUBACK is sent. How far it was handed out is in the journal, beside what sessions that last became of it, so a
+restart goes on there. Records of transactions come when these are committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future, Task
+from collections.abc import Callable
+
+from treecast.middleware.broker.cluster import Cluster, PartitionLeader
+from treecast.middleware.broker.pubsub import Journal
+from treecast.middleware.broker.values import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Isolation,
+    OffsetAtTime,
+    PartitionRead,
+    Topic,
+)
+from treecast.middleware.model.buffers import in_memory
+from treecast.middleware.model.counters import BridgeCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.records import Record
+from treecast.middleware.wire.record_batch import ABORT, read_control_type, read_header, read_records
+
+_log = logging.getLogger(__name__)
+
+_COMMITTED = Isolation.READ_COMMITTED
+_CHUNK = 1 << 20  # bytes of one read
+_LOOK_AGAIN = 5.0  # seconds that pass without news before the partition is asked all the same
+
+Deliver = Callable[[list[Record]], None]
+
+
+class PartitionFeed:
+    """One partition of a topic. Implements `cluster.ReadWaiter`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: Topic,
+        index: int,
+        journal: Journal | None,
+        counters: BridgeCounters,
+        retry: float,
+        deliver: Deliver,
+    ) -> None:
+        self.offset = -1  # of the next record, once it is known
+        self.ready = asyncio.Event()
+        self._cluster = cluster
+        self._topic = topic
+        self._index = index
+        self._journal = journal
+        self._key = (0, topic.topic_id.int, index)  # among the streams of the journal; no host has id 0
+        self._counters = counters
+        self._retry = retry
+        self._deliver = deliver
+        self._more = asyncio.Event()
+        self._watched: PartitionLeader | None = None
+        self._aborted: dict[int, list[int]] = {}  # producer -> first offsets of its aborted transactions
+        self._task: Task[None] = asyncio.get_running_loop().create_task(
+            self._run(), name=f"feed of {topic.name}-{index}"
+        )
+
+    # --- life
+
+    def stop(self) -> Task[None]:
+        """Nobody wants it any more, or the host stops."""
+        self._unwatch()
+        self._task.cancel()
+        return self._task
+
+    def forget(self) -> None:
+        """Where it was is of no use any more."""
+        if self._journal is not None and self._key in self._journal.passed:
+            self._journal.pass_by(self._key, 0)
+
+    def grown(self, size: int) -> None:
+        self._more.set()
+
+    def gone(self) -> None:
+        self._watched = None
+        self._more.set()
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            self._watched.unwatch(self)
+            self._watched = None
+
+    # --- reading
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except TreecastError as error:
+                self._counters.feeds_failed += 1
+                if error.fault in (Fault.UNKNOWN_TOPIC, Fault.UNKNOWN_TOPIC_ID):
+                    self.ready.set()
+                    return  # the bridge hears of it
+                _log.info("%s-%d is read again in a while: %s", self._topic.name, self._index, error)
+            await asyncio.sleep(self._retry)
+
+    async def _follow(self) -> None:
+        leader = self._cluster.partition(self._topic.name, self._index)
+        if self.offset < 0:
+            self.offset = await self._beginning(leader)
+        if self._watched is not leader:
+            self._unwatch()
+            leader.watch(self, _COMMITTED)
+            self._watched = leader
+        self.ready.set()
+        while self._watched is leader:
+            self._more.clear()
+            try:
+                found = leader.read(self.offset, _CHUNK, _COMMITTED, at_least_one=True)
+                if isinstance(found, Future):
+                    found = await found
+            except TreecastError as error:
+                if error.fault is not Fault.OFFSET_OUT_OF_RANGE:
+                    raise
+                self.offset = await self._skipped(leader)
+                continue
+            if found.size:
+                self._take(found)
+                await asyncio.sleep(0)
+            elif not self._more.is_set():
+                await _set_within(self._more, _LOOK_AGAIN)
+
+    async def _beginning(self, leader: PartitionLeader) -> int:
+        """Where an earlier run was, less one in the journal; else the end."""
+        if self._journal is not None and self._key in self._journal.passed:
+            return self._journal.passed[self._key] - 1
+        offset = await self._end(leader)
+        self._note(offset)
+        return offset
+
+    async def _end(self, leader: PartitionLeader) -> int:
+        found = leader.offset_for_time(LATEST_TIMESTAMP, _COMMITTED)
+        at: OffsetAtTime = await found if isinstance(found, Future) else found
+        return at.offset
+
+    async def _skipped(self, leader: PartitionLeader) -> int:
+        """Retention took what was next: it goes on with what there is."""
+        self._counters.feeds_cut += 1
+        found = leader.offset_for_time(EARLIEST_TIMESTAMP, _COMMITTED)
+        at: OffsetAtTime = await found if isinstance(found, Future) else found
+        return at.offset if at.offset > self.offset else await self._end(leader)
+
+    def _note(self, offset: int) -> None:
+        if self._journal is not None:
+            self._journal.pass_by(self._key, offset + 1)
+
+    # --- what is read
+
+    def _take(self, found: PartitionRead) -> None:
+        for aborted in found.aborted:
+            firsts = self._aborted.setdefault(aborted.producer_id, [])
+            if aborted.first_offset not in firsts:
+                firsts.append(aborted.first_offset)
+        data = b"".join(map(in_memory, found.chunks))
+        position = 0
+        while position < len(data):
+            header = read_header(data, position)
+            if header.control:
+                self._marker(data, position)
+            elif not (header.transactional and self._is_aborted(header.producer_id, header.base_offset)):
+                records = read_records(data, position, header)
+                self._deliver([record for record in records if record.offset >= self.offset])
+            self.offset = max(self.offset, header.next_offset)
+            position += header.size
+        self._note(self.offset)
+
+    def _marker(self, data: bytes, position: int) -> None:
+        header = read_header(data, position)
+        firsts = self._aborted.get(header.producer_id)
+        if firsts and read_control_type(data, position, header) == ABORT:
+            firsts.remove(min(firsts))
+
+    def _is_aborted(self, producer_id: int, offset: int) -> bool:
+        return any(first <= offset for first in self._aborted.get(producer_id, ()))
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,266 @@
+"""What MQTT clients publish to recorded topics, on its way to the partitions' leaders.
+
+The messages of one turn of the event loop for one partition are one record batch. What is promised to its
+publisher is spooled: the batch is owed by the journal, under a name that no topic has, until the leader has
+appended it. Such batches carry a producer id and sequence numbers, so that the leader drops what is sent
+again, also after a restart, as then the same bytes are sent.
+
+    topic of a spooled batch: U+0000 | "record " | topic | "-" | partition
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from collections import deque
+from functools import partial
+from typing import Final
+
+from treecast.middleware.broker.cluster import Cluster
+from treecast.middleware.broker.pubsub import Departures, Message, Owed, PubSub, SessionRecord
+from treecast.middleware.broker.values import Appended
+from treecast.middleware.model.counters import BridgeCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
+from treecast.middleware.model.records import Record
+from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
+
+_log = logging.getLogger(__name__)
+
+Place = tuple[str, int]  # topic, partition
+_NAME: Final = "\0record"
+_PREFIX: Final = b"\0record "
+_WRAP: Final = 1 << 31
+_LASTING: Final = frozenset(
+    {
+        Fault.UNKNOWN_TOPIC,
+        Fault.UNKNOWN_TOPIC_ID,
+        Fault.BATCH_TOO_LARGE,
+        Fault.INVALID_RECORD,
+        Fault.INVALID_TIMESTAMP,
+        Fault.CORRUPT_BATCH,
+        Fault.POLICY_VIOLATION,
+    }
+)
+_FORGOTTEN: Final = frozenset(
+    {
+        Fault.OUT_OF_ORDER_SEQUENCE,
+        Fault.UNKNOWN_PRODUCER,
+        Fault.INVALID_PRODUCER_EPOCH,
+        Fault.DUPLICATE_SEQUENCE,
+    }
+)
+
+
+class Batch:
+    """`spooled`: what the journal owes, None for what may be lost."""
+
+    __slots__ = ("data", "records", "spooled")
+
+    def __init__(self, data: bytes, records: int, spooled: Message | None) -> None:
+        self.data = data
+        self.records = records
+        self.spooled = spooled
+
+
+class Queue:
+    """Of one partition: what its leader has still to append, in order; one batch at a time is with it."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.batches: deque[Batch] = deque()
+        self.bytes = 0
+        self.sequence = 0  # the next one's
+        self.busy = False
+
+
+class Recording(Departures):
+    """All that this host records. `retry`: seconds; `queue_bytes`: of one partition, while it is not sent."""
+
+    def __init__(
+        self, hub: PubSub, cluster: Cluster, counters: BridgeCounters, retry: float, queue_bytes: int
+    ) -> None:
+        self._hub = hub
+        self._cluster = cluster
+        self._counters = counters
+        self._retry = retry
+        self._queue_bytes = queue_bytes
+        self._producer = NO_PRODUCER
+        self._record: SessionRecord | None = None
+        self._promised: dict[Place, list[Record]] = {}
+        self._fleeting: dict[Place, list[Record]] = {}
+        self._queues: dict[Place, Queue] = {}
+        self._placed: list[Queue] = []
+        self._closed = False
+
+    # --- life
+
+    async def start(self) -> None:
+        """Takes up what an earlier run has spooled."""
+        self._loop = asyncio.get_running_loop()
+        journal = self._hub.journal
+        if journal is None:
+            return
+        for record in list(journal.records.values()):
+            if record.client_id == _NAME:
+                self._record = record
+                for _, owed in sorted(record.owed.items()):
+                    self._take_up(owed.message)
+        await self._identify()
+        for queue in list(self._queues.values()):
+            self._pump(queue)
+
+    def _take_up(self, message: Message) -> None:
+        topic, _, partition = message.topic[len(_PREFIX) :].decode().rpartition("-")
+        header = read_header(message.payload, 0)
+        self._append(self._queue((topic, int(partition))), Batch(message.payload, header.count, message))
+        self._counters.sent_again += header.count
+
+    async def _identify(self) -> None:
+        """A producer id: with it what is sent twice is recorded once."""
+        try:
+            self._producer = await self._cluster.new_producer()
+        except TreecastError as error:
+            _log.warning("what MQTT clients publish is recorded without a producer id: %s", error)
+
+    def close(self) -> None:
+        """What is spooled is sent by the next run."""
+        self._closed = True
+
+    # --- the turn
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._promised or self._fleeting)
+
+    def add(self, place: Place, record: Record, promised: bool) -> bool:
+        """Whether there is room for it."""
+        queue = self._queues.get(place)
+        if queue is not None and queue.bytes > self._queue_bytes:
+            self._counters.dropped += 1
+            return False
+        (self._promised if promised else self._fleeting).setdefault(place, []).append(record)
+        return True
+
+    def place(self) -> None:
+        """Implements `Departures`: spools what is promised."""
+        fleeting, self._fleeting = self._fleeting, {}
+        for place, records in fleeting.items():
+            queue = self._queue(place)
+            self._append(queue, Batch(build_batch(records), len(records), None))
+            self._placed.append(queue)
+        promised, self._promised = self._promised, {}
+        for place, records in promised.items():
+            queue = self._queue(place)
+            self._append(queue, self._spooled(queue, records))
+            self._placed.append(queue)
+
+    def _spooled(self, queue: Queue, records: list[Record]) -> Batch:
+        producer, sequence = self._producer, -1
+        if producer.producer_id >= 0:
+            sequence = queue.sequence
+            queue.sequence = (sequence + len(records)) % _WRAP
+        data = build_batch(records, producer=producer, base_sequence=sequence)
+        journal = self._hub.journal
+        if journal is None:
+            return Batch(data, len(records), None)
+        if self._record is None:
+            self._record = SessionRecord(self._hub.next_serial(), _NAME)
+            journal.begin(self._record)
+        topic, partition = queue.place
+        message = Message(_PREFIX + f"{topic}-{partition}".encode(), data, 1)
+        journal.owe(self._record, Owed(message, 1, False, ()))
+        return Batch(data, len(records), message)
+
+    def send(self) -> None:
+        """Implements `Departures`: it is stored, and goes to the leaders."""
+        placed, self._placed = self._placed, []
+        for queue in placed:
+            self._pump(queue)
+
+    # --- to the leaders
+
+    def _queue(self, place: Place) -> Queue:
+        queue = self._queues.get(place)
+        if queue is None:
+            queue = self._queues[place] = Queue(place)
+        return queue
+
+    def _append(self, queue: Queue, batch: Batch) -> None:
+        queue.batches.append(batch)
+        queue.bytes += len(batch.data)
+
+    def _pump(self, queue: Queue) -> None:
+        """Until the leader has to be waited for."""
+        while queue.batches and not queue.busy and not self._closed:
+            batch = queue.batches[0]
+            try:
+                appended = self._cluster.partition(*queue.place).append(
+                    memoryview(bytearray(batch.data)), -1, None
+                )
+            except TreecastError as error:
+                self._refused(queue, error)
+                return
+            if isinstance(appended, Future):
+                queue.busy = True
+                appended.add_done_callback(partial(self._answered, queue))
+                return
+            self._recorded(queue)
+
+    def _answered(self, queue: Queue, done: Future[Appended]) -> None:
+        queue.busy = False
+        if done.cancelled() or self._closed:
+            return
+        error = done.exception()
+        if error is None:
+            self._recorded(queue)
+        elif isinstance(error, TreecastError):
+            self._refused(queue, error)
+            return
+        else:
+            self._refused(queue, TreecastError(Fault.INTERNAL, str(error)))
+            return
+        self._pump(queue)
+
+    def _recorded(self, queue: Queue) -> None:
+        self._counters.recorded += queue.batches[0].records
+        self._settle(queue)
+
+    def _settle(self, queue: Queue) -> None:
+        """The first is done with."""
+        batch = queue.batches.popleft()
+        queue.bytes -= len(batch.data)
+        journal = self._hub.journal
+        if batch.spooled is not None and journal is not None and self._record is not None:
+            journal.settled(self._record, batch.spooled)
+
+    def _refused(self, queue: Queue, error: TreecastError) -> None:
+        """What can never be recorded is let go; all else is tried again."""
+        batch = queue.batches[0]
+        if error.fault in _LASTING:
+            reason = error.fault.name
+            self._counters.refused[reason] = self._counters.refused.get(reason, 0) + batch.records
+            _log.error("%d messages for %s-%d cannot be recorded: %s", batch.records, *queue.place, error)
+            self._settle(queue)
+            self._leave_producer(queue)
+            self._loop.call_soon(self._pump, queue)
+            return
+        if error.fault in _FORGOTTEN:
+            self._leave_producer(queue)
+        self._loop.call_later(self._retry, self._pump, queue)
+
+    def _leave_producer(self, queue: Queue) -> None:
+        """The leader has lost count of the producer: what waits goes without, and then a new one begins."""
+        for batch in queue.batches:
+            batch.data = _anonymous(batch.data)
+        queue.sequence = 0
+        self._producer = NO_PRODUCER
+        for other in self._queues.values():
+            other.sequence = 0
+        self._loop.create_task(self._identify())
+
+
+def _anonymous(data: bytes) -> bytes:
+    """The same batch without a producer."""
+    return build_batch(read_records(data, 0, read_header(data, 0)), producer=ProducerIdentity(-1, -1))

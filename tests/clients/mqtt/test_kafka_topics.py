@@ -1,0 +1,271 @@
+"""One topic of MQTT and Kafka: the cells of docs/faces/matrix.md with real clients, at one host and two."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.daemon.process import DaemonProcess
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+paho = pytest.importorskip("paho.mqtt.client")
+properties_of = pytest.importorskip("paho.mqtt.properties").Properties
+PacketTypes = pytest.importorskip("paho.mqtt.packettypes").PacketTypes
+SubscribeOptions = pytest.importorskip("paho.mqtt.subscribeoptions").SubscribeOptions
+
+pytestmark = pytest.mark.clients
+
+FACES = ("--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0", "--fabric", "127.0.0.1:0")
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
+    """Two daemons of one cluster."""
+    root = tmp_path_factory.mktemp("faces")
+    made = [DaemonProcess(root / "a", [*FACES, "--name", "a"])]
+    try:
+        made[0].start()
+        token = ("--join", made[0].control, "--join-token", f"@{root / 'a' / 'join-token'}")
+        made.append(DaemonProcess(root / "b", [*FACES, "--name", "b", *token]))
+        made[1].start()
+        yield made
+    finally:
+        for daemon in reversed(made):
+            if daemon.running:
+                daemon.stop()
+            print(daemon.clean_up())
+
+
+class Client:
+    """A paho client of version 5; what comes is in `got`."""
+
+    def __init__(self, daemon: DaemonProcess, name: str, *, lasting: bool = False) -> None:
+        self.got: queue.Queue[Any] = queue.Queue()
+        self._subscribed: queue.Queue[int] = queue.Queue()
+        self._paho = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        self._paho.on_message = lambda client, data, message: self.got.put(message)
+        self._paho.on_subscribe = lambda client, data, mid, *more: self._subscribed.put(mid)
+        given = properties_of(PacketTypes.CONNECT)
+        if lasting:
+            given.SessionExpiryInterval = 3600
+        connected: queue.Queue[int] = queue.Queue()
+        self._paho.on_connect = lambda *more: connected.put(1)
+        self._paho.connect(*daemon.address("mqtt"), clean_start=not lasting, properties=given)
+        self._paho.loop_start()
+        connected.get(timeout=PATIENCE_S)
+
+    def subscribe(self, filter: str, qos: int = 2, **options: Any) -> None:
+        self._paho.subscribe(filter, options=SubscribeOptions(qos, **options))
+        self._subscribed.get(timeout=PATIENCE_S)
+
+    def publish(self, topic: str, payload: bytes | None, qos: int = 1, **more: Any) -> None:
+        self._paho.publish(topic, payload, qos, **more).wait_for_publish(PATIENCE_S)
+
+    def next(self) -> Any:
+        return self.got.get(timeout=PATIENCE_S)
+
+    def payloads(self, count: int) -> list[bytes]:
+        return [self.next().payload for _ in range(count)]
+
+    def close(self) -> None:
+        self._paho.disconnect()
+        self._paho.loop_stop()
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Client]]:
+    made: list[Client] = []
+
+    def client(*arguments: Any, **more: Any) -> Client:
+        made.append(Client(*arguments, **more))
+        return made[-1]
+
+    yield client
+    for one in made:
+        one.close()
+
+
+def create(hosts: Sequence[DaemonProcess], topic: str, partitions: int = 2, *leaders: str) -> None:
+    """Both hosts know it when this returns."""
+    with DaemonClient(hosts[0].control) as client:
+        client.create_topic(topic, partitions, leaders=leaders)
+    end = time.monotonic() + PATIENCE_S
+    with DaemonClient(hosts[1].control) as client:
+        while topic not in {found.name for found in client.list_topics()}:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def produce(daemon: DaemonProcess, topic: str, *records: dict[str, Any]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": daemon.kafka, "linger.ms": 1})
+    for record in records:
+        producer.produce(topic, **record)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def consume(daemon: DaemonProcess, topic: str, count: int, partitions: int = 2) -> list[Any]:
+    """`count` records, and not one more that would be there by then."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": daemon.kafka, "group.id": "unused", "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(partitions)])
+    found: list[Any] = []
+    end = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < end, f"{len(found)} of {count}"
+        found += [one for one in consumer.consume(100, 0.2) if one.error() is None]
+    ends = [
+        consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, n)) for n in range(partitions)
+    ]
+    consumer.close()
+    assert sum(high - low for low, high in ends) == count
+    return found
+
+
+@pytest.mark.parametrize(("publisher", "reader"), [(0, 0), (0, 1), (1, 0)])
+def test_a_publish_is_recorded_and_handed_out_once(
+    hosts: list[DaemonProcess], connect: Callable[..., Client], publisher: int, reader: int
+) -> None:
+    topic = f"once-{publisher}-{reader}.x"
+    create(hosts, topic)
+    name = topic.replace(".", "/")
+    subscribers = [connect(host, f"s{topic}{n}") for n, host in enumerate(hosts)]
+    for subscriber in subscribers:
+        subscriber.subscribe(name)
+        subscriber.subscribe("end")
+    client = connect(hosts[publisher], f"p{topic}")
+    for number in range(30):
+        client.publish(name, b"%d" % number, number % 3)
+    payloads = [b"%d" % number for number in range(30)]
+    for subscriber in subscribers:
+        assert sorted(subscriber.payloads(30)) == sorted(payloads)
+    assert sorted(one.value() for one in consume(hosts[reader], topic, 30)) == sorted(payloads)
+    client.publish("end", b"end")
+    for subscriber in subscribers:
+        assert subscriber.payloads(1) == [b"end"]
+
+
+@pytest.mark.parametrize("producer", [0, 1])
+def test_a_record_is_published_to_subscribers_of_all_hosts_once(
+    hosts: list[DaemonProcess], connect: Callable[..., Client], producer: int
+) -> None:
+    topic = f"records{producer}.x"
+    create(hosts, topic)
+    subscribers = [connect(host, f"r{producer}{n}") for n, host in enumerate(hosts)]
+    for subscriber in subscribers:
+        subscriber.subscribe(f"records{producer}/+")
+        subscriber.subscribe("end")
+    produce(hosts[producer], topic, *({"value": b"%d" % n, "partition": n % 2} for n in range(50)))
+    for subscriber in subscribers:
+        assert sorted(subscriber.payloads(50)) == sorted(b"%d" % n for n in range(50))
+    subscribers[0].publish("end", b"end")
+    for subscriber in subscribers:
+        assert subscriber.payloads(1) == [b"end"]
+    consume(hosts[0], topic, 50)  # nothing came back
+
+
+def test_what_becomes_of_a_records_key_headers_and_value(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    create(hosts, "cells.k", 1)
+    client = connect(hosts[0], "cells")
+    client.subscribe("cells/k")
+    headers = [("plain", b"text"), ("mqtt.content-type", b"text/plain"), ("bytes", b"\xff")]
+    produce(hosts[0], "cells.k", {"key": b"key", "value": b"v", "headers": headers}, {"value": None})
+    first, second = client.next(), client.next()
+    assert (first.topic, first.payload, first.qos, first.retain) == ("cells/k", b"v", 1, False)
+    assert first.properties.UserProperty == [("plain", "text")]  # the key, and what is no text, stay behind
+    assert first.properties.ContentType == "text/plain"
+    assert second.payload == b""
+
+
+def test_what_becomes_of_qos_properties_expiry_and_retain(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    create(hosts, "cells.m", 1)
+    client, other = connect(hosts[0], "publisher"), connect(hosts[1], "other")
+    other.subscribe("cells/m")
+    given = properties_of(PacketTypes.PUBLISH)
+    given.UserProperty = [("a", "1"), ("a", "2")]
+    given.ContentType, given.ResponseTopic = "text/plain", "reply/to"
+    given.CorrelationData, given.PayloadFormatIndicator = b"\x01\x02", 1
+    given.MessageExpiryInterval = 1000
+    client.publish("cells/m", b"v", 2, retain=True, properties=given)
+    (record,) = consume(hosts[1], "cells.m", 1, 1)
+    headers = dict(record.headers())
+    assert (record.key(), record.value()) == (None, b"v")
+    assert [value for name, value in record.headers() if name == "a"] == [b"1", b"2"]
+    assert (headers["mqtt.qos"], headers["mqtt.client"]) == (b"2", b"1/publisher")
+    assert headers["mqtt.response-topic"] == b"reply/to"
+    assert headers["mqtt.payload-format"] == b"\x01"
+    assert int(headers["mqtt.expires"]) > time.time() * 1000
+    message = other.next()
+    assert (message.qos, message.payload) == (2, b"v")
+    assert message.properties.UserProperty == [("a", "1"), ("a", "2")]
+    assert message.properties.CorrelationData == b"\x01\x02"
+    assert 900 < message.properties.MessageExpiryInterval <= 1000
+    later = connect(hosts[1], "later")
+    later.subscribe("cells/m")
+    kept = later.next()
+    assert (kept.payload, kept.retain) == (b"v", True)
+    client.publish("cells/m", b"", 1, retain=True)
+
+
+def test_no_local_holds_where_the_topic_is_recorded(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    create(hosts, "nolocal.x", 1)
+    one, two = connect(hosts[0], "one"), connect(hosts[0], "two")
+    one.subscribe("nolocal/x", noLocal=True)
+    two.subscribe("nolocal/x")
+    one.publish("nolocal/x", b"of one")
+    two.publish("nolocal/x", b"of two")
+    assert two.payloads(2) == [b"of one", b"of two"]
+    assert one.payloads(1) == [b"of two"]
+
+
+def test_topics_that_kafka_does_not_have_are_not_recorded(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    client = connect(hosts[0], "not")
+    client.subscribe("not/recorded")
+    client.publish("not/recorded", b"1")
+    assert client.payloads(1) == [b"1"]
+    with DaemonClient(hosts[0].control) as control:
+        assert "not.recorded" not in {topic.name for topic in control.list_topics()}
+        control.create_topic("not.recorded", 1)
+        client.publish("not/recorded", b"2")
+        assert client.payloads(1) == [b"2"]
+        (record,) = consume(hosts[0], "not.recorded", 1, 1)
+        assert record.value() == b"2"
+        control.delete_topic("not.recorded")
+    client.publish("not/recorded", b"3")
+    assert client.payloads(1) == [b"3"]
+
+
+def test_a_session_that_lasts_gets_records_of_the_time_when_its_daemon_was_killed(
+    hosts: list[DaemonProcess], connect: Callable[..., Client], tmp_path: Path
+) -> None:
+    create(hosts, "lasting.x", 1, "a")
+    client = connect(hosts[1], "lasting", lasting=True)
+    client.subscribe("lasting/x", 1)
+    produce(hosts[0], "lasting.x", {"value": b"0"})
+    assert client.payloads(1) == [b"0"]
+    client.close()
+    hosts[1].pin_ports()
+    hosts[1].kill()
+    produce(hosts[0], "lasting.x", *({"value": b"%d" % n} for n in range(1, 20)))
+    hosts[1].start()
+    again = connect(hosts[1], "lasting", lasting=True)
+    got = [again.next()]
+    while got[-1].payload != b"19":
+        got.append(again.next())
+    fresh = [one.payload for one in got if one.payload != b"0"]  # that one may not have been acknowledged
+    assert fresh == [b"%d" % n for n in range(1, 20)]
