@@ -78,6 +78,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/core/log.py",
     "middleware/fabric/core/outcomes.py",
     "middleware/fabric/core/outgoing.py",
+    "middleware/fabric/core/pacing.py",
     "middleware/fabric/core/peers.py",
     "middleware/fabric/core/receiver.py",
     "middleware/fabric/core/receivers.py",
