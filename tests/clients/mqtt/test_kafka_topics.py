@@ -269,3 +269,23 @@ def test_a_session_that_lasts_gets_records_of_the_time_when_its_daemon_was_kille
         got.append(again.next())
     fresh = [one.payload for one in got if one.payload != b"0"]  # that one may not have been acknowledged
     assert fresh == [b"%d" % n for n in range(1, 20)]
+
+
+def test_what_was_acknowledged_while_the_leader_was_away_is_recorded_once(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    """The publisher's daemon spools it, is killed, and brings it to the leader when both are back."""
+    create(hosts, "spooled.x", 1, "b")
+    client = connect(hosts[0], "spooling")
+    client.publish("spooled/x", b"0", 2)
+    consume(hosts[0], "spooled.x", 1, 1)
+    for host in hosts:
+        host.pin_ports()
+    hosts[1].kill()
+    for number in range(1, 20):
+        client.publish("spooled/x", b"%d" % number, 1 + number % 2)
+    hosts[0].kill()
+    hosts[0].start()
+    hosts[1].start()
+    payloads = [one.value() for one in consume(hosts[0], "spooled.x", 20, 1)]
+    assert payloads == [b"%d" % number for number in range(20)]

@@ -1,0 +1,41 @@
+"""python -m tests.fuzz packets|session|batches [--runs N] [--seed N] [--corpus DIR]
+
+Needs atheris (`pip install atheris`; it has wheels for Python 3.11 to 3.13). Ends with 0 after N runs, or with the
+input that let something out, which atheris keeps in a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("target", choices=["packets", "session", "batches"])
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--corpus", type=Path, help="kept and gone on with; default: one that is thrown away")
+    given = parser.parse_args()
+    try:
+        import atheris
+    except ImportError:
+        print("atheris is not installed: pip install atheris", file=sys.stderr)
+        return 1
+    with atheris.instrument_imports(include=["treecast"]):
+        from tests.fuzz.targets import SEEDS, TARGETS
+    with tempfile.TemporaryDirectory() as thrown_away:
+        corpus = given.corpus or Path(thrown_away)
+        corpus.mkdir(parents=True, exist_ok=True)
+        for number, seed in enumerate(SEEDS):
+            (corpus / f"seed{number}").write_bytes(seed)
+        options = [f"-runs={given.runs}", f"-seed={given.seed}", "-max_len=512", str(corpus)]
+        atheris.Setup([sys.argv[0], *options], TARGETS[given.target])
+        atheris.Fuzz()  # ends the process
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
