@@ -16,6 +16,7 @@ from treecast.middleware.broker.pubsub import Journal, PubSub, PubSubSettings, o
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.shims.mqtt.passwords import PasswordError, Passwords
 from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
 
@@ -188,8 +189,19 @@ def mqtt_settings(settings: Settings, address: Address, unix_path: Path | None) 
         tls=tls,
         tls_host=tls_address.host,
         tls_port=tls_address.port,
+        passwords=_passwords(settings.mqtt_password_file),
         max_packet_bytes=settings.mqtt_max_packet_bytes,
         max_keep_alive=settings.mqtt_max_keep_alive,
         refused_filters=tuple(settings.mqtt_refused_filters.split()),
         fsync_each_turn=settings.fsync is FsyncPolicy.BATCH,
     )
+
+
+def _passwords(path: str) -> Passwords | None:
+    """What the file says. Raises StartError."""
+    if not path:
+        return None
+    try:
+        return Passwords(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PasswordError) as error:
+        raise StartError(f"--mqtt-password-file {path}: {error}") from error

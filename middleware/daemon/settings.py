@@ -160,6 +160,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "FILE"},
         ),
     ] = ""
+    mqtt_password_file: Annotated[
+        str,
+        Meta(
+            description="users and passwords of MQTT clients, as mosquitto_passwd writes them; default: all"
+            " are taken",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
     mqtt_max_packet_bytes: Annotated[
         int,
         Meta(

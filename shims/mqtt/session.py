@@ -306,6 +306,9 @@ class Session(SessionOutput):
             return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a lasting session needs a client id")
         if connect.properties.auth_method is not None:
             return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is known here")
+        passwords = self._settings.passwords
+        if passwords is not None and not passwords.fits(connect.username, connect.password):
+            return MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
         if connect.will is not None and connect.will.topic.startswith(_OWN):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from .passwords import Passwords
+
 
 class TlsSettings(Struct, frozen=True):
     """`authority`: certificates that clients have to be signed by; None asks clients for none."""
@@ -37,6 +39,7 @@ class MqttSettings(Struct, frozen=True):
     max_levels: int = 200  # of a topic filter
     max_session_expiry: int = 0xFFFFFFFF  # 0xFFFFFFFF: sessions may last for ever
     max_keep_alive: int = 0xFFFF  # of a client of version 5, which is told
+    passwords: Passwords | None = None  # None: whoever comes is taken
     refused_filters: tuple[str, ...] = ()  # topic filters that may not be subscribed to, shared or not
     connect_seconds: float = 10.0  # until CONNECT has to be here
     send_buffer_bytes: int = 256 * 1024  # unsent bytes of one connection; then its queue fills

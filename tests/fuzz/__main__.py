@@ -1,7 +1,7 @@
 """python -m tests.fuzz packets|session|batches [--runs N] [--seed N] [--corpus DIR]
 
-Needs atheris (`pip install atheris`; it has wheels for Python 3.11 to 3.13). Ends with 0 after N runs, or with the
-input that let something out, which atheris keeps in a file.
+Needs atheris (`pip install atheris`). Ends with 0 after N runs, or with the input that let something out,
+which atheris keeps in a file.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.daemon.process import DaemonProcess
+from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess
 
 pytestmark = pytest.mark.clients
 
@@ -93,3 +93,21 @@ def test_mqtt_js(mqtt: DaemonProcess, mqtt_js: Path, version: int, scheme: str) 
     got = json.loads(done.stdout)
     prefix = f"js/{scheme}/{version}"
     assert got == [[f"{prefix}/{qos}", "hello", qos] for qos in (0, 1, 2)]
+
+
+def test_a_password_file(
+    start_daemon: Callable[..., DaemonProcess], require_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    pub, passwd, file = require_tool("mosquitto_pub"), require_tool("mosquitto_passwd"), tmp_path / "users"
+    subprocess.run([passwd, "-c", "-b", str(file), "anna", "secret"], check=True, capture_output=True)
+    daemon = start_daemon("--kafka", "off", "--mqtt-password-file", str(file))
+    host, port = daemon.address("mqtt")
+    command = [pub, "-h", host, "-p", str(port), "-t", "t", "-m", "x"]
+    assert subprocess.run([*command, "-u", "anna", "-P", "secret"], check=False).returncode == 0
+    for wrong in (["-u", "anna", "-P", "other"], []):
+        assert subprocess.run([*command, *wrong], check=False, capture_output=True).returncode != 0
+    file.write_text("anna:secret\n")
+    refused = start_daemon("--mqtt-password-file", str(file), start=False)
+    with pytest.raises(DaemonFailed):
+        refused.start()
+    assert f"--mqtt-password-file {file}: line 1 is none that mosquitto_passwd writes" in refused.log()
