@@ -303,7 +303,8 @@ class Node:
             self._refuse(Unknown.OWN)
             return False
         if header.state in self._subscribers:
-            self._came(self._received.receive(header, part, now))
+            whole = self.announced(header.state)  # the controller has said who publishes it
+            self._came(self._received.receive(header, part, now, whole=whole))
         elif header.state not in self._others:
             self._refuse(Unknown.NOT_SUBSCRIBED)
         return True
@@ -389,7 +390,7 @@ class Node:
             return report
         if not wanted:
             return Span(*pair, 0, 0, ReportFlag.NOTHING)
-        self._received.hear(span, now)
+        self._received.hear(span, now, whole=self.announced(span.state))
         end = self._received.end(pair) or 0
         return Span(*pair, 0, end, wanted)
 

@@ -63,10 +63,20 @@ class Received:
 
     # --- what comes
 
-    def receive(self, header: StareHeader, part: bytes, now: float) -> list[Update] | Refusal:
-        """A segment of a state that is subscribed."""
+    def receive(
+        self, header: StareHeader, part: bytes, now: float, *, whole: bool = False
+    ) -> list[Update] | Refusal:
+        """A segment of a state that is subscribed.
+
+        `whole`: a VNF that was not heard of until now has begun to publish, so all of its updates are due:
+        what is before the first that comes was lost. Numbers mostly begin at 0; where they don't, the
+        replica controller says what there is.
+        """
         pair = header.state, header.vnf
-        entry = self._entry(pair) or self._begin(pair, header.update)
+        entry = self._entry(pair)
+        if entry is None:
+            first = 0 if whole and header.update < self._settings.window else header.update
+            entry = self._begin(pair, first)
         found = entry.replica.receive(header, part)
         return found if isinstance(found, Refusal) else self._settle(pair, entry, found, now)
 
@@ -78,14 +88,17 @@ class Received:
         found = entry.replica.take(update.number, update.value)
         return found if isinstance(found, Refusal) else self._settle(pair, entry, found, now)
 
-    def hear(self, span: Span, now: float) -> None:
-        """A pair's updates have come as far as `span.end`; of one that is new only the last is asked for."""
+    def hear(self, span: Span, now: float, *, whole: bool = False) -> None:
+        """A pair's updates have come as far as `span.end`.
+
+        Of one that is new only the last is asked for; with `whole`, as in `receive`, all from `span.first`.
+        """
         pair = span.state, span.vnf
         entry = self._entry(pair)
         if entry is None:
             if span.end == span.first:
                 return
-            entry = self._begin(pair, span.end - 1, based=True)
+            entry = self._begin(pair, span.first if whole else span.end - 1, based=True)
             self._timers.set(pair, now)
         self._hear(entry, span.end)
         self._settle(pair, entry, [], now)

@@ -42,7 +42,6 @@ class Ledger:
         self.delivered = 0
         self.settled = 0  # delivered to who has left since
         self.early = 0
-        self.begun_late = 0  # times that a new publisher's first updates did not come
         self.problems: list[str] = []
 
     def joined(self, vnf: int, state: int) -> None:
@@ -71,7 +70,7 @@ class Ledger:
         got = mine.got.get(update.vnf)
         if got is None:
             got = mine.got[update.vnf] = Got(update.number)
-            self._begins(mine, update)
+            self._begins(vnf, mine, update)
         if update.vnf == vnf:
             self._problem(f"VNF {vnf} gets its own update of state {update.state}")
         if update.number < got.end:
@@ -82,10 +81,10 @@ class Ledger:
         got.count += 1
         got.value = update.value
 
-    def _begins(self, mine: Subscription, update: Update) -> None:
-        """A publisher that was not heard before: nobody knew where its numbers begin."""
+    def _begins(self, vnf: int, mine: Subscription, update: Update) -> None:
+        """A publisher that was not heard before."""
         if mine.answered is not None and update.number > mine.answered.get(update.vnf, 0):
-            self.begun_late += 1
+            self._problem(f"VNF {vnf} misses what came before {_name(update)}, its first")
 
     def _skipped(self, vnf: int, mine: Subscription, first: int, update: Update) -> None:
         """Updates from `first` to this one did not come and will not."""

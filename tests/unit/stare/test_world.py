@@ -85,6 +85,24 @@ def test_what_the_controller_missed_it_gets_from_the_publisher() -> None:
     assert not world.missing()
 
 
+@pytest.mark.parametrize("there", [{2, CONTROLLER}, {CONTROLLER}])
+def test_a_new_publishers_first_updates_are_not_missed(there: set[int]) -> None:
+    """Once the controller has said who publishes, whoever begins later is due from its first update on.
+
+    Whether it is heard of by a later packet or by the controller's query.
+    """
+    world = World(2, Links())
+    one, two = world.open(1), world.open(2)
+    world.subscribe(two, 256)
+    world.run(1)
+    for number, ports in enumerate(({CONTROLLER}, {CONTROLLER}, there)):
+        world.table[256] = set(ports)
+        world.publish(one, 256, b"%d" % number)
+        world.run(0.002)
+    world.run(1)
+    assert [u.number for u in world.got[two][256, one]] == [0, 1, 2]
+
+
 def test_what_came_before_the_controllers_first_is_not_gone_while_its_publisher_has_it() -> None:
     """Controller and subscriber miss a new publisher's updates, and its word of where they begin is late."""
     world = World(2, Links())
