@@ -7,6 +7,7 @@
 | `reference` | Algorithm 5.1 as printed, and with its stops mended |
 | `encoder`, `growth` | ours: gain-greedy with trees grown to avoid stops; `exact` for small cases |
 | `thorough` | the best of several, for who has more time |
+| `learning` | trees from observed notifications |
 | `strategies` | which trees to install |
 | `update` | from one rule base to another, make before break |
 

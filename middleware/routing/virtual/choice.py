@@ -12,6 +12,7 @@ from msgspec import Struct
 from ..network import Network
 from ..rng import Rng
 from .encoder import Encoder
+from .learning import held_out, learn
 from .rules import RuleBase
 from .stacks import Request
 from .strategies import STRATEGIES, Knowledge, install
@@ -61,3 +62,18 @@ def adapt(
     if not sample or best.labels > now * (1 - WORTH):
         return None
     return best.strategy, plan(current, list(best.rules.trees.values()))
+
+
+def relearn(current: RuleBase, sample: list[Request], rng: Rng) -> Plan | None:
+    """The update to trees learned from what has been observed lately, or None where they are not worth it.
+
+    They are learned from two thirds of the sample, and judged by the last: it takes a few hundreds for them
+    to suit others too.
+    """
+    seen, judges = held_out(sample)
+    learned = learn(current.network, current, seen, rng).rules
+    if not judges or measure(current.network, learned, judges) > (1 - WORTH) * measure(
+        current.network, current, judges
+    ):
+        return None
+    return plan(current, list(learned.trees.values()))

@@ -18,7 +18,7 @@ from typing import Final
 from ..bits import members
 from ..network import Network
 from ..steiner.mehlhorn import mehlhorn
-from .growth import Grown, Soil, grow, grow_boldly, improve, weigh
+from .growth import Grown, Soil, grow, grow_boldly, grow_warily, improve, weigh
 from .rules import RuleBase
 from .stacks import Encoding, Request, encoding
 
@@ -64,7 +64,7 @@ class Encoder:
         self.starts = starts
         self.stretch = stretch
         # With few trees there are few that could be the best.
-        self.grown = grown or min(tried, max(4, len(rules.trees) // 6))
+        self.grown = grown or min(tried, max(3, len(rules.trees) // 7))
         self.numbers: list[int] = sorted(rules.trees)
         self.masks: list[int] = [rules.trees[number] for number in self.numbers]
         self.edge_lists: list[list[int]] = [members(mask) for mask in self.masks]
@@ -132,7 +132,7 @@ class Encoder:
             choice = further[0]
             soil.add(self.edge_lists[choice.places[-1]])
         choice = self._leave_out(soil, choice, asked, wanted, count, most)
-        tree = grow(soil, asked.start, wanted, count)
+        tree = grow_warily(soil, asked.start, wanted, count)
         improved = improve(soil, tree if tree.labels < choice.tree.labels else choice.tree, wanted)
         if improved.size <= most:
             choice = Choice(choice.places, improved)
@@ -215,7 +215,7 @@ class Encoder:
             if len(choice.places) < 2:
                 break
             soil.remove(self.edge_lists[place])
-            tree = grow(soil, asked.start, wanted, count)
+            tree = grow_boldly(soil, asked.start, wanted, count)
             other = Choice([p for p in choice.places if p != place], tree)
             if tree.size <= most and other.beats(choice):
                 choice = other

@@ -94,29 +94,32 @@ class Prices:
 def wary_prices(soil: Soil, wanted: list[int]) -> Prices:
     """Fears all branches: a node that a way passes stops all its edges of the union that the way does not
     use."""
-    inside: list[int] = []
-    outside: list[int] = []
-    for node in range(len(wanted)):
-        degree = soil.degree[node]
-        if wanted[node]:  # has to be entered anyway; a hop costs 3 labels more than an edge of the union
-            inside.append(LINK)
-            outside.append(AWAY * LABEL + LINK)
-        else:
-            inside.append((degree - 2) * LABEL + LINK if degree > 2 else LINK)
-            outside.append((degree + 1) * LABEL + LINK)
-    return Prices(inside, outside)
+    return _prices(soil, wanted, [0] * len(wanted))
 
 
 def bold_prices(soil: Soil, start: int, wanted: list[int]) -> Prices:
     """Fears only branches behind which no receiver is: all others are thought to be used."""
-    left = _useful(soil, start, wanted)
-    prices = wary_prices(soil, wanted)
-    for node in range(len(wanted)):
-        if left[node] and not wanted[node]:
-            useless = soil.degree[node] - left[node]
-            prices.inside[node] = useless * LABEL + LINK
-            prices.outside[node] = (useless + BOLD) * LABEL + LINK
-    return prices
+    return _prices(soil, wanted, _useful(soil, start, wanted))
+
+
+def _prices(soil: Soil, wanted: list[int], useful: list[int]) -> Prices:
+    """`useful`: per node, the edges of the union that are thought to be used; 0 where nothing is thought."""
+    size: i64 = len(wanted)
+    inside: list[int] = [LINK] * len(wanted)
+    outside: list[int] = [AWAY * LABEL + LINK] * len(wanted)
+    for node in range(size):
+        if wanted[node]:  # has to be entered anyway; a hop costs 3 labels more than an edge of the union
+            continue
+        degree: i64 = soil.degree[node]
+        used: i64 = useful[node]
+        if used > 0:
+            inside[node] = (degree - used) * LABEL + LINK
+            outside[node] = (degree - used + BOLD) * LABEL + LINK
+        else:
+            if degree > 2:
+                inside[node] = (degree - 2) * LABEL + LINK
+            outside[node] = (degree + 1) * LABEL + LINK
+    return Prices(inside, outside)
 
 
 def _useful(soil: Soil, start: int, wanted: list[int]) -> list[int]:
@@ -145,8 +148,13 @@ def grow(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
     bold = grow_boldly(soil, start, wanted, missing)
     if not soil.chosen:
         return bold
-    wary = _extend(soil, [start], [-1] * len(wanted), wanted, missing, wary_prices(soil, wanted))
+    wary = grow_warily(soil, start, wanted, missing)
     return wary if _is_better(wary, bold) else bold
+
+
+def grow_warily(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
+    """The wary one alone."""
+    return _extend(soil, [start], [-1] * len(wanted), wanted, missing, wary_prices(soil, wanted))
 
 
 def grow_boldly(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
