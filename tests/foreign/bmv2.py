@@ -44,6 +44,7 @@ from treecast.middleware.dataplane.p4.runtime.errors import Problem
 THRIFT_PORT = 9090
 START_SECONDS = 60.0
 LONGEST_FRAME = 16_384
+_SHORTEST_FRAME = 14  # a TAP takes none without Ethernet's header
 _PROMPT = "RuntimeCmd: "
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 _HIGHEST = 1 << 24  # bmv2's lowest number wins, the vectors' highest
@@ -269,6 +270,7 @@ class SimpleSwitch:
         self._tools, self._program, self._json = tools, program, json
         self._ports, self._folder = sorted(set(ports)), folder
         self._taps: dict[int, int] = {}
+        self.not_sent = 0  # packets that no Ethernet carries: they are no affair of a real switch
         self.control: Bmv2Control
 
     def __enter__(self) -> SimpleSwitch:
@@ -298,10 +300,13 @@ class SimpleSwitch:
         raise Bmv2Error("simple_switch does not listen")
 
     def receive(self, port: int, packet: bytes, now: float) -> list[Out]:
-        """What comes out until nothing has for `settle` seconds."""
-        self._drain(0.0)
+        """What comes out until nothing has for `settle` seconds; before it what came too late."""
+        late = self._drain(0.0)
+        if len(packet) < _SHORTEST_FRAME:
+            self.not_sent += 1
+            return late
         os.write(self._taps[port], packet)
-        return self._drain(self._tools.settle)
+        return late + self._drain(self._tools.settle)
 
     def _drain(self, settle: float) -> list[Out]:
         found = []

@@ -46,6 +46,7 @@ class Found:
     warnings: list[str] = field(default_factory=list)
     p4info: str = ""
     report: Report | None = None
+    not_sent: int = 0
     vectors: str = ""
 
     @property
@@ -86,12 +87,14 @@ def compare_p4info(program: ir.Program, theirs: Path) -> str:
     return "\n".join(differing)
 
 
-def run_vectors(tools: Tools, program: ir.Program, json: Path, vectors: Path, folder: Path) -> Report:
-    """The file's statements on a simple_switch of its own."""
+def run_vectors(
+    tools: Tools, program: ir.Program, json: Path, vectors: Path, folder: Path
+) -> tuple[Report, int]:
+    """The file's statements on a simple_switch of its own; and how many packets could not be sent."""
     listed = parse(vectors.read_text(), vectors.name)
     ports = {one.port for one in listed if isinstance(one, s.Packet | s.Expect)}
     with SimpleSwitch(tools, program, json, sorted(ports), folder) as switch:
-        return Runner(program, cast(Any, switch)).run(listed)
+        return Runner(program, cast(Any, switch)).run(listed), switch.not_sent
 
 
 def try_program(p4c: str, tools: Tools | None, path: Path, folder: Path) -> Found:
@@ -106,7 +109,7 @@ def try_program(p4c: str, tools: Tools | None, path: Path, folder: Path) -> Foun
     if tools is None or not vectors.is_file():
         return found
     try:
-        found.report = run_vectors(tools, program, json, vectors, folder)
+        found.report, found.not_sent = run_vectors(tools, program, json, vectors, folder)
     except Bmv2Error as error:
         found.vectors = str(error)
         return found
@@ -117,18 +120,24 @@ def try_program(p4c: str, tools: Tools | None, path: Path, folder: Path) -> Foun
 def table(results: list[Found]) -> Table:
     shown = Table(title="our P4 programs under p4lang's tools")
     shown.add_column("program", no_wrap=True)
-    for column in ("p4c", "warnings", "P4Info", "packets in", "expected", "as expected"):
+    for column in ("p4c", "warnings", "P4Info", "packets in", "not sent", "expected", "as expected"):
         shown.add_column(column)
     for one in results:
-        report = one.report
         shown.add_row(
             one.program.name,
             "refused" if one.compiled else "compiled",
             str(len(one.warnings)),
             "" if one.compiled else "differs" if one.p4info else "equal",
-            *(("", "", "") if report is None else map(str, (report.packets_in, report.expected, report.met))),
+            *_counts(one),
         )
     return shown
+
+
+def _counts(one: Found) -> list[str]:
+    report = one.report
+    if report is None:
+        return ["", "", "", ""]
+    return [str(n) for n in (report.packets_in, one.not_sent, report.expected, report.met)]
 
 
 def inside_namespace() -> None:
