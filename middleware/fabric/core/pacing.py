@@ -47,7 +47,21 @@ class Quickest:
 class Window:
     """Bytes that may be on their way to one receiver of a replay, between `lowest` and `highest`."""
 
-    __slots__ = ("_delay", "_highest", "_lowest", "_quickest", "_threshold", "_until", "size", "state")
+    __slots__ = (
+        "_arrived",
+        "_asked",
+        "_asked_last",
+        "_asked_since",
+        "_delay",
+        "_first",
+        "_highest",
+        "_lowest",
+        "_quickest",
+        "_threshold",
+        "_until",
+        "size",
+        "state",
+    )
 
     def __init__(self, first: int, lowest: int, highest: int, delay: float = NEVER) -> None:
         """`delay`: seconds that what is on its way may wait in queues."""
@@ -56,14 +70,20 @@ class Window:
         self.state = PaceState.OPENING
         self._highest = float(highest)
         self._lowest = min(float(lowest), self._highest)
-        self.size = min(max(float(first), self._lowest), self._highest)
+        self._first = min(max(float(first), self._lowest), self._highest)
+        self.size = self._first
+        self._asked = 0  # bytes, within a turnaround
+        self._arrived = 0
+        self._asked_since = -NEVER
+        self._asked_last = -NEVER
         self._threshold = self._highest
         self._until = -NEVER  # until then a loss is of what was sent before the last decrease
 
     def progress(self, settled: int, took: float, now: float) -> None:
         """A report says that so many bytes have arrived, the last `took` seconds after it was sent."""
+        self._arrived += settled
         may = self._quickest.sample(took, now) + self._delay
-        if took > may:
+        if took > may and now - took > self._asked_last:  # else it has waited for what was lost before it
             self._late(max(may / took, 0.5), took, now)
             return
         if self.state is PaceState.HELD and now >= self._until:
@@ -76,24 +96,32 @@ class Window:
             self.size += self._lowest * settled / self.size
         self.size = min(self.size, self._highest)
 
-    def lost(self, now: float, turnaround: float) -> None:
-        """Something on its way was lost. Once in a `turnaround` it counts."""
-        if not self._held(now):
-            self._fall(0.5, now + turnaround)
+    def asked(self, size: int, flight: int, now: float, turnaround: float) -> None:
+        """The receiver lacks `size` bytes of the `flight` that are on their way.
+
+        A little loss says nothing of the rate here either. Much of it counts once in a `turnaround`.
+        """
+        if now - self._asked_since >= turnaround:
+            self._asked, self._arrived, self._asked_since = 0, 0, now
+        self._asked += size
+        self._asked_last = now
+        if _MUCH * self._asked > max(self._arrived + flight, self._lowest) and not self._held(now):
+            self._fall(max(self._lowest, self.size / 2), now + turnaround)
             self._step(PaceEvent.LOSS)
 
     def _late(self, factor: float, took: float, now: float) -> None:
-        """So much less, and there would have been no queue."""
-        if not self._held(now):
-            self._fall(factor, now + took)
+        """So much less, and there would have been no queue. What it began with is no matter of queues: a
+        machine that is slow to answer must not make a replay slower than what it is to catch up with."""
+        if not self._held(now) and self.size > self._first:
+            self._fall(max(self._first, self.size * factor), now + took)
             self._step(PaceEvent.LATE)
 
     def _held(self, now: float) -> bool:
         """Whether what is heard now is of what was sent before the last decrease."""
         return self.state is PaceState.HELD and now < self._until
 
-    def _fall(self, factor: float, until: float) -> None:
-        self.size = self._threshold = max(self._lowest, self.size * factor)
+    def _fall(self, size: float, until: float) -> None:
+        self.size = self._threshold = size
         self._until = until
 
     def stalled(self) -> None:

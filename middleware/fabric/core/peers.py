@@ -26,6 +26,7 @@ class Peer:
         "heard",
         "host",
         "next",
+        "probed",
         "progressed",
         "reported",
         "rewinds",
@@ -53,6 +54,7 @@ class Peer:
         )
         self.turnaround = RoundTrip(settings.replay_stall / 3)  # from a replay to its report
         self.rewinds = 0  # since progress was made
+        self.probed = -1  # the end of the message that was sent again because nothing arrived; -1: none
         self.room = settings.buffer_bytes
         self._settings = settings
         self.stamp = 0  # of its last report
@@ -66,6 +68,8 @@ class Peer:
         if next_ > self.next:
             self.next, self.progressed = next_, now
             self.rewinds = 0
+            if next_ > self.probed:
+                self.probed = -1
         settled, sent_at = 0, NEVER
         while self.flight and self.flight[0][0] <= next_:
             _, size, sent_at = self.flight.popleft()
@@ -92,6 +96,7 @@ class Peer:
     def rewind(self, now: float) -> None:
         """Replay begins again at what is settled."""
         self.sent, self.progressed = self.next, now
+        self.probed = -1
         self.flight.clear()
         self.flight_bytes = 0
 

@@ -212,7 +212,8 @@ class Sender:
         if peer.state is PeerState.LIVE:
             self._live_rate.asked(peer.host, size)
         elif peer.state is PeerState.CATCHING_UP:
-            peer.window.lost(now, peer.turnaround.timeout)
+            peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
+            peer.window.asked(size, peer.flight_bytes, now, peer.turnaround.timeout)
 
     def _skip(self, skipped: list[Skipped], to: int | None) -> None:
         for at in range(0, len(skipped), MAX_SKIPS):
@@ -441,7 +442,7 @@ class Sender:
     def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         """What `peer` lacks before the edge of live data, as far as its window and the rate allow."""
         if peer.flight and now - peer.progressed >= peer.stall:
-            peer.stalled(now)
+            self._stalled(peer, out, now)
         left = self._settings.replay_at_once
         skipped: list[Skipped] = []
         for found in self._entries(peer.sent, self._unsent):
@@ -459,6 +460,18 @@ class Sender:
         self._skip(skipped, peer.host)
         if peer.sent >= self._unsent:
             self.peers.edge_reached(peer)
+
+    def _stalled(self, peer: Peer, out: list[Outgoing], now: float) -> None:
+        """First only what comes next is sent again, as most often all the rest waits for that there; where it
+        gets no further by it, the rest was lost as well."""
+        if peer.probed >= 0:
+            peer.stalled(now)
+            return
+        peer.progressed = now
+        for found in self._entries(peer.next, peer.next + 1):
+            peer.probed = found.end
+            if isinstance(found, Message):
+                self._repair_bucket.spend(self._emit(out, found, peer.host, Kind.REPLAY))
 
     def _heartbeat(self, echo: int = 0) -> bytes:
         return Heartbeat(self._unsent, min(self.log.oldest, self._unsent), echo).encode()

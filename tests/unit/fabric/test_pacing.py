@@ -36,9 +36,9 @@ def test_a_window_stays_within_its_bounds_whatever_happens(events: list[tuple[st
             assert window.size >= before
         elif event == "late":
             window.progress(size, 0.01 + size / 1e6, now)
-            assert before / 2 <= window.size or window.size == LOWEST
+            assert before / 2 <= window.size
         elif event == "lost":
-            window.lost(now, 0.1)
+            window.asked(size, 20_000, now, 0.1)
             assert window.size in (before, max(LOWEST, before / 2))
         else:
             window.stalled()
@@ -46,19 +46,26 @@ def test_a_window_stays_within_its_bounds_whatever_happens(events: list[tuple[st
         assert LOWEST <= window.size <= HIGHEST
 
 
+def lost(window: Window, now: float) -> None:
+    """Most of what was on its way."""
+    window.asked(3 * LOWEST, 4 * LOWEST, now, 1.0)
+
+
 def test_a_window_doubles_until_a_loss_and_then_grows_by_steps() -> None:
     window = Window(LOWEST, LOWEST, HIGHEST)
     for now in range(3):
         window.progress(int(window.size), 1.0, now)
     assert window.size == 8 * LOWEST
-    window.lost(3.0, 1.0)
-    window.lost(3.5, 1.0)  # of what was sent before
+    window.asked(LOWEST, 4 * LOWEST, 2.5, 1.0)  # a quarter: that is repaired
+    assert window.size == 8 * LOWEST
+    lost(window, 3.6)
+    lost(window, 4.1)  # of what was sent before
     assert (window.size, window.state) == (4 * LOWEST, PaceState.HELD)
-    window.progress(4 * LOWEST, 1.0, 3.6)
+    window.progress(4 * LOWEST, 1.0, 4.2)
     assert window.size == 4 * LOWEST
-    window.progress(4 * LOWEST, 1.0, 4.0)
+    window.progress(4 * LOWEST, 1.0, 4.6)
     assert (window.size, window.state) == (5 * LOWEST, PaceState.STEADY)
-    window.lost(5.0, 1.0)
+    lost(window, 6.0)
     assert window.size == 2.5 * LOWEST
     window.stalled()
     assert window.size == LOWEST
@@ -67,8 +74,8 @@ def test_a_window_doubles_until_a_loss_and_then_grows_by_steps() -> None:
 
 
 def test_a_window_falls_by_as_much_as_a_queue_shows_and_once_in_a_turnaround() -> None:
-    window = Window(32 * LOWEST, LOWEST, HIGHEST, 0.002)
-    window.progress(1, 0.003, 0.0)  # the way without a queue
+    window = Window(4 * LOWEST, LOWEST, HIGHEST, 0.002)
+    window.progress(28 * LOWEST, 0.003, 0.0)  # the way without a queue
     size = window.size
     window.progress(8 * LOWEST, 0.00625, 1.0)
     assert window.size == pytest.approx(size * 5 / 6.25)
@@ -80,6 +87,9 @@ def test_a_window_falls_by_as_much_as_a_queue_shows_and_once_in_a_turnaround() -
         window.progress(LOWEST, 0.004, 1.1 + step / 10)
     assert size * 2 / 5 < window.size < size * 2 / 5 + 11 * LOWEST
     assert window.state is PaceState.STEADY
+    for step in range(20):
+        window.progress(LOWEST, 0.1, 3.0 + step / 5)
+    assert window.size == 4 * LOWEST  # what it began with
 
 
 def test_a_way_that_has_become_longer_is_taken_for_granted_after_a_while() -> None:
@@ -220,6 +230,31 @@ def test_a_replay_over_a_narrow_way_loses_little_and_ends() -> None:
     assert network.run_until(lambda: late.next == 1000, 6)  # 2.7 s at the full rate of the way
     network.assert_exactly_once(3)
     assert network.sender.counters.sent_bytes < 1.5 * 1000 * 10_000
+
+
+def test_a_replay_over_a_path_that_loses_a_tenth_gains_on_what_is_published_meanwhile() -> None:
+    """What waits for a message that was lost says nothing of queues, and need not be sent again with it."""
+    settings = StreamSettings(
+        retain_bytes=1 << 30,
+        log_bytes=1 << 30,
+        unsent_bytes=1 << 30,
+        silent_after=60.0,
+        catch_up_bytes=1 << 20,
+    )
+    network = Network(11, Weather(loss=0.1, jitter=0.002, delay=0.03), settings)
+    for _ in range(400):
+        network.publish(bytes(10_000))
+    network.run(0.1)
+    late = network.join(3, Progress(0, 0))
+    for _ in range(3000):
+        network.publish(bytes(5_000))
+        network.run(0.01)
+        if late.next > network.sender.end - 20:
+            break
+    assert late.next > network.sender.end - 20
+    network.run(5.0)
+    network.assert_exactly_once(3)
+    network.assert_accounts_close()
 
 
 def test_who_takes_little_is_replayed_to_slowly_while_others_see_all_at_once() -> None:
