@@ -84,10 +84,19 @@ def account(site: Site, result: Result, without: tuple[str, ...] = (), addressed
 
 
 def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of one origin, once nothing is outstanding, or a problem."""
+    """The rows of one origin, once nothing is outstanding; a problem where it gets no less for long."""
     rows: list[dict[str, Any]] = []
+    least = [-1]
 
-    def closed() -> bool:
+    def nearer() -> bool:
+        """Whether it is closed, or less is outstanding than ever before."""
+        left = sum(row["outstanding"] for row in look())
+        if left and 0 <= least[0] <= left:
+            return False
+        least[0] = left
+        return True
+
+    def look() -> list[dict[str, Any]]:
         streams = daemon.treecast("streams")
         rows[:] = [
             {"stream": stream["name"], **row}
@@ -95,10 +104,11 @@ def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) ->
             for row in stream["accounts"]
             if row["host"] not in without
         ]
-        return not any(row["outstanding"] for row in rows)
+        return rows
 
     try:
-        wait_for(closed, f"the accounts of {daemon.host} to close", ACCOUNT_S, 0.5)
+        while least[0]:
+            wait_for(nearer, f"the accounts of {daemon.host} to close", ACCOUNT_S, 0.5)
     except Amiss as error:
         result.problems.append(f"{error}: {[row for row in rows if row['outstanding']][:3]}")
     return rows
