@@ -39,7 +39,7 @@ $(COMPILED)/.installed: pyproject.toml setup.py $(HOT)
 	@test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
 	@echo "compiling into $(COMPILED)"
 	@rm -rf build
-	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check '.[test,bench]'
+	@TREECAST_PURE=1 $(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check '.[test,bench]'
 	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
 	@ls $(COMPILED)/lib/python3*/site-packages/treecast_hot__mypyc*.so >/dev/null 2>&1 || { \
 		echo "the hot modules were not compiled; '$(COMPILED)/bin/python -m pip install -v .' says why" >&2; exit 1; }
