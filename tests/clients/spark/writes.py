@@ -1,4 +1,4 @@
-"""Writes to a cluster with Spark; `reads.py` runs them in its session. Topics `sink-*` have 3 partitions."""
+"""Writes to a cluster with Spark; `reads.py` runs them in its session."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -14,12 +15,22 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.records import Compression
 from treecast.spark_connectors.sink.producing import Producer
 
+TOPICS = ("columns", "repeated", "failed", "stream")
+
 
 class Writes:
     """Each method is a write, and answers what the test looks at."""
 
     def __init__(self, spark: SparkSession, address: str, folder: str) -> None:
         self.spark, self.address, self.folder = spark, address, folder
+        self.run = Path(folder).name  # a run that is repeated has topics of its own
+        admin = AdminClient({"bootstrap.servers": address})
+        made = admin.create_topics([NewTopic(self._topic(name), 3, 1) for name in TOPICS])
+        for one in made.values():
+            one.result(60)
+
+    def _topic(self, name: str) -> str:
+        return f"sink-{name}-{self.run}"
 
     def _read(self, topic: str, level: str = "read_committed", **options: str) -> Any:
         given = {"kafka.bootstrap.servers": self.address, "subscribe": topic, "kafka.isolation.level": level}
@@ -40,10 +51,10 @@ class Writes:
             "cast(if(id < 3, id, null) as int) as partition",
             f"if(id = 1, {header}, null) as headers",
             "if(id = 2, timestamp_millis(12345), null) as timestamp",
-            "'sink-columns' as topic",
+            f"'{self._topic('columns')}' as topic",
         )
         self._write(frame, **{"kafka.compression.type": "lz4"})
-        rows = self._read("sink-columns", includeHeaders="true").collect()
+        rows = self._read(self._topic("columns"), includeHeaders="true").collect()
         by_key = {bytes(row["key"]).decode(): row for row in rows}
         return {
             "count": len(rows),
@@ -59,11 +70,11 @@ class Writes:
         """The same batch of the same query twice, and one without a name twice."""
         frame = self._numbers(50).selectExpr("cast(id as string) as value")
         for _ in range(2):
-            self._write(frame, topic="sink-repeated", queryName="daily", batchId="7")
-        named = self._read("sink-repeated").count()
+            self._write(frame, topic=self._topic("repeated"), queryName=f"daily-{self.run}", batchId="7")
+        named = self._read(self._topic("repeated")).count()
         for _ in range(2):
-            self._write(frame, topic="sink-repeated")
-        return {"named": named, "all": self._read("sink-repeated").count()}
+            self._write(frame, topic=self._topic("repeated"))
+        return {"named": named, "all": self._read(self._topic("repeated")).count()}
 
     def failed(self) -> dict[str, Any]:
         """A task fails after it has staged; readers of committed records see what is written later."""
@@ -74,15 +85,15 @@ class Writes:
             return f"n{n}"
 
         frame = self._numbers(100_000).select(f.udf(fail)("id").alias("value"))
-        error = _error(lambda: self._write(frame, topic="sink-failed"))
-        nothing = self._read("sink-failed").count()
-        staged = self._read("sink-failed", "read_uncommitted").count()
-        self._write(self._numbers(10).selectExpr("cast(id as string) as value"), topic="sink-failed")
+        error = _error(lambda: self._write(frame, topic=self._topic("failed")))
+        nothing = self._read(self._topic("failed")).count()
+        staged = self._read(self._topic("failed"), "read_uncommitted").count()
+        self._write(self._numbers(10).selectExpr("cast(id as string) as value"), topic=self._topic("failed"))
         return {
             "error": "this task fails" in error,
             "nothing": nothing,
             "staged": staged,
-            "after": self._read("sink-failed").count(),
+            "after": self._read(self._topic("failed")).count(),
         }
 
     def stream(self) -> dict[str, Any]:
@@ -92,14 +103,14 @@ class Writes:
         for note in (commits / "2", commits / ".2.crc"):
             note.unlink()
         second = self._run()
-        rows = [bytes(row["value"]) for row in self._read("sink-stream").collect()]
+        rows = [bytes(row["value"]) for row in self._read(self._topic("stream")).collect()]
         return {
             "batches": [progress["batchId"] for progress in first.recentProgress if progress["numInputRows"]],
             "again": [progress["batchId"] for progress in second.recentProgress if progress["numInputRows"]],
             "same_query": first.id == second.id,
             "count": len(rows),
             "distinct": len(set(rows)),
-            "all": self._read("sink-stream", "read_uncommitted").count(),
+            "all": self._read(self._topic("stream"), "read_uncommitted").count(),
             "open": [self._is_open(f"spark/{first.id}//{batch}/x") for batch in range(4)],
         }
 
@@ -110,7 +121,7 @@ class Writes:
         )
         writer = source.load().drop("topic", "partition").writeStream.format("treecast")
         writer = writer.options(
-            **options, topic="sink-stream", checkpointLocation=f"{self.folder}/sink-checkpoint"
+            **options, topic=self._topic("stream"), checkpointLocation=f"{self.folder}/sink-checkpoint"
         )
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination(240)
@@ -139,7 +150,7 @@ class Writes:
             "option": _error(lambda: self._write(frame, topc="x")),
             "column": _error(lambda: self._write(frame.selectExpr("value as v"), topic="x")),
             "topic": _error(lambda: self._write(frame, topic="absent")),
-            "partition": _error(lambda: self._write(many, topic="sink-columns")),
+            "partition": _error(lambda: self._write(many, topic=self._topic("columns"))),
             "nobody": _error(lambda: self._write(frame, topic="x", **nobody)),
             "mode": _error(over.save),
         }
