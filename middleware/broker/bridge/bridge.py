@@ -71,6 +71,8 @@ class Bridge(Recorder):
         for topic in self._topics:
             self._look_at(topic)
         self._cluster.definitions.listen(self._changed)
+        if self._topics:
+            await self.recording.identify()
         await self.recording.start()
 
     async def close(self) -> None:
@@ -100,6 +102,11 @@ class Bridge(Recorder):
             if old is None or new is None or old.topic_id != new.topic_id:
                 self._end_feeds(name)
             self._look_at(name)
+        if (
+            self._topics and not self.recording.identified
+        ):  # none is taken before there is something to record in
+            loop = asyncio.get_running_loop()
+            self._keep(loop.create_task(self.recording.identify(), name="producer id"))
 
     # --- from MQTT
 
@@ -157,9 +164,12 @@ class Bridge(Recorder):
     def _end_feeds(self, name: bytes) -> None:
         for feed in self._feeds.pop(name, ()):
             feed.forget()
-            task = feed.stop()
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._keep(feed.stop())
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Until it is done, or the daemon stops."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _deliver(self, name: bytes, records: list[Record]) -> None:
         self._hub.wall = self._clock()
@@ -175,9 +185,8 @@ class Bridge(Recorder):
         new = [feed for feeds in self._feeds.values() for feed in feeds if not feed.ready.is_set()]
         if not new:
             return True
-        task = asyncio.get_running_loop().create_task(self._wait(new, waiter), name="ends of partitions")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        loop = asyncio.get_running_loop()
+        self._keep(loop.create_task(self._wait(new, waiter), name="ends of partitions"))
         return False
 
     async def _wait(self, feeds: list[PartitionFeed], waiter: Waiter) -> None:

@@ -87,6 +87,7 @@ class Recording(Departures):
         self._retry = retry
         self._queue_bytes = queue_bytes
         self._producer = NO_PRODUCER
+        self._identifying = False
         self._record: SessionRecord | None = None
         self._promised: dict[Place, list[Record]] = {}
         self._fleeting: dict[Place, list[Record]] = {}
@@ -107,7 +108,6 @@ class Recording(Departures):
                 self._record = record
                 for _, owed in sorted(record.owed.items()):
                     self._take_up(owed.message)
-        await self._identify()
         for queue in list(self._queues.values()):
             self._pump(queue)
 
@@ -117,12 +117,22 @@ class Recording(Departures):
         self._append(self._queue((topic, int(partition))), Batch(message.payload, header.count, message))
         self._counters.sent_again += header.count
 
-    async def _identify(self) -> None:
-        """A producer id: with it what is sent twice is recorded once."""
+    @property
+    def identified(self) -> bool:
+        """Whether there is a producer id, or one is on its way."""
+        return self._identifying or self._producer != NO_PRODUCER
+
+    async def identify(self) -> None:
+        """A producer id, if it has none: with it what is sent twice is recorded once."""
+        if self.identified:
+            return
+        self._identifying = True
         try:
             self._producer = await self._cluster.new_producer()
         except TreecastError as error:
             _log.warning("what MQTT clients publish is recorded without a producer id: %s", error)
+        finally:
+            self._identifying = False
 
     def close(self) -> None:
         """What is spooled is sent by the next run."""
@@ -258,7 +268,7 @@ class Recording(Departures):
         self._producer = NO_PRODUCER
         for other in self._queues.values():
             other.sequence = 0
-        self._loop.create_task(self._identify())
+        self._loop.create_task(self.identify())
 
 
 def _anonymous(data: bytes) -> bytes:
