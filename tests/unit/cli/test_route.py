@@ -71,7 +71,7 @@ def test_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["eval"]) == 0
     assert "thesis-fig6.9" in capsys.readouterr().out
     assert run(["eval", "--json"]) == 0
-    assert {"name": "thesis-fig4.8"}.items() <= json.loads(capsys.readouterr().out)[9].items()
+    assert "thesis-fig4.8" in {found["name"] for found in json.loads(capsys.readouterr().out)}
     arguments = ["eval", "thesis-fig4.8", "--runs", "1", "--jobs", "1", "--out", str(tmp_path / "out")]
     assert run(arguments) == 0
     assert "HEAD changes no rules" in capsys.readouterr().out
