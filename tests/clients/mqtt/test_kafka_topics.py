@@ -75,8 +75,11 @@ class Client:
         return [self.next().payload for _ in range(count)]
 
     def close(self) -> None:
+        socket = self._paho.socket()
         self._paho.disconnect()
         self._paho.loop_stop()
+        if socket is not None:
+            socket.close()  # a thread that is stopped before it has sent DISCONNECT leaves it open
 
 
 @pytest.fixture
@@ -216,6 +219,53 @@ def test_what_becomes_of_qos_properties_expiry_and_retain(
     kept = later.next()
     assert (kept.payload, kept.retain) == (b"v", True)
     client.publish("cells/m", b"", 1, retain=True)
+
+
+def test_an_empty_payload_is_no_tombstone_and_the_timestamp_is_that_of_the_publish(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    create(hosts, "cells.e", 1)
+    before = time.time() * 1000
+    connect(hosts[1], "empty").publish("cells/e", b"")
+    (record,) = consume(hosts[0], "cells.e", 1, 1)
+    assert record.value() == b""
+    _, stamp = record.timestamp()
+    assert before - 1 <= stamp <= time.time() * 1000
+
+
+def test_a_compacted_topic_refuses_what_has_no_key(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    with DaemonClient(hosts[0].control) as control:
+        control.create_topic("cells.c", 1, {"cleanup.policy": "compact"}, leaders=("a",))
+    connect(hosts[0], "keyless").publish("cells/c", b"keyless")
+    end = time.monotonic() + PATIENCE_S
+    while "1 messages for cells.c-0 cannot be recorded" not in hosts[0].log():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    produce(hosts[0], "cells.c", {"key": b"k", "value": b"v"})
+    (record,) = consume(hosts[0], "cells.c", 1, 1)
+    assert record.value() == b"v"
+
+
+def test_subscribers_get_what_a_transaction_commits_and_nothing_that_it_aborts(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    create(hosts, "cells.t", 1, "a")
+    subscribers = [connect(host, f"t{n}") for n, host in enumerate(hosts)]
+    for subscriber in subscribers:
+        subscriber.subscribe("cells/t")
+    producer = confluent_kafka.Producer({"bootstrap.servers": hosts[1].kafka, "transactional.id": "cells"})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("cells.t", b"aborted")
+    producer.flush(PATIENCE_S)
+    producer.abort_transaction(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("cells.t", b"committed")
+    producer.commit_transaction(PATIENCE_S)
+    for subscriber in subscribers:
+        assert subscriber.payloads(1) == [b"committed"]
 
 
 def test_no_local_holds_where_the_topic_is_recorded(

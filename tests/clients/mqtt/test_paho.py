@@ -62,8 +62,11 @@ class Client:
         return [(one.topic, one.payload, one.qos) for one in found]
 
     def close(self) -> None:
+        socket = self.paho.socket()
         self.paho.disconnect()
         self.paho.loop_stop()
+        if socket is not None:
+            socket.close()  # a thread that is stopped before it has sent DISCONNECT leaves it open
 
 
 @pytest.fixture
