@@ -159,7 +159,8 @@ def extensions() -> Sequence[Extension]:
     for extension in built:
         extension.optional = True
         if os.name == "posix":
-            extension.extra_compile_args.append(HIDDEN)
+            # A list of its own: mypyc gives all extensions the same one.
+            extension.extra_compile_args = [*extension.extra_compile_args, HIDDEN]
     return built
 
 
