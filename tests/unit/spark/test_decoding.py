@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 from treecast.spark_connectors.errors import DecodeError, OptionError
 from treecast.spark_connectors.source.columns import Columns
 from treecast.spark_connectors.source.decoding import DROP, FAIL, KEEP, DecodingMaker, decoder
 from treecast.spark_connectors.source.options import parse_options
+
+t = pytest.importorskip("pyspark.sql.types")
 
 
 def schema(**columns: t.DataType) -> t.StructType:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import types as t
 
 from treecast.middleware.model.records import Compression
 from treecast.spark_connectors.errors import OptionError
 from treecast.spark_connectors.sink.options import parse_options
 from treecast.spark_connectors.sink.tables import check_schema
+
+t = pytest.importorskip("pyspark.sql.types")
 
 
 def test_defaults() -> None:
