@@ -9,6 +9,7 @@ from bench.workloads.raw import Latency, RawFetch, RawProduce
 from treecast.middleware.load.bench import BenchOptions
 
 KIB = 1024
+PASSES = 24  # over what a fetch run reads: a second or so
 
 
 def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workload]:
@@ -19,9 +20,9 @@ def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workloa
         small = BenchOptions(records=count, size=size, batch_bytes=16 * KIB)
         wide = BenchOptions(records=count, size=size, batch_bytes=16 * KIB, connections=4)
         large = BenchOptions(records=count, size=size, batch_bytes=256 * KIB, window=4)
-        out += [RawProduce(small), RawFetch(small, 1 if quick else 4)]
+        out += [RawProduce(small), RawFetch(small, 1 if quick else PASSES)]
         if not quick:
-            out += [RawProduce(wide), RawProduce(large), RawFetch(wide, 4)]
+            out += [RawProduce(wide), RawProduce(large), RawFetch(wide, PASSES)]
     seconds = 2 if quick else 15
     single = BenchOptions(rate=5_000, size=100)
     out.append(Latency(single, seconds))

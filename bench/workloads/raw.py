@@ -63,13 +63,16 @@ class RawProduce(Workload):
 
 
 class RawFetch(Workload):
-    """Reads a topic that the blaster has filled, as fast as answers come; twice before, uncounted."""
+    """Reads a topic that the blaster has filled, as fast as answers come; twice before, uncounted.
+
+    `passes` times: a few hundred megabytes are read in some 50 ms, which one pause of the machine doubles.
+    """
 
     floor = True
 
-    def __init__(self, options: BenchOptions, repeat: int = 1) -> None:
+    def __init__(self, options: BenchOptions, passes: int = 1) -> None:
         self._options = replace(options, equal_batches=True)
-        self._repeat = repeat
+        self._passes = passes
         self.name = f"raw fetch, {_describe(options)}"
 
     def run(self, peer: Peer, number: int) -> Values:
@@ -77,12 +80,7 @@ class RawFetch(Workload):
         _run("produce", peer, self._options, topic)
         _run("fetch", peer, self._options, topic, equal_batches=False)  # every byte looked at, once
         _run("fetch", peer, self._options, topic)
-        runs = [_run("fetch", peer, self._options, topic) for _ in range(self._repeat)]
-        records = sum(run.result["records"] for run in runs)
-        return {
-            THROUGHPUT: records / sum(run.result["seconds"] for run in runs),
-            SERVER_CPU: 1e6 * sum(run.server_cpu for run in runs) / records,
-        }
+        return _rate(_run("fetch", peer, self._options, topic, passes=self._passes))
 
 
 class Latency(Workload):

@@ -28,7 +28,7 @@ class BenchOptions:
 
     `rate` is in records a second and counts for `latency` only, which sends one record per request unless
     `batch_records` says more. `equal_batches` tells `fetch` that it made the topic itself, with the same
-    `size` and batch, so that it need not look at every byte (see `fetch.py`).
+    `size` and batch, so that it need not look at every byte (see `fetch.py`); it reads all `passes` times.
     """
 
     host: str = "127.0.0.1"
@@ -47,6 +47,7 @@ class BenchOptions:
     consume: bool = True
     max_bytes: int = 1 << 20
     equal_batches: bool = False
+    passes: int = 1
 
     def records_per_batch(self, kind: Kind) -> int:
         if self.batch_records:
@@ -133,7 +134,13 @@ def _prepare_fetch(options: BenchOptions) -> Callable[[], FetchResult]:
     if not any(end > start for _, start, end in ranges):
         raise LoadError(f"topic {options.topic} is empty: fill it first with `treecast bench produce`")
     return Reader(
-        options.host, options.port, options.topic, ranges, max_bytes=options.max_bytes, equal=equal
+        options.host,
+        options.port,
+        options.topic,
+        ranges,
+        max_bytes=options.max_bytes,
+        equal=equal,
+        passes=options.passes,
     ).run
 
 

@@ -43,7 +43,7 @@ class EqualBatches:
 
 
 class _Lane:
-    """One connection reading one partition from `start` to `end`."""
+    """One connection reading one partition from `start` to `end`, `passes` times."""
 
     def __init__(
         self,
@@ -52,14 +52,16 @@ class _Lane:
         start: int,
         end: int,
         equal: EqualBatches | None,
+        passes: int,
     ) -> None:
         self._socket = socket.create_connection(address, 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
         self._request = request
         self._equal = equal
-        self._offset = start
+        self._offset = self._start = start
         self._end = end
+        self._left = passes - 1
         self._buffer = bytearray(_HEAD if equal else _SCRATCH)
         self._scratch = bytearray(_SCRATCH if equal else 0)
         self._filled = 0
@@ -69,6 +71,7 @@ class _Lane:
 
     @property
     def done(self) -> bool:
+        """Whether this pass has come to its end; also the last, once `receive` has returned."""
         return self._offset >= self._end
 
     def fileno(self) -> int:
@@ -93,6 +96,9 @@ class _Lane:
                 return
         except BlockingIOError:
             return
+        if self.done and self._left:
+            self._left -= 1
+            self._offset = self._start
         if not self.done:
             self.ask()
 
@@ -166,6 +172,7 @@ class Reader:
     """Reads each (partition, start, end offset) of `ranges` over a connection of its own.
 
     `max_bytes` is what clients call max.partition.fetch.bytes; `equal` says what the topic is known to hold.
+    Each range is read `passes` times.
     """
 
     def __init__(
@@ -177,10 +184,11 @@ class Reader:
         *,
         max_bytes: int = 1 << 20,
         equal: EqualBatches | None = None,
+        passes: int = 1,
     ) -> None:
-        self._records = sum(end - start for _, start, end in ranges)
+        self._records = passes * sum(end - start for _, start, end in ranges)
         self._lanes = [
-            _Lane((host, port), FetchRequest(topic, partition, max_bytes, 1, 500), start, end, equal)
+            _Lane((host, port), FetchRequest(topic, partition, max_bytes, 1, 500), start, end, equal, passes)
             for partition, start, end in ranges
             if end > start
         ]

@@ -52,6 +52,13 @@ def test_produce_then_fetch_counts_every_record(floor, connections):
         assert fetched.requests >= connections
 
 
+@pytest.mark.parametrize("equal", [False, True])
+def test_fetch_in_passes_reads_all_as_often(floor, equal):
+    produced = run_bench("produce", options(floor, connections=2))
+    fetched = run_bench("fetch", options(floor, connections=2, equal_batches=equal, passes=3))
+    assert (fetched.records, fetched.bytes) == (3 * produced.records, 3 * produced.bytes)
+
+
 def test_fetch_in_small_steps_reads_the_same(floor):
     produced = run_bench("produce", options(floor))
     for equal in (False, True):
