@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -146,7 +146,7 @@ def fabric(
 def _finish_fabric(
     run: Rounds,
     peers: Sequence[Peer],
-    chosen: list[Workload],
+    chosen: list[Workload[Any]],
     context: dict[str, object],
     out: Path,
     json: bool,
@@ -312,7 +312,7 @@ def _console(json: bool, width: int = 150) -> Console:
     return console
 
 
-def _choose(workloads: list[Workload], only: list[str] | None, console: Console) -> list[Workload]:
+def _choose(workloads: list[Workload[Any]], only: list[str] | None, console: Console) -> list[Workload[Any]]:
     chosen = []
     for workload in workloads:
         if only and not any(part.lower() in workload.name.lower() for part in only):

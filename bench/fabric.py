@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.core.chain import Chain
 from bench.core.measure import (
@@ -57,9 +58,9 @@ AGAINST = (
 PANELS = (THROUGHPUT, DELIVERY_P50, DELIVERY_P99, SERVER_CPU, LOADED_MEMORY)
 
 
-def workloads(seconds: float, sizes: Sequence[int], rates: Sequence[int] = RATES) -> list[Workload]:
+def workloads(seconds: float, sizes: Sequence[int], rates: Sequence[int] = RATES) -> list[Workload[Any]]:
     """`seconds` is how long each measured run takes, roughly where it goes as fast as it can."""
-    out: list[Workload] = [ChainThroughput(size, seconds) for size in sizes]
+    out: list[Workload[Any]] = [ChainThroughput(size, seconds) for size in sizes]
     out += [ChainLatency(size, rate, seconds) for size in sizes for rate in rates]
     return out
 
@@ -78,7 +79,7 @@ def peers(names: Sequence[str], python: str, folder: Path | None) -> list[Chain]
     return [known[name] for name in names]
 
 
-def overloaded(rows: Sequence[Row], chosen: Sequence[Workload]) -> dict[tuple[str, str], float]:
+def overloaded(rows: Sequence[Row], chosen: Sequence[Workload[Any]]) -> dict[tuple[str, str], float]:
     """(workload, peer) -> the rate reached, where a peer did not keep up with the one asked for: its latency
     is then how long the queue has grown, and no more."""
     rates: Mapping[str, int] = {load.name: load.rate for load in chosen if isinstance(load, ChainLatency)}

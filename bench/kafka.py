@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bench.core.measure import Workload
 from bench.workloads.java import JavaConsume, JavaProduce
 from bench.workloads.librdkafka import LibrdkafkaConsume, LibrdkafkaProduce
@@ -12,9 +14,9 @@ KIB = 1024
 PASSES = 24  # over what a fetch run reads: a second or so
 
 
-def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workload]:
+def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workload[Any]]:
     """`records` is for 100-byte records; larger ones are fewer, so that every load moves as many bytes."""
-    out: list[Workload] = []
+    out: list[Workload[Any]] = []
     for size in sizes:
         count = max(1000, records * 100 // size)
         small = BenchOptions(records=count, size=size, batch_bytes=16 * KIB)

@@ -8,6 +8,7 @@ cables' far ends, divided by the copies of a packet.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from bench.core.measure import Workload
 from bench.core.wires import Wires
@@ -21,7 +22,7 @@ PANELS = (FORWARDED, COPIES, SWITCH_CPU)
 STATES = 64
 
 
-def workloads(wires: Wires, payloads: tuple[int, ...], seconds: float) -> list[Workload]:
+def workloads(wires: Wires, payloads: tuple[int, ...], seconds: float) -> list[Workload[Any]]:
     return [Flood(wires, payload, STATES, seconds) for payload in payloads]
 
 

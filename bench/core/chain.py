@@ -54,10 +54,6 @@ class Chain(Peer):
     def pids(self) -> list[int]:
         return [pid for host in self.hosts() for pid in host]
 
-    @property
-    def address(self) -> tuple[str, int]:
-        return self.route.near
-
     def missing(self) -> str:
         """What has to be installed before it can run here, or an empty string."""
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from .peer import Peer
 
@@ -42,6 +43,7 @@ LOADED_MEMORY = Metric("resident, after load", "MiB", False, 0.25)
 LOADED_ANONYMOUS = Metric("of it anonymous", "MiB", False)
 
 Values = Mapping[Metric, float]
+P = TypeVar("P", bound=Peer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,8 @@ class Sample:
     value: float
 
 
-class Workload(abc.ABC):
-    """Something that is done to a running peer. `name` stands in reports."""
+class Workload(abc.ABC, Generic[P]):
+    """Something that is done to a running peer of the kind `P`. `name` stands in reports."""
 
     name: str
     floor = False  # whether the bare loop can serve it
@@ -66,5 +68,5 @@ class Workload(abc.ABC):
         return ""
 
     @abc.abstractmethod
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: P, number: int) -> Values:
         """Warms up, measures once; `number` counts the rounds."""

@@ -32,11 +32,6 @@ class Peer(abc.ABC):
     def pids(self) -> list[int]:
         """All of its processes."""
 
-    @property
-    @abc.abstractmethod
-    def address(self) -> tuple[str, int]:
-        """Host and port that clients connect to."""
-
     @abc.abstractmethod
     def settings(self) -> Mapping[str, str]:
         """Version and settings, as the report prints them."""
@@ -46,3 +41,12 @@ class Peer(abc.ABC):
 
     def memory(self) -> Memory:
         return memory(self.pids())
+
+
+class Server(Peer):
+    """A peer that clients connect to."""
+
+    @property
+    @abc.abstractmethod
+    def address(self) -> tuple[str, int]:
+        """Host and port."""

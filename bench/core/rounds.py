@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .measure import (
     IDLE_MEMORY,
@@ -33,7 +34,7 @@ class Rounds:
     def __init__(
         self,
         peers: Sequence[Peer],
-        workloads: Sequence[Workload],
+        workloads: Sequence[Workload[Any]],
         count: int,
         *,
         settle: float = 2.0,
@@ -76,7 +77,7 @@ class Rounds:
         finally:
             peer.stop()
 
-    def _load(self, peer: Peer, number: int, workload: Workload) -> None:
+    def _load(self, peer: Peer, number: int, workload: Workload[Any]) -> None:
         # What earlier loads left in the page cache is written now: else a write-back that the kernel starts
         # in the middle of a run, and throttles writers with, would hit whoever comes next.
         os.sync()

@@ -13,6 +13,7 @@ import select
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from treecast.middleware.dataplane.lab import namespaces
 from treecast.middleware.dataplane.lab.execute import interface_counters
@@ -46,7 +47,7 @@ class Wires:
         words = ["ip", "link", "add", near, "netns", near_space, "type", "veth"]
         subprocess.run([*words, "peer", "name", far, "netns", far_space], check=True)
         for space, interface in ends.items():
-            namespaces.inside(space, lambda interface=interface: _quiet(interface))  # type: ignore[misc]
+            namespaces.inside(space, partial(_quiet, interface))
             subprocess.run(["ip", "-n", space, "link", "set", interface, "arp", "off", "up"], check=True)
 
     def __exit__(self, *_: object) -> None:

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from bench.core.process import ServerProcess, free_port
 from treecast.middleware.load.connection import serves
 
 
-class FloorPeer(Peer):
+class FloorPeer(Server):
     """Serves raw produce and raw fetch only, for records of one size."""
 
     is_floor = True

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from bench.core.process import ServerProcess, free_port
 from bench.peers.treecast import TreecastPeer
 
@@ -29,7 +29,7 @@ def program() -> str | None:
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 
 
-class MosquittoPeer(Peer):
+class MosquittoPeer(Server):
     """One Mosquitto on loopback."""
 
     name = "Mosquitto"

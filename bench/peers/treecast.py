@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from bench.core.process import ServerProcess, free_port
 from treecast.middleware.load.connection import serves
 
 
-class TreecastPeer(Peer):
+class TreecastPeer(Server):
     """`python` chooses the installation, so that a compiled one can be measured from an interpreted one.
 
     `flags` go to `treecast up` as they are. Which hot modules are compiled is read from what the running

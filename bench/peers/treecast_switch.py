@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import os
 import shutil
@@ -50,10 +51,6 @@ class SwitchPeer(Peer):
         assert self._folder is not None
         return self._folder
 
-    @property
-    def address(self) -> tuple[str, int]:
-        raise NotImplementedError("a switch is reached by its ports")
-
     def start(self) -> float:
         self._folder = Path(tempfile.mkdtemp(prefix="switch-", dir=self._parent))
         try:
@@ -62,9 +59,9 @@ class SwitchPeer(Peer):
             self.stop()
             raise
 
+    @abc.abstractmethod
     def open(self) -> float:
         """Starts it in `folder`, programmed; the seconds that took."""
-        raise NotImplementedError
 
     def serve(self, command: list[str]) -> float:
         """Starts what prints a line that begins with `ready`."""

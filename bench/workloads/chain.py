@@ -22,7 +22,6 @@ from bench.core.measure import (
     Values,
     Workload,
 )
-from bench.core.peer import Peer
 from bench.core.process import keep_to_cores
 
 COMMAND = (sys.executable, "-m", "bench.chain")
@@ -32,7 +31,7 @@ FIRST = 20_000  # records of the first warm-up, from whose rate the others follo
 MOST_BYTES = 512 << 20  # a run is no longer than this, however fast the peer is
 
 
-def _run(peer: Peer, records: int, size: int, rate: float = 0) -> LoadRun:
+def _run(peer: Chain, records: int, size: int, rate: float = 0) -> LoadRun:
     if not isinstance(peer, Chain):
         raise TypeError(f"{peer.name} has no route through it")
     if peer.own_cores:
@@ -48,7 +47,7 @@ def _throughput(run: LoadRun) -> float:
     return float(run.result["records"]) / float(run.result["seconds"])
 
 
-class ChainThroughput(Workload):
+class ChainThroughput(Workload[Chain]):
     """From the first record sent to the last one arrived; as many records as take about `seconds`.
 
     Two runs before it are not counted: a short one tells the rate, one of half the length warms up.
@@ -58,7 +57,7 @@ class ChainThroughput(Workload):
         self._size, self._seconds = size, seconds
         self.name = f"through the chain, {_size(size)}"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Chain, number: int) -> Values:
         rate = _throughput(_run(peer, FIRST, self._size))
         rate = _throughput(_run(peer, self._records(rate / 2), self._size))
         run = _run(peer, self._records(rate), self._size)
@@ -73,7 +72,7 @@ class ChainThroughput(Workload):
         return max(FIRST // 2, min(round(rate * self._seconds), MOST_BYTES // self._size))
 
 
-class ChainLatency(Workload):
+class ChainLatency(Workload[Chain]):
     """Single records at `rate` a second for `seconds`; a run before it and its first fifth don't count."""
 
     floor = True
@@ -82,7 +81,7 @@ class ChainLatency(Workload):
         self._size, self.rate, self._seconds = size, rate, seconds
         self.name = f"latency at {rate:,}/s, {_size(size)}"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Chain, number: int) -> Values:
         _run(peer, round(self.rate * self._seconds / 4), self._size, self.rate)
         run = _run(peer, round(self.rate * self._seconds), self._size, self.rate)
         answered, arrived = run.result["produce"], run.result["end_to_end"]

@@ -9,8 +9,10 @@ import ctypes
 import socket
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.core.measure import Metric, Values, Workload
 from bench.core.peer import Peer
@@ -27,7 +29,7 @@ _ETH_P_ALL = 3
 _PACKET_QDISC_BYPASS, _SOL_PACKET = 20, 263
 
 
-class Flood(Workload):
+class Flood(Workload[Peer]):
     """Publishes of `states` states with `payload` bytes; each goes to all of the other ports."""
 
     floor = True
@@ -43,19 +45,20 @@ class Flood(Workload):
         warm = min(self._seconds, 2.0)
         words = ["-m", "bench.workloads.flood", "far0", str(self._payload), str(self._states)]
         command = [sys.executable, *words, str(warm + self._seconds + 2.0)]
-        log = peer.folder / "flood.log"  # type: ignore[attr-defined]
-        load = ServerProcess(self._wires.command(self._wires.far, 0, command), log)
-        try:
-            return self._measure(peer, load, warm)
-        finally:
-            load.stop()
+        with tempfile.TemporaryDirectory(prefix="flood-") as folder:
+            log = Path(folder) / "flood.log"
+            load = ServerProcess(self._wires.command(self._wires.far, 0, command), log)
+            try:
+                return self._measure(peer, load, warm)
+            finally:
+                load.stop()
 
     def _measure(self, peer: Peer, load: ServerProcess, warm: float) -> Values:
         ports = range(1, self._wires.count)
         load.wait_until(lambda: self._wires.arrived(ports) > 0, 30, 0.05)
-        time.sleep(warm)
+        time.sleep(warm)  # the switch's own caches fill
         before, cpu, start = self._wires.arrived(ports), peer.cpu_seconds(), time.monotonic()
-        time.sleep(self._seconds)
+        time.sleep(self._seconds)  # the kernel counts meanwhile
         copies, took = self._wires.arrived(ports) - before, time.monotonic() - start
         used = peer.cpu_seconds() - cpu
         packets = copies / self.outputs

@@ -15,7 +15,7 @@ from bench.core.measure import (
     Values,
     Workload,
 )
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from bench.peers.kafka import missing_tools, run_tool
 from treecast.middleware.load.connection import Connection
 
@@ -53,13 +53,13 @@ def parse_consumer(output: str) -> tuple[int, float]:
     raise RuntimeError(f"kafka-consumer-perf-test printed no result:\n{output[-2000:]}")
 
 
-def _prepare(peer: Peer, topic: str) -> str:
+def _prepare(peer: Server, topic: str) -> str:
     with Connection(*peer.address) as connection:
         connection.create_topic(topic, 1)
     return f"{peer.address[0]}:{peer.address[1]}"
 
 
-class _Java(Workload):
+class _Java(Workload[Server]):
     def missing(self) -> str:
         tools = missing_tools()
         return f"no {' and no '.join(tools)} on the PATH" if tools else ""
@@ -77,7 +77,7 @@ class JavaProduce(_Java):
         limit = f" at {rate:,}/s" if rate > 0 else ""
         self.name = f"Java producer-perf-test{limit}, {size} B"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"java-{self._size}-{max(self._rate, 0)}"
         bootstrap = _prepare(peer, topic)
         before = peer.cpu_seconds()
@@ -105,7 +105,7 @@ class JavaConsume(_Java):
         self._records, self._size = records, size
         self.name = f"Java consumer-perf-test, {size} B"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"java-consume-{self._size}"
         bootstrap = _prepare(peer, topic)
         run_tool(

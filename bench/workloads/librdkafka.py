@@ -13,13 +13,13 @@ from typing import Any
 
 from bench.core.load import run_load
 from bench.core.measure import CLIENT_THROUGHPUT, SERVER_CPU, Values, Workload
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from treecast.middleware.load.connection import Connection
 
 COMMAND = (sys.executable, "-m", "bench.workloads.librdkafka")
 
 
-class _Librdkafka(Workload):
+class _Librdkafka(Workload[Server]):
     kind = ""
 
     def __init__(self, records: int, size: int) -> None:
@@ -29,7 +29,7 @@ class _Librdkafka(Workload):
     def missing(self) -> str:
         return "" if importlib.util.find_spec("confluent_kafka") else "confluent-kafka is not installed"
 
-    def _order(self, peer: Peer, kind: str, topic: str) -> dict[str, Any]:
+    def _order(self, peer: Server, kind: str, topic: str) -> dict[str, Any]:
         bootstrap = f"{peer.address[0]}:{peer.address[1]}"
         return {
             "kind": kind,
@@ -39,7 +39,7 @@ class _Librdkafka(Workload):
             "size": self._size,
         }
 
-    def _measure(self, peer: Peer, topic: str) -> Values:
+    def _measure(self, peer: Server, topic: str) -> Values:
         run = run_load(peer, self._order(peer, self.kind, topic), COMMAND)
         rate = run.result["records"] / run.result["seconds"]
         return {CLIENT_THROUGHPUT: rate, SERVER_CPU: run.cpu_per_record}
@@ -48,7 +48,7 @@ class _Librdkafka(Workload):
 class LibrdkafkaProduce(_Librdkafka):
     kind = "produce"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"librdkafka-{self._size}"
         with Connection(*peer.address) as connection:
             connection.create_topic(topic, 1)
@@ -64,7 +64,7 @@ class LibrdkafkaConsume(_Librdkafka):
 
     kind = "consume"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"librdkafka-consume-{self._size}"
         with Connection(*peer.address) as connection:
             connection.create_topic(topic, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.core.load import run_load
 from bench.core.measure import DELIVERY_P50, DELIVERY_P99, REACHED, Metric, Values, Workload
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from bench.workloads.mqtt_load import connect
 from treecast.middleware.daemon.tuning import raise_open_files
 
@@ -23,7 +23,7 @@ def _bytes(size: int) -> str:
 
 
 @dataclass
-class MqttThroughput(Workload):
+class MqttThroughput(Workload[Server]):
     """`asked`: how many times Mosquitto's rate. `single`: a packet per write."""
 
     messages: int
@@ -41,23 +41,23 @@ class MqttThroughput(Workload):
         self.name = f"QoS {self.qos}, {_bytes(self.size)}, {ends}{each}"
         self.metric = Metric("delivered", "messages/s", True, self.asked)
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         self._load(peer, self.messages // 4)
         run = self._load(peer, self.messages)
         cpu = CPU_SINGLE if self.single else CPU
         return {self.metric: run.result["records"] / run.result["seconds"], cpu: run.cpu_per_record}
 
-    def _load(self, peer: Peer, messages: int) -> Any:
+    def _load(self, peer: Server, messages: int) -> Any:
         return run_load(peer, {**_order(peer, self), "messages": messages}, COMMAND)
 
 
-def _order(peer: Peer, load: Any) -> dict[str, Any]:
+def _order(peer: Server, load: Any) -> dict[str, Any]:
     names = ("size", "qos", "publishers", "subscribers", "window", "single")
     return {"host": peer.address[0], "port": peer.address[1], **{name: getattr(load, name) for name in names}}
 
 
 @dataclass
-class MqttLatency(Workload):
+class MqttLatency(Workload[Server]):
     """A fixed rate, one publisher and one subscriber, QoS 0."""
 
     rate: int
@@ -72,7 +72,7 @@ class MqttLatency(Workload):
     def __post_init__(self) -> None:
         self.name = f"latency at {self.rate:,}/s, QoS 0, {_bytes(self.size)}"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         order = {**_order(peer, self), "rate": self.rate, "messages": int(self.rate * self.seconds)}
         run = run_load(peer, order, COMMAND)
         return {
@@ -83,7 +83,7 @@ class MqttLatency(Workload):
 
 
 @dataclass
-class MqttConnections(Workload):
+class MqttConnections(Workload[Server]):
     """Clients at rest, each with one subscription: what the server's memory grows by for each."""
 
     count: int
@@ -91,7 +91,7 @@ class MqttConnections(Workload):
     def __post_init__(self) -> None:
         self.name = f"{self.count:,} connections at rest"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         raise_open_files()
         before = peer.memory().resident
         clients = [connect(*peer.address, f"rest-{number}") for number in range(self.count)]
@@ -106,7 +106,7 @@ class MqttConnections(Workload):
                 client.close()
 
 
-def workloads(messages: int, rates: tuple[int, ...], seconds: float) -> list[Workload]:
+def workloads(messages: int, rates: tuple[int, ...], seconds: float) -> list[Workload[Any]]:
     """`messages` is for 100 bytes to one subscriber; heavier loads have fewer."""
     return [
         MqttConnections(min(10_000, messages // 40)),  # first: memory that loads leave would hide it

@@ -21,11 +21,11 @@ from bench.core.measure import (
     Values,
     Workload,
 )
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from treecast.middleware.load.bench import BenchOptions, Kind
 
 
-def _run(kind: Kind, peer: Peer, options: BenchOptions, topic: str, **changes: Any) -> LoadRun:
+def _run(kind: Kind, peer: Server, options: BenchOptions, topic: str, **changes: Any) -> LoadRun:
     host, port = peer.address
     options = replace(options, host=host, port=port, topic=topic, **changes)
     return run_load(peer, {"kind": kind, "options": asdict(options)})
@@ -47,7 +47,7 @@ def _describe(options: BenchOptions) -> str:
     return f"{size}, {batch} batches, {options.connections} conn."
 
 
-class RawProduce(Workload):
+class RawProduce(Workload[Server]):
     """Produce as fast as answers come; as many records again go before it, uncounted."""
 
     floor = True
@@ -56,13 +56,13 @@ class RawProduce(Workload):
         self._options = options
         self.name = f"raw produce, {_describe(options)}"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"produce-{self._options.size}-{self._options.batch_bytes}-{self._options.connections}"
         _run("produce", peer, self._options, f"{topic}-warm")
         return _rate(_run("produce", peer, self._options, topic))
 
 
-class RawFetch(Workload):
+class RawFetch(Workload[Server]):
     """Reads a topic that the blaster has filled, as fast as answers come; twice before, uncounted.
 
     `passes` times: a few hundred megabytes are read in some 50 ms, which one pause of the machine doubles.
@@ -75,7 +75,7 @@ class RawFetch(Workload):
         self._passes = passes
         self.name = f"raw fetch, {_describe(options)}"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"fetch-{self._options.size}-{self._options.batch_bytes}-{self._options.connections}"
         _run("produce", peer, self._options, topic)
         _run("fetch", peer, self._options, topic, equal_batches=False)  # every byte looked at, once
@@ -83,7 +83,7 @@ class RawFetch(Workload):
         return _rate(_run("fetch", peer, self._options, topic, passes=self._passes))
 
 
-class Latency(Workload):
+class Latency(Workload[Server]):
     """A fixed rate, open loop, one producing and one long-polling connection on one partition."""
 
     def __init__(self, options: BenchOptions, seconds: float) -> None:
@@ -92,7 +92,7 @@ class Latency(Workload):
         records = "single records" if each == 1 else f"batches of {each}"
         self.name = f"latency at {options.rate:,.0f}/s, {options.size} B, {records}"
 
-    def run(self, peer: Peer, number: int) -> Values:
+    def run(self, peer: Server, number: int) -> Values:
         topic = f"latency-{self._options.rate:.0f}-{self._options.batch_records}"
         _run("latency", peer, self._options, topic)
         run = _run("latency", peer, self._options, topic)

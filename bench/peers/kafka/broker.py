@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.core.peer import Peer
+from bench.core.peer import Server
 from bench.core.process import ServerProcess, free_port
 from treecast.middleware.load.connection import serves
 
@@ -50,7 +50,7 @@ PROPERTIES = {
 }
 
 
-class KafkaBroker(Peer):
+class KafkaBroker(Server):
     """Starts on an empty directory unless `data` names one, which is then kept at `stop`.
 
     `properties` override or add to what a distribution's server.properties says. Also a context manager:

@@ -30,10 +30,6 @@ class RecordedPeer(Peer):
     def pids(self) -> list[int]:
         return []
 
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", 1
-
     def settings(self) -> Mapping[str, str]:
         return {}
 
