@@ -101,7 +101,7 @@ class Bridge(Recorder):
             old, new = before.get(name), self._topics.get(name)
             if old is None or new is None or old.topic_id != new.topic_id:
                 self._end_feeds(name)
-            self._look_at(name)
+            self._look_at(name, new=True)
         if (
             self._topics and not self.recording.identified
         ):  # none is taken before there is something to record in
@@ -140,26 +140,32 @@ class Bridge(Recorder):
         elif filter in self._topics:
             self._look_at(filter)
 
-    def _look_at(self, name: bytes) -> None:
-        """Feeds begin where somebody here wants the topic, and end where nobody does."""
+    def _look_at(self, name: bytes, *, new: bool = False) -> None:
+        """Feeds begin where somebody here wants the topic, and end where nobody does.
+
+        Partitions that are `new` are younger than those who want them, and are read from their first record.
+        """
         topic = self._topics.get(name)
         feeds = self._feeds.get(name, [])
         if topic is None or not self._hub.direct(name).count:
             self._end_feeds(name)
             return
-        more = [self._feed(name, topic, index) for index in range(len(feeds), topic.partitions)]
+        more = [self._feed(name, topic, index, new) for index in range(len(feeds), topic.partitions)]
         if more:
             self._feeds[name] = feeds + more
 
-    def _feed(self, name: bytes, topic: Topic, index: int) -> PartitionFeed:
+    def _feed(self, name: bytes, topic: Topic, index: int, new: bool) -> PartitionFeed:
         self._counters.feeds += 1
 
         def deliver(records: list[Record]) -> None:
             self._deliver(name, records)
 
-        return PartitionFeed(
+        feed = PartitionFeed(
             self._cluster, topic, index, self._hub.journal, self._counters, self._settings.retry, deliver
         )
+        if new:
+            feed.begin_at_the_first()
+        return feed
 
     def _end_feeds(self, name: bytes) -> None:
         for feed in self._feeds.pop(name, ()):

@@ -1,8 +1,9 @@
 """MQTT subscribers of recorded topics are fed from the partitions, each record once.
 
 A partition is followed from the moment on in which somebody here wants its topic; before that is known, no
-SUBACK is sent. How far it was handed out is in the journal, beside what sessions that last became of it, so a
-restart goes on there. Records of transactions come when these are committed.
+SUBACK is sent. One that is made while somebody wants its topic is read from its first record. How far it was
+handed out is in the journal, beside what sessions that last became of it, so a restart goes on there. Records
+of transactions come when these are committed.
 """
 
 from __future__ import annotations
@@ -68,6 +69,12 @@ class PartitionFeed:
         )
 
     # --- life
+
+    def begin_at_the_first(self) -> None:
+        """The partition was made just now. To be called in the turn that made the feed."""
+        if self._journal is None or self._key not in self._journal.passed:
+            self.offset = 0
+            self._note(0)
 
     def stop(self) -> Task[None]:
         """Nobody wants it any more, or the host stops."""

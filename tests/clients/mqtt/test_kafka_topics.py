@@ -99,9 +99,13 @@ def create(hosts: Sequence[DaemonProcess], topic: str, partitions: int = 2, *lea
     """Both hosts know it when this returns."""
     with DaemonClient(hosts[0].control) as client:
         client.create_topic(topic, partitions, leaders=leaders)
+    until_known(hosts[1], topic, partitions)
+
+
+def until_known(daemon: DaemonProcess, topic: str, partitions: int) -> None:
     end = time.monotonic() + PATIENCE_S
-    with DaemonClient(hosts[1].control) as client:
-        while topic not in {found.name for found in client.list_topics()}:
+    with DaemonClient(daemon.control) as client:
+        while (topic, partitions) not in {(known.name, known.partitions) for known in client.list_topics()}:
             assert time.monotonic() < end
             time.sleep(0.02)
 
@@ -298,6 +302,24 @@ def test_topics_that_kafka_does_not_have_are_not_recorded(
         control.delete_topic("not.recorded")
     client.publish("not/recorded", b"3")
     assert client.payloads(1) == [b"3"]
+
+
+def test_who_subscribed_before_a_topic_or_its_partitions_were_made_gets_their_first_records(
+    hosts: list[DaemonProcess], connect: Callable[..., Client]
+) -> None:
+    clients = [connect(daemon, f"before-{n}") for n, daemon in enumerate(hosts)]
+    for client in clients:
+        client.subscribe("before/+", 1)
+    create(hosts, "before.x", 1, "b")
+    produce(hosts[1], "before.x", *({"value": b"%d" % n} for n in range(20)))
+    for client in clients:
+        assert client.payloads(20) == [b"%d" % n for n in range(20)]
+    with DaemonClient(hosts[0].control) as control:
+        control.create_partitions("before.x", 2)
+    until_known(hosts[1], "before.x", 2)
+    produce(hosts[1], "before.x", *({"value": b"%d" % n, "partition": 1} for n in range(20)))
+    for client in clients:
+        assert client.payloads(20) == [b"%d" % n for n in range(20)]
 
 
 def test_a_session_that_lasts_gets_records_of_the_time_when_its_daemon_was_killed(
