@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
+import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +43,19 @@ def _until(condition: Callable[[], object], what: str) -> None:
 @pytest.fixture(scope="session")
 def until() -> Callable[..., None]:
     return _until
+
+
+def _run(script: str, out: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """One call of a resumable run: its exit code, its summary, and what it said."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), "--out", str(out), "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr[-3000:]
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="session")
+def fault_run() -> Callable[..., tuple[int, dict[str, Any], str]]:
+    return _run
 
 
 def read_topic(address: str, topic: str) -> list[tuple[int, bytes | None]]:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import fcntl
-import json
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from crash.episode import Cycle, DaemonFailed, Episode
 from crash.oracle import Tally
-
-ROOT = Path(__file__).resolve().parents[2]
-MAX_PROBLEMS = 20
+from resumable import INTERRUPTED, MOST_PROBLEMS, Session, options_of
 
 
 @dataclasses.dataclass
@@ -51,19 +48,6 @@ class State:
     restarts: list[float] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
     tally: Tally = dataclasses.field(default_factory=Tally)
-
-    @classmethod
-    def load(cls, path: Path, seed: int) -> State:
-        if not path.exists():
-            return cls(seed)
-        stored = json.loads(path.read_text())
-        return cls(**{**stored, "tally": Tally(**stored["tally"])})
-
-    def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-        new.replace(path)
 
     def absorb(self, episode: Episode, number: int) -> None:
         """Takes over what an episode counted since the last time."""
@@ -85,19 +69,8 @@ class Run:
     def __init__(self, options: argparse.Namespace, console: Console) -> None:
         self.options = options
         self.console = console
-        self.folder = options.out / f"seed-{options.seed}"
-        self.path = self.folder / "state.json"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.folder / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit(
-                f"another crash run works in {self.folder}; take another --seed or --out"
-            ) from None
-        if options.fresh:
-            self.path.unlink(missing_ok=True)
-        self.state = State.load(self.path, options.seed)
+        self.session = Session(options, State)
+        self.state = self.session.state
 
     def run(self) -> int:
         """Gives the exit code."""
@@ -111,18 +84,13 @@ class Run:
         show = not self.options.json and self.console.is_terminal
         with Progress(*columns, console=self.console, disable=not show) as progress:
             task = progress.add_task("", total=self.options.count, completed=self.state.done, said="")
-            try:
-                while self.state.done < self.options.count and len(self.state.problems) < MAX_PROBLEMS:
-                    self._life(progress, task)
-            except KeyboardInterrupt:
-                return 130
-        return 1 if self.state.problems else 0
+            life = partial(self._life, progress, task)
+            return self.session.repeat(self.options.count, life, most_problems=MOST_PROBLEMS)
 
     def _life(self, progress: Progress, task: Any) -> None:
         state, number, known = self.state, self.state.done, len(self.state.problems)
-        episode = Episode(
-            self.folder / "life", state.seed, state.lives, self.options.python, self.options.fsync
-        )
+        folder = self.session.folder
+        episode = Episode(folder / "life", state.seed, state.lives, self.options.python, self.options.fsync)
         state.lives += 1
         begun = time.monotonic()
         failed = True
@@ -150,7 +118,7 @@ class Run:
                 state.done += 1
         finally:
             failed = failed or bool(episode.oracle.problems)
-            keep = self.folder / f"failed-{number}" if failed else None
+            keep = folder / f"failed-{number}" if failed else None
             try:
                 episode.close(keep=keep)
             finally:
@@ -160,7 +128,7 @@ class Run:
         self.state.absorb(episode, number)
         now = time.monotonic()
         self.state.seconds += now - begun
-        self.state.save(self.path)
+        self.session.save()
         return now
 
     def _said(self) -> str:
@@ -203,18 +171,8 @@ def summary(state: State, options: argparse.Namespace) -> Table:
 
 
 def main() -> int:
-    description, _, epilog = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=300, help="cycles in all, over all sessions")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--life", type=int, default=30, help="cycles before a new data directory")
+    parser = options_of(__doc__, "crash", life=30, kills="cycles")
     parser.add_argument("--fsync", choices=("never", "interval", "batch"), help="default: each in turn")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "crash")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
-    parser.add_argument("--fresh", action="store_true", help="forget what was done with this seed")
-    parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
     parser.add_argument(
         "--damage",
         type=int,
@@ -228,14 +186,14 @@ def main() -> int:
     code = run.run()
     state = run.state
     if options.json:
-        print(json.dumps(dataclasses.asdict(state)))
+        print(run.session.as_json())
     else:
         console.print(summary(state, options))
-    for problem in state.problems[:MAX_PROBLEMS]:
+    for problem in state.problems[:MOST_PROBLEMS]:
         console.print(f"[red]{problem}", soft_wrap=True, highlight=False)
     if state.problems:
-        console.print(f"data directories and logs: {run.folder}/failed-*; --fresh begins anew")
-    elif code == 130:
+        console.print(f"data directories and logs: {run.session.folder}/failed-*; --fresh begins anew")
+    elif code == INTERRUPTED:
         console.print("interrupted; the same command goes on")
     return code
 

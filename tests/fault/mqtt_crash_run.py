@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from mqtt_crash.episode import Episode
-
-ROOT = Path(__file__).resolve().parents[2]
+from resumable import INTERRUPTED, Session, options_of
 
 
 @dataclasses.dataclass
@@ -40,21 +39,11 @@ class State:
     problems: list[str] = dataclasses.field(default_factory=list)
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    @classmethod
-    def load(cls, path: Path, seed: int) -> State:
-        return cls(**json.loads(path.read_text())) if path.exists() else cls(seed)
-
-    def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-        new.replace(path)
-
 
 def live(state: State, options: argparse.Namespace, folder: Path) -> None:
     """One life of a data directory."""
     begun, known = time.monotonic(), len(state.problems)
-    episode = Episode(folder / "life", state.seed, state.lives, options.python)
+    episode = Episode(folder / "life", state.seed, state.lives, options.python, options.patience)
     state.lives += 1
     try:
         episode.begin()
@@ -79,29 +68,17 @@ def live(state: State, options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--count", type=int, default=300, help="kills to look after")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--life", type=int, default=10, help="kills of one data directory")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "mqtt-crash")
-    parser.add_argument("--python", default=sys.executable, help="what runs the daemon")
+    parser = options_of(__doc__, "mqtt-crash", life=10, kills="kills to look after")
     parser.add_argument("--damage", type=int, default=-1, metavar="CYCLE", help="cut the journal there")
-    parser.add_argument("--fresh", action="store_true", help="begin again")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--patience", type=float, default=90.0, help="seconds for clients to get what there is to get"
+    )
     options = parser.parse_args()
-    folder = options.out / f"seed-{options.seed}"
-    path = folder / "state.json"
-    if options.fresh:
-        path.unlink(missing_ok=True)
-    state = State.load(path, options.seed)
-    try:
-        while state.done < options.count and not state.problems:
-            live(state, options, folder)
-            state.save(path)
-    except KeyboardInterrupt:
-        return 130
-    print(json.dumps(dataclasses.asdict(state), indent=None if options.json else 1))
-    return 1 if state.problems else 0
+    session = Session(options, State)
+    code = session.repeat(options.count, partial(live, session.state, options, session.folder))
+    if code != INTERRUPTED:
+        print(session.as_json(indent=not options.json))
+    return code
 
 
 if __name__ == "__main__":

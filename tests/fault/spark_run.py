@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from resumable import INTERRUPTED, Session, options_of
 from spark_kills.episode import Episode
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass
@@ -39,16 +38,6 @@ class State:
     seconds: float = 0.0
     problems: list[str] = dataclasses.field(default_factory=list)
     kills: dict[str, int] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def load(cls, path: Path, seed: int) -> State:
-        return cls(**json.loads(path.read_text())) if path.exists() else cls(seed)
-
-    def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-        new.replace(path)
 
 
 def of_driver(number: int, options: argparse.Namespace) -> bool:
@@ -90,37 +79,23 @@ def live(state: State, options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--count", type=int, default=300, help="kills of the daemon or of a worker")
+    parser = options_of(__doc__, "spark", life=33, kills="kills of the daemon or of a worker")
     parser.add_argument("--drivers", type=int, default=30, help="kills of the driver")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--life", type=int, default=33, help="kills of one data directory and checkpoint")
     parser.add_argument(
         "--look", type=int, default=11, help="kills between two looks at all that was written"
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "spark")
-    parser.add_argument("--python", default=sys.executable, help="what runs the daemon")
     parser.add_argument("--damage", action="store_true", help="write a record twice: it must be found")
-    parser.add_argument("--fresh", action="store_true", help="begin again")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    folder = options.out / f"seed-{options.seed}"
-    path = folder / "state.json"
-    if options.fresh:
-        path.unlink(missing_ok=True)
-    state = State.load(path, options.seed)
+    session = Session(options, State)
     if not options.json:
         print(
             f"seed {options.seed}, {options.count} kills of daemon or worker, {options.drivers} of the driver"
         )
-    try:
-        while state.done < options.count + options.drivers and not state.problems:
-            live(state, options, folder)
-            state.save(path)
-    except KeyboardInterrupt:
-        return 130
-    print(json.dumps(dataclasses.asdict(state), indent=None if options.json else 1))
-    return 1 if state.problems else 0
+    life = partial(live, session.state, options, session.folder)
+    code = session.repeat(options.count + options.drivers, life)
+    if code != INTERRUPTED:
+        print(session.as_json(indent=not options.json))
+    return code
 
 
 if __name__ == "__main__":

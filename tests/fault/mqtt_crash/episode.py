@@ -13,14 +13,17 @@ from treecast.middleware.daemon.process import DaemonProcess
 from .workers import Publisher, Subscriber, Worker
 
 FSYNC = ("interval", "never", "batch")
-PATIENCE_S = 90.0
+JOIN_S = 90.0
 FACES = ("--kafka", "off", "--admin", "off", "--control", "off", "--stare", "off", "--mqtt", "127.0.0.1:0")
 
 
 class Episode:
-    """`problems`: what was found amiss. `counts`: what was published, acknowledged and seen."""
+    """`problems`: what was found amiss. `counts`: what was published, acknowledged and seen.
 
-    def __init__(self, folder: Path, seed: int, number: int, python: str) -> None:
+    `patience`: seconds for clients to get what there is to get.
+    """
+
+    def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.fsync = FSYNC[number % len(FSYNC)]
@@ -32,6 +35,7 @@ class Episode:
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
         self._seed = seed
+        self._patience = patience
 
     @property
     def _workers(self) -> list[Worker]:
@@ -49,7 +53,7 @@ class Episode:
             worker.start()
             worker.up.set()
         for subscriber in self.subscribers:
-            assert subscriber.subscribed.wait(PATIENCE_S)
+            assert subscriber.subscribed.wait(self._patience)
 
     def cycle(self, number: int, *, damage: bool = False) -> None:
         """One kill, and the look after it. `damage` takes something away, to show that it is found out."""
@@ -92,10 +96,10 @@ class Episode:
         time.sleep(0.1)  # whatever else would come
 
     def _wait(self, done: Callable[[], bool], who: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience
         while not done() and not self.problems:
             if time.monotonic() > deadline:
-                return self.problems.append(f"{who} did not get all within {PATIENCE_S:.0f} s")
+                return self.problems.append(f"{who} did not get all within {self._patience:.0f} s")
             time.sleep(0.02)
         return None
 
@@ -134,7 +138,7 @@ class Episode:
             worker.ended = True
             worker.up.set()
         for worker in self._workers:
-            worker.join(PATIENCE_S)
+            worker.join(JOIN_S)
             worker.drop()
         if self.daemon.running:
             self.daemon.stop()

@@ -1,0 +1,85 @@
+"""What the fault runs have in common: their options, and a state by which the same command goes on.
+
+A run's state is a dataclass with `seed`, `done` and `problems`, beside whatever the run counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERRUPTED = 130
+MOST_PROBLEMS = 20  # that are shown
+
+
+class State(Protocol):
+    """What is done, over all sessions of one seed."""
+
+    done: int
+    problems: list[str]
+
+    def __init__(self, seed: int) -> None: ...
+
+
+S = TypeVar("S", bound=State)
+
+
+def options_of(doc: str | None, out: str, *, life: int, kills: str) -> argparse.ArgumentParser:
+    """The options of every run. `doc`: that of its module; `out`: a folder's name; `life`: kills of one data
+    directory; `kills`: what `--count` counts."""
+    description, _, epilog = (doc or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=300, help=f"{kills}, over all sessions")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--life", type=int, default=life, help="kills of one data directory")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / out)
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
+    parser.add_argument("--fresh", action="store_true", help="forget what was done with this seed")
+    parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
+    return parser
+
+
+class Session(Generic[S]):
+    """One call of a run: the folder of its seed, which it has for itself, and its state."""
+
+    def __init__(self, options: argparse.Namespace, kind: type[S]) -> None:
+        self.folder: Path = options.out / f"seed-{options.seed}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._path = self.folder / "state.json"
+        self._lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"another run works in {self.folder}; take another --seed or --out") from None
+        if options.fresh or not self._path.exists():
+            self.state: S = kind(options.seed)
+        else:
+            self.state = msgspec.json.decode(self._path.read_bytes(), type=kind)
+
+    def save(self) -> None:
+        new = self._path.with_suffix(".new")
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(self.state)))
+        new.replace(self._path)
+
+    def repeat(self, total: int, live: Callable[[], Any], *, most_problems: int = 1) -> int:
+        """Lives of data directories, until `total` kills are done. Gives the exit code."""
+        try:
+            while self.state.done < total and len(self.state.problems) < most_problems:
+                live()
+                self.save()
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        return 1 if self.state.problems else 0
+
+    def as_json(self, *, indent: bool = False) -> str:
+        encoded = msgspec.json.encode(self.state)
+        return (msgspec.json.format(encoded) if indent else encoded).decode()
