@@ -3,9 +3,10 @@
 from .counts import EmulationCounts, LinkCounts, read_counts
 from .devices import CpuPort, Device, Endpoint, SwitchDevice
 from .emulator import Emulator, EmulatorError
-from .links import LinkSettings
+from .links import PLAIN, LinkSettings
 
 __all__ = [
+    "PLAIN",
     "CpuPort",
     "Device",
     "Emulator",

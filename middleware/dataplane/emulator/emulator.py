@@ -19,7 +19,7 @@ from treecast.middleware.routing.network import Network
 
 from ..p4.runtime import Out
 from .devices import NEVER, Device
-from .links import LinkSettings, Random, Way
+from .links import PLAIN, LinkSettings, Random, Way
 
 _MOST_TURNS: Final = 10_000  # at one and the same time
 _DIGITS: Final = 9  # of a time in seconds: sums that mean the same moment are the same number
@@ -49,7 +49,7 @@ class Emulator:
         self,
         network: Network,
         random: Random,
-        link: LinkSettings = LinkSettings(),  # noqa: B008
+        link: LinkSettings = PLAIN,
         links: Mapping[int, LinkSettings] = {},
         *,
         tick: float = 0.001,

@@ -9,7 +9,7 @@ so others overtake it), duplication (a copy comes with it). Nothing is drawn for
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -43,6 +43,9 @@ class LinkSettings(Struct, frozen=True):
     def plain(self) -> bool:
         """Whether every packet comes once, after the delay."""
         return not (self.rate or self.loss or self.duplicate or self.reorder)
+
+
+PLAIN: Final = LinkSettings()  # a millisecond, and nothing is lost
 
 
 class Way:

@@ -17,7 +17,7 @@ from random import Random
 from ...control.replicas.controller import ReplicaController
 from ...control.replicas.settings import ReplicaSettings
 from ...control.stare_switch.embedded import BETWEEN_SWITCHES, Place, port_set
-from ...dataplane.emulator import Emulator, LinkSettings
+from ...dataplane.emulator import PLAIN, Emulator, LinkSettings
 from ...dataplane.p4 import ir
 from ...fabric.stare.node import Node
 from ...fabric.stare.settings import StareSettings
@@ -29,6 +29,8 @@ from .programs import program
 from .switches import Routes, StareSwitch
 
 SIGNAL_DELAY = 0.002
+HOSTS = StareSettings()
+REPLICAS = ReplicaSettings()
 
 
 class StareNetwork:
@@ -40,10 +42,10 @@ class StareNetwork:
         design: str,
         seed: int,
         *,
-        link: LinkSettings = LinkSettings(),  # noqa: B008
-        settings: StareSettings = StareSettings(),  # noqa: B008
+        link: LinkSettings = PLAIN,
+        settings: StareSettings = HOSTS,
         between: StareSettings = BETWEEN_SWITCHES,
-        replicas: ReplicaSettings = ReplicaSettings(),  # noqa: B008
+        replicas: ReplicaSettings = REPLICAS,
         signal_loss: float = 0.0,
         loaded: ir.Program | None = None,
     ) -> None:

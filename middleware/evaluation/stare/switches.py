@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 
 from ...control.stare_switch.embedded import BETWEEN_SWITCHES, EmbeddedController, Place
 from ...control.stare_switch.programming import (
@@ -17,12 +18,13 @@ from ...control.stare_switch.programming import (
 )
 from ...dataplane.emulator import SwitchDevice
 from ...dataplane.p4 import ir
-from ...dataplane.p4.runtime import ActionCall, ControlError, Switch
+from ...dataplane.p4.runtime import ActionCall, ControlError, ExactMatch, Switch
 from ...fabric.stare.settings import StareSettings
 
 CPU_PORT = 510
 DESIGNS = ("register", "embedded")
 Routes = Mapping[tuple[bytes, int], tuple[int, bytes]]
+NO_ROUTES: Routes = MappingProxyType({})
 
 
 class EmbeddedCpu:
@@ -56,7 +58,7 @@ class StareSwitch:
         ports: Iterable[int],
         random: Random,
         *,
-        routes: Routes = {},  # noqa: B006
+        routes: Routes = NO_ROUTES,
         settings: StareSettings = BETWEEN_SWITCHES,
     ) -> None:
         """`program`: that of one of the designs; `ports`: those of the tree and of hosts."""
@@ -92,5 +94,6 @@ class StareSwitch:
         for entry in control.entries(TABLE):
             assert isinstance(entry.action, ActionCall)
             [match] = entry.matches.values()
-            found[match.value] = entry.action.arguments["ports"]  # type: ignore[union-attr]
+            assert isinstance(match, ExactMatch)
+            found[match.value] = entry.action.arguments["ports"]
         return found
