@@ -1,8 +1,12 @@
-"""A network of P4 switches without time: packets go hop by hop through the programs that real switches run.
+"""A network of P4 switches in the emulator that is asked packet by packet: what did this one do?
 
     switched = SwitchedNetwork(program)
     switched.become(network, {switch: state})
-    carried = switched.send(source, frame)
+    carried = switched.send(source, frame)       # until nothing of it is under way
+
+    switched.put(source, frame)                  # or: several at once, and the clock goes on in between
+    switched.emulator.run(0.5)
+    switched.carried                             # of all since `fresh`
 
 What the graph-level model (`routing.forwarding`) says of a packet is held against this: every copy on every
 link to its last byte, and the passes that it cost.
@@ -10,24 +14,26 @@ link to its last byte, and the passes that it cost.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from random import Random
 
 from msgspec import Struct, field
 
 from ..control.switches import LocalSwitch, SwitchState
+from ..dataplane.emulator import Emulator, LinkSettings
 from ..dataplane.p4 import ir
 from ..dataplane.p4.p4info import build_p4info
 from ..dataplane.p4.p4runtime.entities import Entities
 from ..dataplane.p4.p4runtime.schema import Schema
-from ..dataplane.p4.runtime import Switch
+from ..dataplane.p4.runtime import Out, Switch
 from ..routing.network import Network
 
 PORTS = range(1, 64)
+NEVER = float("inf")
 
 
 class Carried(Struct):
-    """What one packet did: frames by link (each copy), those that left a port without a link, and counts."""
+    """What packets did: frames by link (each copy), those that left a port without a link, and counts."""
 
     frames: dict[int, list[bytes]] = field(default_factory=dict)
     astray: list[tuple[int, int]] = field(default_factory=list)  # (switch, port)
@@ -55,70 +61,119 @@ class _Node:
         self.control = LocalSwitch(schema, Entities(schema, self.switch.control))
 
 
+class _Place:
+    """A device at a node: sends what is put there, and notes all that leaves. `switch` None: a host."""
+
+    def __init__(self, owner: SwitchedNetwork, node: int, switch: Switch | None) -> None:
+        self._owner = owner
+        self._node = node
+        self._switch = switch
+        self._waiting: list[tuple[int, bytes]] = []
+
+    def put(self, port: int, frame: bytes) -> None:
+        """From a host, by its port; into a switch, as if it came by that port."""
+        self._waiting.append((port, frame))
+
+    def turn(self, packets: Sequence[tuple[int, bytes]], now: float) -> Sequence[Out]:
+        waiting, self._waiting = self._waiting, []
+        if self._switch is None:
+            found = [Out(port, frame) for port, frame in waiting]
+        else:
+            found = self._through(self._switch, [*waiting, *packets], now)
+        self._owner.note(self._node, found)
+        return found
+
+    def _through(self, switch: Switch, packets: Sequence[tuple[int, bytes]], now: float) -> list[Out]:
+        carried, before = self._owner.carried, switch.stats()
+        found = switch.receive_many(packets, now)
+        after = switch.stats()
+        passes = after.ingress_passes - before.ingress_passes
+        carried.passes[self._node] = carried.passes.get(self._node, 0) + passes
+        carried.recirculations += after.recirculations - before.recirculations
+        carried.clones += after.clones - before.clones
+        carried.replicas += after.replicas - before.replicas
+        return found
+
+    def next_deadline(self) -> float:
+        return 0.0 if self._waiting else NEVER
+
+
 class SwitchedNetwork:
     """Switches that all run one program; they are kept when it becomes another network."""
 
     def __init__(self, program: ir.Program) -> None:
         self.network: Network
+        self.emulator: Emulator
+        self.carried = Carried()
         self._program = program
         self._schema = Schema(build_p4info(program))
         self._nodes: list[_Node] = []
         self._at: dict[int, _Node] = {}
+        self._places: list[_Place] = []
 
-    def become(self, network: Network, states: Mapping[int, SwitchState]) -> None:
-        """Programs one switch for each state (by node), by P4Runtime's messages, and reads them back."""
+    def become(
+        self,
+        network: Network,
+        states: Mapping[int, SwitchState],
+        links: Mapping[int, LinkSettings] | None = None,
+    ) -> None:
+        """Programs one switch for each state (by node), by P4Runtime's messages, and reads them back.
+
+        `links`: those that are not as the emulator has them, by directed link.
+        """
         self.network = network
         while len(self._nodes) < len(states):
             self._nodes.append(_Node(self._program, self._schema))
         self._at = dict(zip(states, self._nodes, strict=False))
         for number, state in states.items():
             self._at[number].control.bring_to(state)
+        self.emulator = Emulator(network, Random(0), links=links or {}, tick=0)
+        self._places = [self._place(node) for node in range(network.node_count)]
+        self.fresh()
+
+    def _place(self, node: int) -> _Place:
+        place = _Place(self, node, None if self.network.is_host[node] else self._at[node].switch)
+        self.emulator.attach(node, place)
+        return place
+
+    def fresh(self) -> None:
+        """Begins a new account; what is under way is counted there."""
+        self.carried = Carried()
 
     def bring(self, switch: int, state: SwitchState) -> int:
         """Changes one switch; how many writes it took."""
         return self._at[switch].control.bring_to(state)
 
-    def send(self, source: int, frame: bytes) -> Carried:
+    def put(self, source: int, frame: bytes) -> None:
         """One packet from a host, or from inside a switch, where it comes in by a port without a link."""
-        network, carried = self.network, Carried()
-        waiting: deque[tuple[int, int, bytes]] = deque()
-        if network.is_host[source]:
-            self._put(carried, waiting, network.out[source][0], frame)
-        else:
-            waiting.append((source, len(network.out[source]) + 1, frame))
-        left = 8 * len(network.tails) + 64
-        while waiting:
-            switch, port, data = waiting.popleft()
-            for link, copy in self._pass(carried, switch, port, data):
-                self._put(carried, waiting, link, copy)
-            left -= 1
-            if left < 0:
-                carried.looped = True
-                break
-        return carried
+        inside = not self.network.is_host[source]
+        self._places[source].put(len(self.network.out[source]) + 1 if inside else 1, frame)
+        self.emulator.wake(source)
 
-    def _put(self, carried: Carried, waiting: deque[tuple[int, int, bytes]], link: int, frame: bytes) -> None:
-        network = self.network
-        carried.frames.setdefault(link, []).append(frame)
-        head = network.heads[link]
-        if not network.is_host[head]:
-            waiting.append((head, network.ports[link ^ 1], frame))
+    def send(self, source: int, frame: bytes) -> Carried:
+        """One packet alone, until nothing is under way, or so much has been that it goes round."""
+        self.fresh()
+        self.put(source, frame)
+        emulator, last = self.emulator, self.emulator.turns + 8 * len(self.network.tails) + 64
+        emulator.run_until(lambda: emulator.idle or emulator.turns > last, NEVER)
+        if not emulator.idle:
+            self.carried.looped = True
+            self._stop()
+        return self.carried
 
-    def _pass(self, carried: Carried, switch: int, port: int, data: bytes) -> list[tuple[int, bytes]]:
-        """What leaves one switch, by link."""
-        node = self._at[switch].switch
-        before = node.stats()
-        found = []
-        for out in node.receive(port, data, 0.0):
-            link = self.network.link_at(switch, out.port)
+    def _stop(self) -> None:
+        """What goes round is forgotten; the switches stay as they are."""
+        emulator = self.emulator
+        self.emulator = Emulator(self.network, Random(0), tick=0)
+        self.emulator.ways = emulator.ways
+        self._places = [self._place(node) for node in range(self.network.node_count)]
+
+    def note(self, node: int, found: Sequence[Out]) -> None:
+        """What leaves a node, by link."""
+        frames, astray = self.carried.frames, self.carried.astray
+        for out in found:
+            link = self.network.link_at(node, out.port)
             if link < 0:
-                carried.astray.append((switch, out.port))
+                astray.append((node, out.port))
             else:
-                found.append((link, out.packet))
-        after = node.stats()
-        passes = after.ingress_passes - before.ingress_passes
-        carried.passes[switch] = carried.passes.get(switch, 0) + passes
-        carried.recirculations += after.recirculations - before.recirculations
-        carried.clones += after.clones - before.clones
-        carried.replicas += after.replicas - before.replicas
-        return found
+                frames.setdefault(link, []).append(out.packet)
