@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+import msgspec
 import typer
 
 from .options import Json
@@ -39,48 +43,65 @@ EncoderName = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="For strategies and networks that draw.")]
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """The options that all commands have."""
+
+    topology: Topology
+    publisher: Publisher
+    receivers: Receivers
+    folder: Folder = None
+    strategy: Strategy = "random"
+    rules: Rules = 40
+    encoder: EncoderName = "ours"
+    seed: Seed = 1
+
+
+def _asking(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes an `_Asked` first, as typer sees it: with that one's fields as options."""
+    hints = get_type_hints(_Asked, include_extras=True)
+    optional = _Asked.__struct_fields__[-len(_Asked.__struct_defaults__) :]
+    defaults = dict(zip(optional, _Asked.__struct_defaults__, strict=True))
+    shared = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name, Parameter.empty), annotation=hint)
+        for name, hint in hints.items()
+    ]
+    own = [
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for parameter in list(signature(command, eval_str=True).parameters.values())[1:]
+    ]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        asked = _Asked(**{name: given.pop(name) for name in hints})
+        command(asked, **given)
+
+    called.__signature__ = Signature([*shared, *own])  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*shared, *own)}
+    return called
+
+
 class _Scene:
     """A network, its rules, and one notification on it."""
 
-    def __init__(
-        self,
-        topology: str,
-        folder: Path | None,
-        publisher: str,
-        receivers: list[str],
-        strategy: str,
-        rules: int,
-        encoder: str,
-        seed: int,
-    ) -> None:
+    def __init__(self, asked: _Asked) -> None:
         from treecast.middleware.routing.errors import RoutingError
 
         try:
-            self._make(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+            self._make(asked)
         except RoutingError as error:
             raise CommandError(str(error)) from error
 
-    def _make(
-        self,
-        topology: str,
-        folder: Path | None,
-        publisher: str,
-        receivers: list[str],
-        strategy: str,
-        rules: int,
-        encoder: str,
-        seed: int,
-    ) -> None:
+    def _make(self, asked: _Asked) -> None:
         from treecast.middleware.evaluation.thesis.encoding import encoder_of
         from treecast.middleware.routing.virtual.stacks import check_encoding, request
 
-        self.network: Network = _network(topology, folder, seed)
-        self.source = self.network.node(publisher)
-        names = [name for text in receivers for name in text.split(",") if name]
+        self.network: Network = _network(asked.topology, asked.folder, asked.seed)
+        self.source = self.network.node(asked.publisher)
+        names = [name for text in asked.receivers for name in text.split(",") if name]
         self.receivers = sorted({self.network.node(name) for name in names})
-        asked = request(self.network, self.source, self.receivers)
-        self.rules: RuleBase = _rules(self.network, strategy, rules, self.source, self.receivers, seed)
-        self.found: Encoding = encoder_of(encoder, self.network, self.rules)(asked)
+        wanted = request(self.network, self.source, self.receivers)
+        self.rules: RuleBase = _rules(self.network, asked, self.source, self.receivers)
+        self.found: Encoding = encoder_of(asked.encoder, self.network, self.rules)(wanted)
         check_encoding(self.found)
 
 
@@ -109,39 +130,28 @@ def _network(topology: str, folder: Path | None, seed: int) -> Network:
     return load(topology, folder)
 
 
-def _rules(
-    network: Network, strategy: str, limit: int, source: int, receivers: list[int], seed: int
-) -> RuleBase:
+def _rules(network: Network, asked: _Asked, source: int, receivers: list[int]) -> RuleBase:
     """A rule base that knows the publisher's receivers as subscribers, of half of its notifications each."""
     from random import Random
 
     from treecast.middleware.routing.clusters import dense_regions, k_medoids
     from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
 
-    if strategy not in STRATEGIES:
-        raise CommandError(f"--strategy {strategy}: expected {', '.join(STRATEGIES)}")
-    rng = Random(seed)
+    if asked.strategy not in STRATEGIES:
+        raise CommandError(f"--strategy {asked.strategy}: expected {', '.join(STRATEGIES)}")
+    rng = Random(asked.seed)
     regions = dense_regions(network, k_medoids(network, 4, rng), 0.6)
     knowledge = Knowledge({source: dict.fromkeys(receivers, 0.5)}, regions)
-    return install(network, limit, STRATEGIES[strategy], knowledge, rng)
+    return install(network, asked.rules, STRATEGIES[asked.strategy], knowledge, rng)
 
 
 @app.command()
-def encode(
-    topology: Topology,
-    publisher: Publisher,
-    receivers: Receivers,
-    folder: Folder = None,
-    strategy: Strategy = "random",
-    rules: Rules = 40,
-    encoder: EncoderName = "ours",
-    seed: Seed = 1,
-    json: Json = False,
-) -> None:
+@_asking
+def encode(asked: _Asked, json: Json = False) -> None:
     """The stack of a notification: its labels, and its bytes in hexadecimal."""
     from treecast.middleware.wire.label_stack import encode_labels
 
-    scene = _Scene(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+    scene = _Scene(asked)
     network, found = scene.network, scene.found
     data = encode_labels(found.labels)
     if json:
@@ -162,24 +172,13 @@ def encode(
 
 
 @app.command()
-def explain(
-    topology: Topology,
-    publisher: Publisher,
-    receivers: Receivers,
-    folder: Folder = None,
-    strategy: Strategy = "random",
-    rules: Rules = 40,
-    encoder: EncoderName = "ours",
-    seed: Seed = 1,
-    json: Json = False,
-) -> None:
+@_asking
+def explain(asked: _Asked, json: Json = False) -> None:
     """Which labels, where each is used, and what each link carries."""
-    import msgspec
-
     from treecast.middleware.routing.forwarding import faults
     from treecast.middleware.routing.virtual.explain import explain as explained
 
-    scene = _Scene(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
+    scene = _Scene(asked)
     uses, links, outcome = explained(scene.network, scene.rules, scene.source, scene.found.labels)
     wrong = faults(scene.network, scene.source, scene.receivers, outcome)
     if json:
@@ -206,23 +205,17 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 @app.command()
+@_asking
 def draw(
-    topology: Topology,
-    publisher: Publisher,
-    receivers: Receivers,
-    out: Annotated[Path, typer.Option("--out", help="A file that ends in .svg or .png.")],
-    folder: Folder = None,
-    strategy: Strategy = "random",
-    rules: Rules = 40,
-    encoder: EncoderName = "ours",
-    seed: Seed = 1,
+    asked: _Asked, out: Annotated[Path, typer.Option("--out", help="A file that ends in .svg or .png.")]
 ) -> None:
     """The network with tree, hop and stop edges, as SVG or PNG."""
     from treecast.middleware.evaluation.drawing import draw as draw_picture
     from treecast.middleware.routing.errors import RoutingError
 
-    scene = _Scene(topology, folder, publisher, receivers, strategy, rules, encoder, seed)
-    title = f"{topology}: {strategy}, {rules} rules per switch, {scene.found.label_count} labels"
+    scene = _Scene(asked)
+    labels = scene.found.label_count
+    title = f"{asked.topology}: {asked.strategy}, {asked.rules} rules per switch, {labels} labels"
     try:
         draw_picture(scene.network, scene.rules, scene.source, scene.receivers, scene.found, out, title)
     except RoutingError as error:
