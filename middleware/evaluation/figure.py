@@ -33,7 +33,10 @@ class Check(Struct, frozen=True):
 
 
 class Plot(Struct, frozen=True):
-    """How rows are drawn: one picture per value of `panel`, one line (or bar) per value of `series`."""
+    """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`.
+
+    `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured).
+    """
 
     x: str
     y: str

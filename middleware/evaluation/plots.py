@@ -1,4 +1,4 @@
-"""A result as pictures: lines or stacked bars, a panel per network or density."""
+"""A result as pictures: lines, bars, dots or a coloured grid, a panel per network or density."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from .figure import Plot, Result, Row
 
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b", "#79706e")
 _LABEL_COLOURS = {"hops": "#4c78a8", "stops": "#e45756", "trees": "#54a24b"}
+_MARKERS = ("o", "s", "^", "v", "D")
+_WIDE = 50.0  # bars that differ by more than this are drawn on a logarithmic axis
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
@@ -33,32 +35,43 @@ def _draw(result: Result, plot: Plot, path: Path) -> None:
     panels = list(dict.fromkeys(str(row[plot.panel]) for row in result.rows)) if plot.panel else [""]
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(5.2 * columns, 3.9 * lines), squeeze=False, layout="constrained"
-    )
+    width, height = 5.2 * columns, _height(plot, result.rows) * lines
+    figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")
     for number, axis in enumerate(axes.flat):
         if number >= len(panels):
             axis.set_visible(False)
             continue
         rows = [row for row in result.rows if not plot.panel or str(row[plot.panel]) == panels[number]]
-        (_bars if plot.kind == "bars" else _lines)(axis, plot, rows)
-        axis.set_title(panels[number], fontsize=10)
-        axis.grid(alpha=0.3)
+        _KINDS[plot.kind](axis, plot, rows)
+        axis.set_title(f"{plot.panel} {panels[number]}" if panels[number].isdigit() else panels[number])
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(5, max(1, len(labels))), fontsize=9)
-    figure.suptitle(f"{result.name}: {result.title}", fontsize=11)
+    if labels:
+        room = int(width / (0.5 + 0.085 * max(map(len, labels))))
+        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, room), fontsize=9)
+    figure.suptitle(f"{result.name}: {result.title}", fontsize=11, wrap=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
+def _height(plot: Plot, rows: list[Row]) -> float:
+    """Of a panel, in inches: what is listed downwards needs room for each name."""
+    if plot.kind not in ("dots", "grid"):
+        return 3.9
+    return 1.2 + 0.24 * len({row[plot.y if plot.kind == "grid" else plot.x] for row in rows})
+
+
 def _lines(axis: Any, plot: Plot, rows: list[Row]) -> None:
-    for number, name in enumerate(dict.fromkeys(str(row[plot.series]) for row in rows)):
+    """Those drawn first are broader, so that lines that lie on each other are all seen."""
+    names = list(dict.fromkeys(str(row[plot.series]) for row in rows))
+    for number, name in enumerate(names):
         mine = [row for row in rows if str(row[plot.series]) == name]
+        under = (len(names) - number) / len(names)
         axis.plot(
             [row[plot.x] for row in mine],
             [row[plot.y] for row in mine],
-            marker=("o", "s", "^", "v", "D")[number % 5],
-            markersize=4,
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=3 + 4 * under,
+            linewidth=1 + 2 * under,
             color=_COLOURS[number % len(_COLOURS)],
             linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
@@ -66,21 +79,71 @@ def _lines(axis: Any, plot: Plot, rows: list[Row]) -> None:
     axis.set_xlabel(plot.x)
     axis.set_ylabel(plot.y)
     axis.set_ylim(bottom=0)
+    axis.grid(alpha=0.3)
 
 
 def _bars(axis: Any, plot: Plot, rows: list[Row]) -> None:
-    """Horizontal bars, one per row; `stacked` columns on top of each other, else `y`."""
-    names = [
-        f"{row[plot.series]} {row[plot.x]}" if plot.x != plot.series else str(row[plot.x]) for row in rows
-    ]
+    """Horizontal bars, one per row; `stacked` columns on top of each other, else `y`, a colour per series."""
+    apart = plot.x != plot.series
+    names = [f"{row[plot.series]} {row[plot.x]}" if apart else str(row[plot.x]) for row in rows]
     places = range(len(rows))
     left = [0.0] * len(rows)
+    kinds = list(dict.fromkeys(str(row[plot.series]) for row in rows))
     for number, column in enumerate(plot.stacked or (plot.y,)):
         amounts = [float(row[column]) for row in rows]
-        axis.barh(
-            places, amounts, left=left, color=_LABEL_COLOURS.get(column, _COLOURS[number]), label=column
-        )
+        colours: Any = _LABEL_COLOURS.get(column, _COLOURS[number])
+        if not plot.stacked and apart:
+            colours = [_COLOURS[kinds.index(str(row[plot.series])) % len(_COLOURS)] for row in rows]
+        axis.barh(places, amounts, left=left, color=colours, label=column if plot.stacked else None, zorder=2)
         left = [a + b for a, b in zip(left, amounts, strict=True)]
+    if not plot.stacked and min(left) > 0 and max(left) > _WIDE * min(left):
+        axis.set_xscale("log")
     axis.set_yticks(list(places), names, fontsize=max(4, min(9, 260 // max(1, len(rows)))))
     axis.invert_yaxis()
     axis.set_xlabel(plot.y)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def _dots(axis: Any, plot: Plot, rows: list[Row]) -> None:
+    """A line per row, and on it a dot for each of the `stacked` columns."""
+    places = range(len(rows))
+    for number, column in enumerate(plot.stacked):
+        axis.plot(
+            [row[column] for row in rows],
+            places,
+            linestyle="none",
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=7,
+            alpha=0.85,
+            color=_COLOURS[number % len(_COLOURS)],
+            label=column,
+        )
+    axis.set_yticks(list(places), [str(row[plot.x]) for row in rows], fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlim(left=0)
+    axis.set_xlabel(plot.y)
+    axis.grid(alpha=0.3)
+
+
+def _grid(axis: Any, plot: Plot, rows: list[Row]) -> None:
+    """A cell for each x (across) and y (down), in the colour of its series."""
+    across = list(dict.fromkeys(str(row[plot.x]) for row in rows))
+    down = list(dict.fromkeys(str(row[plot.y]) for row in rows))
+    for number, name in enumerate(sorted({str(row[plot.series]) for row in rows})):
+        mine = [row for row in rows if str(row[plot.series]) == name]
+        axis.barh(
+            [down.index(str(row[plot.y])) for row in mine],
+            [1.0] * len(mine),
+            height=1.0,
+            left=[across.index(str(row[plot.x])) for row in mine],
+            color=_COLOURS[number % len(_COLOURS)],
+            edgecolor="white",
+            label=name,
+        )
+    axis.set_xticks([place + 0.5 for place in range(len(across))], across, fontsize=8, rotation=45)
+    axis.set_yticks(range(len(down)), down, fontsize=8)
+    axis.set_xlim(0, len(across))
+    axis.set_ylim(len(down) - 0.5, -0.5)
+
+
+_KINDS = {"lines": _lines, "bars": _bars, "dots": _dots, "grid": _grid}

@@ -158,10 +158,13 @@ def best_finish(options: Options, rows: list[Row]) -> Result:
             )
         )
     notes = [f"encoder: {options.encoder}; all clients moved; {options.rules} rules per switch"]
+    shown.sort(key=lambda row: row["diameter"])
+    for row in shown:
+        row["place"] = f"{row['network']} ({row['diameter']})"
     notes += filter(None, (counts_note(place, load(place, options.topology_dir)) for place in wide))
-    return Result(
-        "thesis-fig6.15", "the best strategy by network and scenario", BEST_COLUMNS, shown, checks, notes
-    )
+    plots = (Plot("subscribers %", "place", "best", "scenario", kind="grid"),)
+    title = "the best strategy by network (and its diameter) and scenario"
+    return Result("thesis-fig6.15", title, BEST_COLUMNS, shown, checks, notes, plots)
 
 
 FIGURES = (

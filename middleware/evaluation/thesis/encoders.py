@@ -91,7 +91,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
         [*found, average],
         checks,
         notes,
-        (Plot("network", "thorough", "network", kind="bars"),),
+        (Plot("network", "labels per notification", "network", kind="dots", stacked=METHODS),),
     )
 
 
