@@ -40,7 +40,6 @@ class Sharing:
         self._partitions = partitions
         self.interest = Interest(methods, interest, counters, self._record)
         self.carriers = Carriers(
-            partitions.leading,
             fabric,
             methods,
             self._allot,
@@ -49,6 +48,7 @@ class Sharing:
             counters,
             random.Random(),
         )
+        self.carriers.carry(partitions.leading)
         self.events: Events | None = None  # where the MQTT face is on
         self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
@@ -72,15 +72,18 @@ class Sharing:
         """They are told of hosts from now on, until `leave_events`."""
         self.events = events
         events.start(self._up)
+        self.carriers.carry(events.sending)
 
     async def leave_events(self) -> None:
         events, self.events = self.events, None
         if events is not None:
+            self.carriers.drop(events.sending)
             await events.close()
 
     def host_up(self, host: int, incarnation: int) -> None:
         self._up.add(host)
         self.interest.host_up(host)
+        self.carriers.host_up(host)
         self._partitions.host_up(host, incarnation)
         if self.events is not None:
             self.events.host_up(host)

@@ -1,12 +1,13 @@
-"""Which carrier a topic's partition streams go by: unicast first, a group where it is worth it and works.
+"""Which carrier streams to other hosts go by: unicast first, a group where it is worth it and works.
 
     unicast --enough hosts, and bytes--> state id allotted --> hosts asked to join --> probed by multicast
             <--too few left--                            confirmed by their answers on the channel
 
-A group stands for a topic; all its partitions that this host leads go by it. Hosts that have answered a probe
-get what is sent to all by multicast, others by unicast. They are probed now and then: who answers no more,
-or has to ask for much of what it should have got, is back on unicast until it answers again. Without the
-coordinator no state id can be had, and a topic stays where it is.
+A group stands for a topic, and all its partitions that this host leads go by it; or for a set of hosts, and
+the event streams to that set go by it. Hosts that have answered a probe get what is sent to all by multicast,
+others by unicast. They are probed now and then: who answers no more, or has to ask for much of what it should
+have got, is back on unicast until it answers again. Without the coordinator no state id can be had, and
+streams stay where they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -27,23 +29,35 @@ from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.topics import TopicName
 
 from .interest import StreamMethod
-from .partitions.leading import Leading, LedStream
 
 _log = logging.getLogger(__name__)
 _NONCES = 8
 
 Allot = Callable[[Sequence[str]], Awaitable[int]]
 Release = Callable[[int], Awaitable[None]]
+Levels = tuple[str, ...]
+
+
+class Carried(Protocol):
+    """A stream of this host that a group may carry. Those with the same `levels` share one."""
+
+    origin: Origin
+
+    @property
+    def levels(self) -> Levels:
+        """What its group stands for, as the coordinator knows it."""
+
+    def hosts(self) -> list[int]:
+        """Who receives it."""
 
 
 class CarrierSettings(Struct, frozen=True):
     """Times in seconds."""
 
-    hosts: int = 2  # so many that follow a topic earn it a group, if its rate does; 0: never
-    earns: float = 10_000.0  # bytes per second of its live records that earn it one
+    hosts: int = 2  # so many receivers earn streams a group, if their rate does; 0: never
+    earns: float = 10_000.0  # bytes per second of live records that earn them one
     keeps: float = 120.0  # below that rate for so long, and it is back on unicast
     tick: float = 1.0
     probe_first: float = 0.2  # between the probes of hosts that have not answered yet
@@ -57,7 +71,7 @@ class CarrierSettings(Struct, frozen=True):
 
 
 class _Member:
-    """A host that follows the topic."""
+    """A host that receives what the group is for."""
 
     def __init__(self) -> None:
         self.joined = False
@@ -70,10 +84,11 @@ class _Member:
 
 
 class _Group:
-    """One topic's."""
+    """One topic's, or one set of hosts'."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, levels: Levels) -> None:
+        self.levels = levels
+        self.name = ".".join(levels)
         self.state_id: int | None = None
         self.members: dict[int, _Member] = {}
         self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes, whose answers may come late
@@ -83,7 +98,7 @@ class _Group:
 
 
 class _Rate:
-    """Of a topic's live records."""
+    """Of a group's live records."""
 
     def __init__(self, sent: int, now: float) -> None:
         self._sent = sent  # bytes, at the last look
@@ -100,11 +115,10 @@ class _Rate:
 
 
 class Carriers:
-    """Both ends: the leader's, which chooses, and the member's, which joins and answers probes."""
+    """Both ends: the origin's, which chooses, and the member's, which joins and answers probes."""
 
     def __init__(
         self,
-        leading: Leading,
         fabric: Fabric,
         methods: Methods,
         allot: Allot,
@@ -113,8 +127,8 @@ class Carriers:
         counters: RelayCounters,
         random: Random,
     ) -> None:
-        """`allot` gives a topic's state id, by its levels; COORDINATOR_UNAVAILABLE."""
-        self._leading = leading
+        """`allot` gives the state id of a group's levels; COORDINATOR_UNAVAILABLE."""
+        self._sources: list[Iterable[Carried]] = []
         self._fabric = fabric
         self._methods = methods
         self._allot = allot
@@ -122,14 +136,22 @@ class Carriers:
         self._settings = settings
         self._counters = counters
         self._random = random
-        self._groups: dict[str, _Group] = {}
-        self._rates: dict[str, _Rate] = {}
+        self._groups: dict[Levels, _Group] = {}
+        self._rates: dict[Levels, _Rate] = {}
         self._asked: dict[int, set[int]] = {}  # state id -> hosts that asked this one to be a member
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         methods.register(StreamMethod.GROUP_JOIN, pb.GroupJoinRequest, self._join)
         methods.register(StreamMethod.GROUP_LEAVE, pb.GroupLeaveRequest, self._leave)
         methods.register(StreamMethod.PROBE_SEEN, pb.ProbeSeen, self._seen)
+
+    def carry(self, streams: Iterable[Carried]) -> None:
+        """Sees to these from now on, as they are at each look."""
+        self._sources.append(streams)
+
+    def drop(self, streams: Iterable[Carried]) -> None:
+        """They are no more; so are their groups, at the next look."""
+        self._sources.remove(streams)
 
     # --- life
 
@@ -181,41 +203,56 @@ class Carriers:
         """A probe came by the group."""
         self._methods.tell(host, StreamMethod.PROBE_SEEN, pb.ProbeSeen(state_id=state_id, nonce=nonce))
 
+    def host_up(self, host: int) -> None:
+        """It may be another run of it, which is no member yet: until it has joined again, unicast."""
+        for group in self._groups.values():
+            if host in group.members:
+                group.members[host] = _Member()
+                self._use(group, self._of(group.levels))
+
     def host_left(self, host: int) -> None:
         """It is not in the cluster any more."""
         for state_id in list(self._asked):
             self._left(host, state_id)
 
-    # --- as a leader
+    # --- as an origin
 
-    def group_of(self, topic: str) -> tuple[int | None, list[int]]:
-        """(the topic's state id, the hosts that its group reaches), for inspection."""
-        group = self._groups.get(topic)
+    def group_of(self, levels: Levels) -> tuple[int | None, list[int]]:
+        """(its state id, the hosts that it reaches), for inspection."""
+        group = self._groups.get(levels)
         if group is None:
             return None, []
         return group.state_id, [host for host, member in group.members.items() if member.confirmed]
 
+    def _streams(self) -> dict[Levels, list[Carried]]:
+        found: dict[Levels, list[Carried]] = {}
+        for source in self._sources:
+            for stream in source:
+                found.setdefault(stream.levels, []).append(stream)
+        return found
+
+    def _of(self, levels: Levels) -> list[Carried]:
+        return [stream for source in self._sources for stream in source if stream.levels == levels]
+
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
-        topics: dict[str, list[LedStream]] = {}
-        for stream in self._leading:
-            topics.setdefault(stream.name.topic, []).append(stream)
-        for name in [name for name in self._groups if name not in topics]:
-            self._dissolve(self._groups.pop(name), [])
-        for name in [name for name in self._rates if name not in topics]:
-            del self._rates[name]
-        for name, streams in topics.items():
-            self._look_at(name, streams)
+        found = self._streams()
+        for levels in [levels for levels in self._groups if levels not in found]:
+            self._dissolve(self._groups.pop(levels), [])
+        for levels in [levels for levels in self._rates if levels not in found]:
+            del self._rates[levels]
+        for levels, streams in found.items():
+            self._look_at(levels, streams)
 
-    def _look_at(self, name: str, streams: list[LedStream]) -> None:
+    def _look_at(self, levels: Levels, streams: list[Carried]) -> None:
         hosts = {host for stream in streams for host in stream.hosts()}
-        group = self._groups.get(name)
-        if not self._earns(name, streams) or len(hosts) < self._settings.hosts:
+        group = self._groups.get(levels)
+        if not self._earns(levels, streams) or len(hosts) < self._settings.hosts:
             if group is not None:
-                self._dissolve(self._groups.pop(name), streams)
+                self._dissolve(self._groups.pop(levels), streams)
             return
         if group is None:
-            group = self._groups[name] = _Group(name)
+            group = self._groups[levels] = _Group(levels)
         for host in hosts - group.members.keys():
             group.members[host] = _Member()
         for host in group.members.keys() - hosts:
@@ -228,12 +265,12 @@ class Carriers:
         self._probe(group)
         self._use(group, streams)
 
-    def _earns(self, name: str, streams: list[LedStream]) -> bool:
+    def _earns(self, levels: Levels, streams: list[Carried]) -> bool:
         now = self._loop.time()
         sent = sum([stream.origin.sender.live_bytes for stream in streams])
-        rate = self._rates.get(name)
+        rate = self._rates.get(levels)
         if rate is None:
-            rate = self._rates[name] = _Rate(0, now - self._settings.tick)
+            rate = self._rates[levels] = _Rate(0, now - self._settings.tick)
         return rate.look(sent, self._settings, now)
 
     def _gather(self, group: _Group) -> None:
@@ -244,13 +281,13 @@ class Carriers:
         """A state id, and members."""
         try:
             if group.state_id is None:
-                group.state_id = await self._allot(TopicName.from_kafka(group.name).levels)
+                group.state_id = await self._allot(group.levels)
             for host, member in list(group.members.items()):
                 if not member.joined and not member.refused:
                     await self._invite(group.state_id, host, member)
             group.tries = 0
         except TreecastError as error:
-            _log.info("topic %s stays on unicast: %s", group.name, error)
+            _log.info("%s stays on unicast: %s", group.name, error)
             await asyncio.sleep(self._settings.allot_again)
         finally:
             group.task = None
@@ -281,7 +318,7 @@ class Carriers:
         except TreecastError as error:
             _log.info("host %d stays in the group of state %d: %s", host, state_id, error)
 
-    def _dissolve(self, group: _Group, streams: list[LedStream]) -> None:
+    def _dissolve(self, group: _Group, streams: list[Carried]) -> None:
         for stream in streams:
             stream.origin.drop_group()
         if group.task is not None:
@@ -337,7 +374,7 @@ class Carriers:
                     if not member.confirmed:
                         member.confirmed = True
                         self._counters.group_hosts_confirmed += 1
-                    self._use(group, self._leading.of_topic(group.name))
+                    self._use(group, self._of(group.levels))
         return notice, b""
 
     def _lost(self, group: _Group, member: _Member) -> None:
@@ -351,16 +388,18 @@ class Carriers:
 
     def _unreached(self, origin: Origin, host: int) -> None:
         """The fabric has found that what goes to the group does not arrive there."""
-        for stream in self._leading:
-            group = self._groups.get(stream.name.topic)
-            if stream.origin is origin and group is not None and host in group.members:
+        for levels, streams in self._streams().items():
+            group = self._groups.get(levels)
+            if group is None or host not in group.members:
+                continue
+            if any(stream.origin is origin for stream in streams):
                 member = group.members[host]
                 if member.confirmed:
                     self._lost(group, member)
-                self._use(group, self._leading.of_topic(group.name))
+                self._use(group, streams)
                 return
 
-    def _judge(self, group: _Group, streams: list[LedStream]) -> None:
+    def _judge(self, group: _Group, streams: list[Carried]) -> None:
         """Who gets much of its records by asking for them is not reached well."""
         live: dict[int, int] = {}
         repaired: dict[int, int] = {}
@@ -378,7 +417,7 @@ class Carriers:
                     )
                     self._lost(group, member)
 
-    def _use(self, group: _Group, streams: list[LedStream]) -> None:
+    def _use(self, group: _Group, streams: list[Carried]) -> None:
         """One copy to the group is less than two to hosts; to one host it is not, if one earns no group."""
         confirmed = {host for host, member in group.members.items() if member.confirmed}
         for stream in streams:
@@ -389,4 +428,4 @@ class Carriers:
                 elif stream.origin.state_id is not None:
                     stream.origin.drop_group()
             except (OSError, ValueError) as error:
-                _log.info("%s stays on unicast: %s", stream.name, error)
+                _log.info("%s stays on unicast: %s", stream.origin.name, error)

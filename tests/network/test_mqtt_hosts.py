@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -146,3 +147,44 @@ def test_both_ends_are_killed(cluster: Callable[[str], Cluster]) -> None:
     again = made.subscribe("h2", *session, count=COUNT - 1)
     made.start("h3")
     assert shown(again, "t") == payloads
+
+
+LAN = """
+[hosts.h1]
+[hosts.h2]
+[hosts.h3]
+[bridges.lan]
+
+[[links]]
+between = ["h1", "lan"]
+
+[[links]]
+between = ["h2", "lan"]
+
+[[links]]
+between = ["h3", "lan"]
+"""
+ROUNDS = 20
+LARGE, EACH = 20, 20_000  # messages of a round, and bytes of one
+
+
+def test_two_hosts_get_one_copy(cluster: Callable[[str], Cluster]) -> None:
+    """Two by unicast; once the rate has earned a group, one: counted in bytes on the sender's wire."""
+    made = cluster(LAN)
+    subscribers = [
+        made.subscribe(host, "-t", "big", "-q", "1", "-F", "%t", "-W", "600", count=ROUNDS * LARGE)
+        for host in HOSTS[1:]
+    ]
+    payload, copies = "x" * EACH, []
+    for _ in range(ROUNDS):
+        before = made.lab.counters("h1")["tx_bytes"]
+        made.publish("h1", "big", [payload] * LARGE, 1)
+        for subscriber in subscribers:
+            for _ in range(LARGE):
+                while line_of(subscriber) != "big\n":
+                    pass
+        copies.append((made.lab.counters("h1")["tx_bytes"] - before) / (LARGE * EACH))
+        if copies[-1] < 1.3:
+            break
+        time.sleep(0.5)
+    assert 1.0 < copies[-1] < 1.3, copies

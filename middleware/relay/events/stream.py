@@ -15,6 +15,9 @@ from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.wire.segment import After
 
+HOSTS = "$hosts"
+"""The first level of what the groups of event streams stand for; no topic that crosses hosts begins so."""
+
 
 class Parcel:
     """One record batch. `expires`: by the fabric's clock, NEVER where it was promised to somebody."""
@@ -40,7 +43,8 @@ class Promise:
 
 
 class EventStream:
-    """`number`: its id. `record`: what the journal knows it by, once it has promised something.
+    """`number`: its id. `record`: what the journal knows it by, once it has promised something. `levels`:
+    what its group stands for, the hosts that it was made for.
 
     `end`: the sequence after all that was placed. `used`: when that was last, by the loop's clock.
     """
@@ -49,6 +53,7 @@ class EventStream:
         self.origin = origin
         self.number = origin.key[1]
         self.members = set(members)
+        self.levels = (HOSTS, *map(str, sorted(members)))
         self.record: SessionRecord | None = None
         self.end = 0
         self.used = now
@@ -59,6 +64,10 @@ class EventStream:
         self._placed: list[Parcel] = []  # waits for the journal
         self._waiting: deque[Parcel] = deque()  # waits for members, or for the fabric
         self._waiting_bytes = 0
+
+    def hosts(self) -> list[int]:
+        """Who is to have what is placed now."""
+        return [] if self.closing else list(self.members)
 
     # --- placing
 

@@ -21,6 +21,7 @@ from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
@@ -50,6 +51,7 @@ class LedStream:
     ) -> None:
         self.topic = topic
         self.name: TopicPartition = partition.name
+        self.levels = TopicName.from_kafka(partition.name.topic).levels
         self.place = Place(topic.topic_id, partition.name.partition)
         self.partition = partition
         self.log = log

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.events.events import Events
 from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.relay.interest import Interest, InterestSettings
+from treecast.middleware.relay.streams import Carriers, CarrierSettings
 from treecast.middleware.storage.disk import Disk
 
 PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it
@@ -123,6 +125,7 @@ class TestHost:
         self.hub.journal = self.journal = journal
         self.hub.begin_serials(highest)
         self.events: Events | None = None
+        self.carriers: Carriers | None = None
         self._soon = False
 
     async def start(self) -> None:
@@ -161,10 +164,24 @@ class TestHost:
         )
         self.hub.wall = 1_700_000_000.0
         self.events.start(self.ups)
+        if self.world.carriers is not None:
+            self._carry(self.world.carriers)
+
+    def _carry(self, settings: CarrierSettings) -> None:
+        """Streams may go by groups."""
+        world, rng = self.world, random.Random(self.number)
+        self.carriers = Carriers(
+            self.fabric, self.methods, world.allot, world.release, settings, self.interest_counters, rng
+        )
+        assert self.events is not None
+        self.carriers.carry(self.events.sending)
+        self.carriers.start()
 
     def _up(self, host: int, run: int) -> None:
         self.ups.add(host)
         self.interest.host_up(host)
+        if self.carriers is not None:
+            self.carriers.host_up(host)
         if self.events is not None:
             self.events.host_up(host)
 
@@ -205,6 +222,8 @@ class TestHost:
     # --- its end
 
     async def stop(self) -> None:
+        if self.carriers is not None:
+            await self.carriers.close()
         if self.events is not None:
             await self.events.close()
         await self.interest.close()
@@ -216,8 +235,11 @@ class TestHost:
         """As a process that is killed; `stored`: after the journal was written, else before."""
         kill_channels(self.channels)
         self.fabric.close()
-        for task in self.interest._tasks:
+        carriers = self.carriers
+        for task in (*self.interest._tasks, *(carriers._tasks if carriers is not None else ())):
             task.cancel()
+        if carriers is not None and carriers._timer is not None:
+            carriers._timer.cancel()
         if self.events is not None:
             sending, receiving = self.events.sending, self.events.receiving
             for task in sending._tasks:
@@ -256,6 +278,17 @@ class World:
         self.runs: dict[int, int] = {}
         self.homes: dict[str, int] = {}  # of shared subscriptions
         self.away = False  # the coordinator
+        self.carriers: CarrierSettings | None = None
+        self.states: dict[tuple[str, ...], int] = {}
+
+    async def allot(self, levels: Sequence[str]) -> int:
+        """A state id, as the coordinator gives it."""
+        if self.away:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
+        return self.states.setdefault(tuple(levels), 320_000 + os.getpid() % 10_000 + len(self.states))
+
+    async def release(self, state_id: int) -> None:
+        """Nothing is made of it here."""
 
     async def start(self, *numbers: int, share: bool = True) -> list[TestHost]:
         started = []

@@ -44,7 +44,7 @@ async def test_two_followers_earn_a_group_and_one_does_not(world: World, multica
     await followed(world, c)
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
     state_id = world.states[("t",)]
-    assert a.sharing.carriers.group_of("t") == (state_id, [2, 3])
+    assert a.sharing.carriers.group_of(("t",)) == (state_id, [2, 3])
     for number in range(20):
         await a.produce(b"%d" % number + b"x" * 2000)
     await until(b.copied())
@@ -84,7 +84,7 @@ async def test_without_a_coordinator_a_topic_stays_on_unicast_until_it_is_back(
     a, b, c = await world.start(1, 2, 3)
     await a.produce(b"one")
     await followed(world, b, c)
-    await until(lambda: "t" in a.sharing.carriers._groups)
+    await until(lambda: ("t",) in a.sharing.carriers._groups)
     assert set(carriers(a).values()) == {"unicast"}
     world.away = False
     await until(lambda: set(carriers(a).values()) == {"ip-multicast"})
