@@ -14,6 +14,7 @@ from .workers import Publisher, Subscriber, Worker
 
 FSYNC = ("interval", "never", "batch")
 JOIN_S = 90.0
+START_S = 300.0  # for a daemon to start, however busy the machine is
 FACES = ("--kafka", "off", "--admin", "off", "--control", "off", "--stare", "off", "--mqtt", "127.0.0.1:0")
 
 
@@ -42,7 +43,7 @@ class Episode:
         return [*self.publishers, *self.subscribers]
 
     def begin(self) -> None:
-        self.daemon.start()
+        self._start()
         self.daemon.pin_ports()
         address = self.daemon.address("mqtt")
         self.subscribers = [Subscriber(name, lambda: address, self.problems) for name in ("live", "sleepy")]
@@ -71,9 +72,12 @@ class Episode:
             self.daemon.start(wait=False)
             time.sleep(rng.uniform(0.0, 0.8))
             self._kill()
-        self.daemon.start()
+        self._start()
         self._settle()
         self._look()
+
+    def _start(self) -> None:
+        self.daemon.start(wait=False).wait_ready(START_S)
 
     def _kill(self) -> None:
         self.daemon.kill()
