@@ -18,7 +18,7 @@ from typing import Final
 from ..bits import members
 from ..network import Network
 from ..steiner.mehlhorn import mehlhorn
-from .growth import Grown, Soil, grow, grow_boldly, grow_warily, improve, weigh
+from .growth import Grown, Soil, grow, grow_boldly, grow_warily, improve
 from .rules import RuleBase
 from .stacks import Encoding, Request, encoding
 
@@ -153,14 +153,7 @@ class Encoder:
         """The best choices with one virtual tree more, the best first, at most `keep`."""
         found: list[Choice] = []
         size = len(self.masks)
-        rated: list[int] = []
-        for place in self._shortlist(choice, asked):
-            edges = self.edge_lists[place]
-            soil.add(edges)
-            rated.append(weigh(soil, choice.tree) * size + place)
-            soil.remove(edges)
-        rated.sort()
-        for entry in rated[: self.grown]:
+        for entry in self._shortlist(choice, asked)[: self.grown]:
             place, stayed = entry % size, entry // size
             edges = self.edge_lists[place]
             soil.add(edges)
@@ -172,7 +165,12 @@ class Encoder:
         return found
 
     def _shortlist(self, choice: Choice, asked: Request) -> list[int]:
-        """The candidates that gain most with the tree as it is, and those that share most edges with it."""
+        """The candidates that gain most with the tree as it is, and those that share most edges with it.
+
+        As labels * number of candidates + place, the fewest labels first: those that are needed if the tree
+        stays. That is what `growth.weigh` says of the tree when the candidate is chosen too: each edge of it
+        that becomes a candidate's saves one, each link of the candidate that leads away costs one.
+        """
         edges, union = choice.tree.edges, 0
         for place in choice.places:
             union |= self.masks[place]
@@ -186,26 +184,28 @@ class Encoder:
             leaving &= ~self.both_ways[place]
         leaving &= ~self._links(members(asked.access))
         open_edges = edges & ~union
+        masks, both_ways, size = self.masks, self.both_ways, len(self.masks)
         ranked: list[int] = []
         shared: list[int] = []
-        masks, both_ways, size = self.masks, self.both_ways, len(self.masks)
+        entries: list[int] = [0] * size
         for place in range(size):
             overlap = (masks[place] & open_edges).bit_count()
             if overlap:
                 stops = (both_ways[place] & leaving).bit_count()
-                ranked.append((stops - overlap + (1 << 20)) * size + place)
+                entries[place] = (choice.tree.labels + stops - overlap) * size + place
+                ranked.append(entries[place])
                 shared.append(((1 << 20) - overlap) * size + place)
         ranked.sort()
         shared.sort()
-        half = self.tried // 2
-        listed = [entry % size for entry in ranked[: self.tried - half]]
-        for entry in shared:
-            place = entry % size
+        listed = ranked[: self.tried - self.tried // 2]
+        for other in shared:
             if len(listed) >= self.tried:
                 break
-            if place not in listed:
-                listed.append(place)
-        return [place for place in listed if place not in choice.places]
+            entry = entries[other % size]
+            if entry not in listed:
+                listed.append(entry)
+        listed.sort()
+        return [entry for entry in listed if entry % size not in choice.places]
 
     def _leave_out(
         self, soil: Soil, choice: Choice, asked: Request, wanted: list[int], count: int, most: int

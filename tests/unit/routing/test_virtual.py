@@ -16,7 +16,7 @@ from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.steiner import steiner_tree
 from treecast.middleware.routing.virtual import exact, reference
 from treecast.middleware.routing.virtual.cache import Stacks
-from treecast.middleware.routing.virtual.encoder import Encoder, hop_minimal
+from treecast.middleware.routing.virtual.encoder import Choice, Encoder, hop_minimal
 from treecast.middleware.routing.virtual.growth import Soil, grow, weigh
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.stacks import (
@@ -129,6 +129,28 @@ def test_prices_are_labels(network: Network, seed: int) -> None:
     for number in chosen:
         soil.remove(members(rules.trees[number]))
     assert (soil.chosen, sum(soil.degree), sum(soil.inside)) == (0, 0, 0)
+
+
+@settings(max_examples=40)
+@given(networks(12), SEEDS)
+def test_candidates_are_rated_by_what_they_need(network: Network, seed: int) -> None:
+    """On bits alone, and the same as if each candidate were chosen."""
+    rng = Random(seed)
+    rules = random_rules(network, rng, 6)
+    source, receivers = receivers_of(network, rng)
+    asked = request(network, source, receivers)
+    encoder, soil = Encoder(network, rules), Soil(network, asked.access)
+    places = rng.sample(range(len(encoder.masks)), rng.randint(0, min(3, len(encoder.masks))))
+    for place in places:
+        soil.add(encoder.edge_lists[place])
+    wanted = [int(node in receivers) for node in range(network.node_count)]
+    choice = Choice(places, grow(soil, asked.start, wanted, len(receivers)))
+    for entry in encoder._shortlist(choice, asked):
+        labels, place = divmod(entry, len(encoder.masks))
+        assert place not in places
+        soil.add(encoder.edge_lists[place])
+        assert weigh(soil, choice.tree) == labels
+        soil.remove(encoder.edge_lists[place])
 
 
 def test_a_chord_needs_two_stops() -> None:
