@@ -34,6 +34,11 @@ class DaemonClient:
         """The version that the daemon uses from now on."""
         return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version
 
+    def list_receiver_sets(self) -> Sequence[pb.ReceiverSet]:
+        """To whom the daemon has sent by labels."""
+        answer = self._caller.call("ListReceiverSets", pb.ListReceiverSetsRequest())
+        return cast(pb.ListReceiverSetsResponse, answer).sets
+
     # --- topics
 
     def list_topics(self) -> Sequence[pb.Topic]:

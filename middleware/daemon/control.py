@@ -88,6 +88,9 @@ class DaemonService:
     async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:
         return pb.SetTreesResponse(version=self._joined.set_trees(request))
 
+    async def list_receiver_sets(self, request: pb.ListReceiverSetsRequest) -> pb.ListReceiverSetsResponse:
+        return pb.ListReceiverSetsResponse(sets=self._joined.receiver_sets())
+
     @property
     def _joined(self) -> JoinedView:
         if self._subject.joined is None:

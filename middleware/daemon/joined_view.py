@@ -108,6 +108,14 @@ class Joined:
             raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
         return request.version
 
+    def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
+        """To whom this host has sent by labels. POLICY_VIOLATION where it does not use them."""
+        try:
+            observed = self._neighbours.fabric.observed()
+        except ValueError as error:
+            raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
+        return [pb.ReceiverSet(hosts=hosts, packets=count) for hosts, count in sorted(observed.items())]
+
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Those of this host first, by name."""
         fabric = self._neighbours.fabric

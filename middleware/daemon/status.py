@@ -60,6 +60,9 @@ class JoinedView(Protocol):
     def set_trees(self, request: pb.SetTreesRequest) -> int:
         """Label switches around hold these trees; the version that is used from now on."""
 
+    def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
+        """To whom this host has sent by labels."""
+
 
 class Subject(Struct):
     """What the admin interfaces show and change. `ready`: serving, and not shutting down.

@@ -275,6 +275,11 @@ class Fabric:
         """
         self._groups.set_trees(version, network, rules)
 
+    def observed(self) -> dict[tuple[str, ...], int]:
+        """Packets that were sent by labels, by the hosts that they were for. ValueError where labels are not
+        used here."""
+        return self._groups.observed()
+
     # --- groups
 
     def check_group(self, state_id: int) -> None:

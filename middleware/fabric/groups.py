@@ -66,6 +66,12 @@ class Groups:
             raise ValueError("labels carry nothing here: start with --carrier labels")
         self._labels.set_rules(version, network, rules)
 
+    def observed(self) -> dict[tuple[str, ...], int]:
+        """Packets by the hosts that they were for. ValueError where labels are not used here."""
+        if self._labels is None:
+            raise ValueError("labels carry nothing here: start with --carrier labels")
+        return self._labels.observed()
+
     # --- switches of STARE's
 
     @property

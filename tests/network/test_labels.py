@@ -153,6 +153,8 @@ def test_topics_travel_by_labels(
         produce(made, "alpha", BATCH, sent)
         sent += BATCH
     assert by_labels(made), "the topic stayed on unicast"
+    with control(made, "alpha") as client:  # what the manager would learn from
+        assert [tuple(one.hosts) for one in client.list_receiver_sets()] == [("beta",)]
     file.write_text(described(made, "random", 7))
     os.kill(manager.pid, signal.SIGHUP)
     produce(made, "alpha", BATCH, sent)

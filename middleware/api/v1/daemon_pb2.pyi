@@ -230,6 +230,24 @@ class SetTreesResponse(_message.Message):
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
+class ListReceiverSetsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListReceiverSetsResponse(_message.Message):
+    __slots__ = ("sets",)
+    SETS_FIELD_NUMBER: _ClassVar[int]
+    sets: _containers.RepeatedCompositeFieldContainer[ReceiverSet]
+    def __init__(self, sets: _Optional[_Iterable[_Union[ReceiverSet, _Mapping]]] = ...) -> None: ...
+
+class ReceiverSet(_message.Message):
+    __slots__ = ("hosts", "packets")
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    packets: int
+    def __init__(self, hosts: _Optional[_Iterable[str]] = ..., packets: _Optional[int] = ...) -> None: ...
+
 class ListStreamsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

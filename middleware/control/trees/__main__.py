@@ -1,7 +1,8 @@
 """`python -m treecast.middleware.control.trees FILE`: programs label switches, and tells publishers.
 
 FILE is described in `description`. `ready` is printed once all is read back and acknowledged; SIGHUP reads
-the file again and goes over to its trees, make before break; SIGTERM ends it, and switches keep what they
+the file again and goes over to its trees, make before break; with `adapt` it asks publishers now and then to
+whom they send, and goes over to better trees where there are; SIGTERM ends it, and switches keep what they
 have.
 """
 
@@ -13,10 +14,12 @@ import contextlib
 import signal
 import sys
 from pathlib import Path
+from random import Random
 
 from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused, SwitchSession
 from treecast.middleware.routing.errors import RoutingError
 
+from .adapting import Observed, better_trees
 from .description import Described, read
 from .manager import Surroundings, TreeManager
 from .publishers import Daemons, NotAcknowledged
@@ -41,6 +44,7 @@ def main() -> int:
 async def _serve(path: Path, *, once: bool) -> None:
     described = read(path)
     network = described.network()
+    publishers = Daemons(described.controls())
     async with contextlib.AsyncExitStack() as opened:
         sessions = {}
         for name, address in described.switches.items():
@@ -50,43 +54,68 @@ async def _serve(path: Path, *, once: bool) -> None:
         manager = TreeManager(
             network,
             sessions,
-            Daemons(described.controls()),
+            publishers,
             FileStore(path.parent / described.store),
             limit=described.limit,
             life=described.packet_life,
             around=Surroundings(addresses=described.ways(network)),
         )
         await manager.start()
-        await _go(manager, described)
+        if described.adapt and manager.rules.trees:
+            _print(manager)  # what was learned outlives the manager
+        else:
+            await _go(manager, described)
         if not once:
-            await _follow(path, manager, described)
+            await _follow(path, manager, publishers, described)
 
 
 async def _go(manager: TreeManager, described: Described) -> None:
-    rules = await manager.update(described.trees(manager.network))
+    await manager.update(described.trees(manager.network))
+    _print(manager)
+
+
+def _print(manager: TreeManager) -> None:
+    rules = manager.rules
     print(f"ready version={manager.version} trees={len(rules.trees)} rules={rules.total}", flush=True)
 
 
-async def _follow(path: Path, manager: TreeManager, described: Described) -> None:
+async def _follow(path: Path, manager: TreeManager, publishers: Daemons, described: Described) -> None:
     """Until SIGTERM. What a new file asks for and cannot be done leaves what is there as it is."""
     loop, again, ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, again.set)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
+    seen, rng = Observed(manager.network), Random(described.seed)
     while not ended.is_set():
         waits = [asyncio.create_task(one.wait()) for one in (again, ended)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, timeout=described.adapt or None, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        if again.is_set() and not ended.is_set():
-            again.clear()
-            try:
-                changed = read(path)
-                if (changed.links, changed.switches) != (described.links, described.switches):
-                    raise RoutingError("another network: start anew")
-                await _go(manager, changed)
-            except FAULTS as error:
-                print(f"trees: {error}", file=sys.stderr, flush=True)
+        try:
+            if again.is_set():
+                again.clear()
+                described = _read_again(path, described)
+                await _go(manager, described)
+            elif not ended.is_set():
+                await _look(manager, publishers, seen, rng)
+        except FAULTS as error:
+            print(f"trees: {error}", file=sys.stderr, flush=True)
+
+
+def _read_again(path: Path, described: Described) -> Described:
+    changed = read(path)
+    if (changed.links, changed.switches) != (described.links, described.switches):
+        raise RoutingError("another network: start anew")
+    return changed
+
+
+async def _look(manager: TreeManager, publishers: Daemons, seen: Observed, rng: Random) -> None:
+    """What was sent since the last look, and an update where that has better trees."""
+    seen.add(await publishers.observed())
+    trees = await asyncio.to_thread(better_trees, manager.rules, seen, rng)
+    if trees is not None:
+        await manager.update(trees)
+        _print(manager)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ strategy = "random"             # which trees: a name that `treecast route` know
 seed = 1
 store = "trees.json"            # what must not be forgotten; seen from this file
 packet_life = 1.0               # seconds
+adapt = 0.0                     # seconds between looks at what publishers send, for better trees; 0: never
 
 links = [["alpha", "s1"], ["s1", "s2"], ["s2", "beta"]]   # in the order of each switch's ports
 
@@ -49,6 +50,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     seed: int = 1
     store: str = "trees.json"
     packet_life: float = 1.0
+    adapt: float = 0.0
 
     def network(self) -> Network:
         """RoutingError where links name what is no node, or a host hangs on none."""

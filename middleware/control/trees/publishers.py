@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 
 from treecast.middleware.api.daemon_client import DaemonClient
@@ -12,6 +13,8 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.routing.network import Network
 
 from .told import write_trees
+
+_log = logging.getLogger(__name__)
 
 CALL_SECONDS = 10.0
 
@@ -34,6 +37,20 @@ class Daemons:
         missing = [f"{name}: {why}" for name, why in zip(self._addresses, answers, strict=True) if why]
         if missing:
             raise NotAcknowledged(f"version {version} is not used by {'; '.join(missing)}")
+
+    async def observed(self) -> dict[str, dict[tuple[str, ...], int]]:
+        """Of every publisher that answers, how many packets it has sent to which hosts."""
+        calls = [asyncio.to_thread(self._ask, address) for address in self._addresses.values()]
+        answers = await asyncio.gather(*calls)
+        return {name: sets for name, sets in zip(self._addresses, answers, strict=True) if sets is not None}
+
+    def _ask(self, address: str) -> dict[tuple[str, ...], int] | None:
+        try:
+            with DaemonClient(address, timeout=self._seconds) as client:
+                return {tuple(one.hosts): one.packets for one in client.list_receiver_sets()}
+        except (TreecastError, Unreachable) as error:
+            _log.warning("%s does not say to whom it sends: %s", address, error)
+            return None
 
     def _tell(self, address: str, request: pb.SetTreesRequest) -> str:
         """Why it is not used there; empty where it is."""

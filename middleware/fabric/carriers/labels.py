@@ -55,6 +55,7 @@ class Labels:
         self._names: dict[int, str] = {}
         self._joined: set[int] = set()
         self._prefixes: dict[tuple[int, ...], list[bytes]] = {}
+        self._counts: dict[tuple[int, ...], int] = {}  # packets by the hosts that they were for
 
     # --- what is known
 
@@ -132,8 +133,21 @@ class Labels:
         prefixes = self._prefixes.get(key)
         if prefixes is None:
             prefixes = self._encode(key)
+        if len(self._counts) >= _MOST_SETS and key not in self._counts:
+            self._counts.clear()
+        self._counts[key] = self._counts.get(key, 0) + len(datagrams)
         for prefix in prefixes:
             self._wire.send([prefix + datagram for datagram in datagrams])
+
+    def observed(self) -> dict[tuple[str, ...], int]:
+        """How many packets were sent to which hosts of the network, by their names there; bounded, so that
+        counts begin anew now and then."""
+        found: dict[tuple[str, ...], int] = {}
+        for hosts, count in self._counts.items():
+            names = tuple(sorted(self._names[host] for host in hosts if host in self._node))
+            if names:
+                found[names] = found.get(names, 0) + count
+        return found
 
     def _encode(self, hosts: tuple[int, ...]) -> list[bytes]:
         nodes = sorted({self._node[host] for host in hosts if host in self._node and host != self._host})

@@ -200,6 +200,9 @@ def test_hosts_are_parted_where_a_stack_has_no_room() -> None:
     labels = [int.from_bytes(one[at : at + 2]) for one in wire.sent for at in range(2, len(one) - 4, 2)]
     assert sorted(labels) == [2 * edge for edge in range(1, 9)]
     assert all(len(one) <= 8 + 4 for one in wire.sent)
+    carrier.send(5000, [b"more", b"data"], [3, 2])
+    carrier.send(5001, [b"more"], [2, 3])
+    assert carrier.observed() == {tuple(f"h{n}" for n in range(1, 9)): 1, ("h1", "h2"): 3}
     assert not carrier.reaches(77)
     carrier.set_name(1, None)
     with pytest.raises(OSError, match="was not told"):

@@ -1,0 +1,107 @@
+"""Trees that follow what publishers send: measured receiver sets become a sample, and that better trees.
+
+    seen = Observed(network)
+    seen.add(await publishers.observed())       # counts by publisher and set of hosts, as they are now
+    trees = better_trees(manager.rules, seen, rng)
+    if trees is not None:
+        await manager.update(trees)             # make before break, while packets are on their way
+
+What was sent before counts half as much with every look. Trees are learned from the sample first
+(`routing.virtual.choice.relearn`); where that is not worth it, all strategies are measured (`adapt`). An
+update has to save 5 % of the labels, learned trees on notifications that they were not learned from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from treecast.middleware.routing.clusters import dense_regions, k_medoids
+from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.virtual.choice import adapt, relearn
+from treecast.middleware.routing.virtual.rules import RuleBase
+from treecast.middleware.routing.virtual.stacks import Request, request
+from treecast.middleware.routing.virtual.strategies import Knowledge
+
+Counts = Mapping[tuple[str, ...], int]
+
+SAMPLE: Final = 300  # notifications that are drawn for one decision
+FEWEST: Final = 60  # packets that have to be seen before anything is decided
+FADING: Final = 0.5  # of what was seen before, with every look
+_FORGOTTEN: Final = 0.5
+_REGIONS: Final = 4
+
+
+class Observed:
+    """What publishers have sent, by publisher and receivers (node numbers), as weights that fade."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._nodes = {network.names[node]: node for node in network.clients}
+        self._before: dict[str, dict[tuple[str, ...], int]] = {}
+        self.weights: dict[tuple[int, tuple[int, ...]], float] = {}
+
+    @property
+    def total(self) -> float:
+        return sum(self.weights.values())
+
+    def add(self, counts: Mapping[str, Counts]) -> None:
+        """One look: counts that only grow, but for those of a publisher that was started anew."""
+        faded = {key: weight * FADING for key, weight in self.weights.items()}
+        self.weights = {key: weight for key, weight in faded.items() if weight >= _FORGOTTEN}
+        for publisher, sets in counts.items():
+            before = self._before.get(publisher, {})
+            for hosts, count in sets.items():
+                known = before.get(hosts, 0)
+                self._note(publisher, hosts, count - known if count >= known else count)
+            self._before[publisher] = dict(sets)
+
+    def _note(self, publisher: str, hosts: tuple[str, ...], count: int) -> None:
+        """Hosts that are not on the network are nobody's to be reached by labels."""
+        source = self._nodes.get(publisher)
+        found = {self._nodes[host] for host in hosts if host in self._nodes} - {source}
+        if source is not None and found and count > 0:
+            key = (source, tuple(sorted(found)))
+            self.weights[key] = self.weights.get(key, 0.0) + count
+
+    def sample(self, rng: Random, count: int = SAMPLE) -> list[Request]:
+        """So many notifications, each set as often as it was sent."""
+        keys = sorted(self.weights)
+        drawn = rng.choices(keys, [self.weights[key] for key in keys], k=count) if keys else []
+        return [request(self._network, source, list(receivers)) for source, receivers in drawn]
+
+    def knowledge(self, rng: Random) -> Knowledge:
+        """Of every publisher the share of its packets that each host gets, and where these are dense."""
+        sent: dict[int, float] = {}
+        got: dict[int, dict[int, float]] = {}
+        for (source, receivers), weight in self.weights.items():
+            sent[source] = sent.get(source, 0.0) + weight
+            for node in receivers:
+                its = got.setdefault(source, {})
+                its[node] = its.get(node, 0.0) + weight
+        shares = {
+            source: {node: weight / sent[source] for node, weight in sorted(its.items())}
+            for source, its in sorted(got.items())
+        }
+        groups = k_medoids(self._network, min(_REGIONS, len(self._network.switches)), rng)
+        return Knowledge(shares, dense_regions(self._network, groups, 0.6))
+
+
+def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SAMPLE) -> list[int] | None:
+    """The trees (edges as bits) of a better rule base, or None where none is worth an update.
+
+    Nothing is decided before enough has been seen. `count` notifications are drawn of it.
+    """
+    if seen.total < FEWEST:
+        return None
+    sample = seen.sample(rng, count)
+    try:
+        learned = relearn(current, sample, rng)
+        if learned is not None:
+            return list(learned.rules.trees.values())
+        chosen = adapt(current, seen.knowledge(rng), sample, rng)
+    except RoutingError:  # a receiver that cannot be reached, which its publisher's carrier has seen too
+        return None
+    return None if chosen is None else list(chosen[1].rules.trees.values())
