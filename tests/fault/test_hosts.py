@@ -26,10 +26,10 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
     [
         pytest.param("loss", Options(seconds=20, loss=0.01), id="1-percent"),
         pytest.param("loss", Options(seconds=20, loss=0.1, seed=2), id="10-percent"),
-        pytest.param("outage", Options(behind=100_000), id="outage"),
+        pytest.param("outage", Options(behind=100_000, phase=2), id="outage"),
         pytest.param("kills", Options(count=4, seed=3), id="kills"),
         pytest.param("leader", Options(), id="leader"),
-        pytest.param("wire", Options(seconds=1.5, rate=1500), id="wire"),
+        pytest.param("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 7)), id="wire"),
     ],
 )
 def test_hosts(name: str, options: Options, tmp_path: Path) -> None:

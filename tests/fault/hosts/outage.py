@@ -11,7 +11,6 @@ from .result import Options, Result
 from .site import Consuming, Producing, Site, wait_for, workers
 
 TOPIC = "load"
-PHASE_S = 5.0
 
 
 def outage(options: Options, folder: Path) -> Result:
@@ -73,7 +72,7 @@ class _Story:
 
     def _phase(self, name: str) -> None:
         begun = time.monotonic()
-        progress(self.options, lambda: name, PHASE_S)
+        progress(self.options, lambda: name, self.options.phase)
         self._note(name, begun)
 
     def _note(self, name: str, begun: float) -> None:

@@ -19,6 +19,8 @@ class Options:
     size: int = 1024
     behind: int = 1_000_000
     count: int = 20
+    subscribers: tuple[int, ...] = (1, 3, 7)  # hosts, one after the other
+    phase: float = 5.0  # seconds that a latency is looked at
     python: str = ""
     say: Callable[[str], None] = print
 

@@ -17,7 +17,6 @@ from .ledger import Ledger, merged
 from .result import Options, Result
 from .site import Amiss, Consuming, HostDaemon, Producing, Site, wait_for, workers
 
-SUBSCRIBERS = (1, 3, 7)
 # (name, milliseconds and bytes that a batch waits for, most that the link may carry for each published byte)
 BATCHES = (("batches of 2 ms", 2, 1_000_000, 1.25), ("batches of 64 KiB", 500, 65_536, 1.15))
 CARRIERS = ("ip-multicast", "unicast")
@@ -73,7 +72,7 @@ class Measuring:
         others = [name for name in self.site.names if name != self.publisher]
         try:
             self._produce(1000, *BATCHES[0][1:3])  # before the first subscribes: nothing of it is live
-            for subscribers in SUBSCRIBERS:
+            for subscribers in self.options.subscribers:
                 new = others[len(self.consumers) : subscribers]
                 self.consumers += [Consuming(self.site, host, self.topic, 1) for host in new]
                 self._earn()
