@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.refusals import refusal
 
 from treecast.middleware.broker import (
     Broker,
@@ -27,7 +27,7 @@ from treecast.middleware.broker import (
 )
 from treecast.middleware.broker.directory import DataDirectoryError
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.storage.disk import Disk
@@ -37,13 +37,6 @@ from treecast.middleware.wire.record_batch import build_batch, read_header, read
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 P0 = TopicPartition("t", 0)
-
-
-@contextmanager
-def refusal(fault: Fault) -> Iterator[None]:
-    with pytest.raises(TreecastError) as caught:
-        yield
-    assert caught.value.fault is fault
 
 
 class House:

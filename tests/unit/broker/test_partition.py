@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.refusals import refusal
 
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.values import (
@@ -36,13 +36,6 @@ NAME = TopicPartition("t", 0)
 NOW_MS = 1_700_000_000_000
 PRODUCER = ProducerIdentity(7, 0)
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
-
-
-@contextmanager
-def refusal(fault: Fault) -> Iterator[None]:
-    with pytest.raises(TreecastError) as caught:
-        yield
-    assert caught.value.fault is fault
 
 
 class Guard:

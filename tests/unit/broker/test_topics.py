@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.unit.refusals import refusal
 
 from treecast.middleware.broker.settings import BrokerSettings
 from treecast.middleware.broker.topics import DELETIONS, TOPICS, TopicRegistry, altered
@@ -90,13 +90,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
     bench.tables.close()
-
-
-@contextmanager
-def refusal(fault: Fault) -> Iterator[None]:
-    with pytest.raises(TreecastError) as caught:
-        yield
-    assert caught.value.fault is fault
 
 
 async def test_topics_outlive_the_process(bench: Bench) -> None:

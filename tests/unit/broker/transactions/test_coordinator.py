@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.unit.broker.transactions.home import Bench
+from tests.unit.refusals import refusal
 
-from treecast.middleware.broker.transactions import (
-    ProducerIds,
-    TransactionCoordinator,
-    TransactionSettings,
-)
 from treecast.middleware.broker.transactions.producer_ids import BLOCK
 from treecast.middleware.broker.transactions.records import TRANSACTIONS, decode
 from treecast.middleware.broker.transactions.state import State
 from treecast.middleware.broker.values import InitProducer
-from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity, TopicPartition
 from treecast.middleware.storage.tables import Tables
@@ -27,27 +21,8 @@ P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
 MISSING = TopicPartition("gone", 0)
 
 
-@contextmanager
-def refusal(fault: Fault) -> Iterator[None]:
-    with pytest.raises(TreecastError) as caught:
-        yield
-    assert caught.value.fault is fault
-
-
-class Bench:
-    """A coordinator; `restart` is what a kill and a start do."""
-
-    def __init__(self, tables: Tables, cluster: Any, clock: Any) -> None:
-        self.tables, self.cluster, self.clock = tables, cluster, clock
-        self.counters = BrokerCounters()
-
-    async def restart(self) -> Bench:
-        self.home = TransactionCoordinator(
-            TransactionSettings(), self.tables, ProducerIds(self.tables), self.counters, self.clock
-        )
-        self.home.restore()
-        await self.home.start(self.cluster)
-        return self
+class Home(Bench):
+    """With what these tests ask of it."""
 
     async def init(self, known: ProducerIdentity = NO_PRODUCER, tid: str = "tx") -> ProducerIdentity:
         return await self.home.init_producer(InitProducer(tid, 60_000, known))
@@ -64,14 +39,16 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tables: Tables, recording_cluster: Any, clock: Any) -> Bench:
-    return await Bench(tables, recording_cluster, clock).restart()
+async def bench(tables: Tables, recording_cluster: Any, clock: Any) -> Home:
+    made = Home(tables, recording_cluster, clock)
+    await made.restart()
+    return made
 
 
 # --- identities
 
 
-async def test_producer_ids_are_never_used_twice(bench: Bench) -> None:
+async def test_producer_ids_are_never_used_twice(bench: Home) -> None:
     seen = set()
     for _ in range(3):
         await bench.restart()
@@ -82,12 +59,12 @@ async def test_producer_ids_are_never_used_twice(bench: Bench) -> None:
     assert len(seen) == 3 * (BLOCK + 1)
 
 
-async def test_producer_ids_asked_for_at_once_differ(bench: Bench) -> None:
+async def test_producer_ids_asked_for_at_once_differ(bench: Home) -> None:
     requests = [bench.home.init_producer(InitProducer(None, 0)) for _ in range(2 * BLOCK)]
     assert len({identity.producer_id for identity in await asyncio.gather(*requests)}) == 2 * BLOCK
 
 
-async def test_a_transactional_id_keeps_its_producer_id(bench: Bench) -> None:
+async def test_a_transactional_id_keeps_its_producer_id(bench: Home) -> None:
     first = await bench.init()
     await bench.restart()
     second = await bench.init()
@@ -96,12 +73,12 @@ async def test_a_transactional_id_keeps_its_producer_id(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001, 2**31 - 1])
-async def test_time_outs_are_bounded(bench: Bench, timeout_ms: int) -> None:
+async def test_time_outs_are_bounded(bench: Home, timeout_ms: int) -> None:
     with refusal(Fault.INVALID_TRANSACTION_TIMEOUT):
         await bench.home.init_producer(InitProducer("tx", timeout_ms))
 
 
-async def test_an_empty_transactional_id_is_refused(bench: Bench) -> None:
+async def test_an_empty_transactional_id_is_refused(bench: Home) -> None:
     with refusal(Fault.INVALID_REQUEST):
         await bench.init(tid="")
 
@@ -110,7 +87,7 @@ async def test_an_empty_transactional_id_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_a_decision_reaches_all(bench: Bench, committed: bool) -> None:
+async def test_a_decision_reaches_all(bench: Home, committed: bool) -> None:
     producer = await bench.begun(P0, P1, groups=("g",))
     await bench.home.end("tx", producer, committed=committed)
     assert sorted(bench.cluster.deeds) == [(what, producer, committed) for what in ("g", "t-0", "t-1")]
@@ -119,7 +96,7 @@ async def test_a_decision_reaches_all(bench: Bench, committed: bool) -> None:
     assert bench.counters.transactions_aborted == (not committed)
 
 
-async def test_the_decision_is_on_disk_before_the_first_marker(bench: Bench) -> None:
+async def test_the_decision_is_on_disk_before_the_first_marker(bench: Home) -> None:
     producer = await bench.begun(P0, P1, groups=("g",))
     states: list[State] = []
     bench.cluster.on_deed = lambda: states.append(bench.stored())
@@ -127,7 +104,7 @@ async def test_the_decision_is_on_disk_before_the_first_marker(bench: Bench) -> 
     assert states == [State.PREPARE_COMMIT] * 3
 
 
-async def test_a_repeated_decision_is_answered_and_not_repeated(bench: Bench) -> None:
+async def test_a_repeated_decision_is_answered_and_not_repeated(bench: Home) -> None:
     producer = await bench.begun(P0)
     for _ in range(3):
         await bench.home.end("tx", producer, committed=True)
@@ -136,14 +113,14 @@ async def test_a_repeated_decision_is_answered_and_not_repeated(bench: Bench) ->
         await bench.home.end("tx", producer, committed=False)
 
 
-async def test_nothing_to_end(bench: Bench) -> None:
+async def test_nothing_to_end(bench: Home) -> None:
     producer = await bench.init()
     for committed in (True, False):
         with refusal(Fault.INVALID_TRANSACTION_STATE):
             await bench.home.end("tx", producer, committed=committed)
 
 
-async def test_unknown_partitions_are_refused_and_the_others_taken(bench: Bench) -> None:
+async def test_unknown_partitions_are_refused_and_the_others_taken(bench: Home) -> None:
     producer = await bench.init()
     refused = await bench.home.add_partitions("tx", producer, [P0, MISSING])
     assert {partition: error.fault for partition, error in refused.items()} == {MISSING: Fault.UNKNOWN_TOPIC}
@@ -152,14 +129,14 @@ async def test_unknown_partitions_are_refused_and_the_others_taken(bench: Bench)
         bench.home.verify("tx", producer, MISSING)
 
 
-async def test_a_topic_deleted_meanwhile_does_not_hold_the_decision_up(bench: Bench) -> None:
+async def test_a_topic_deleted_meanwhile_does_not_hold_the_decision_up(bench: Home) -> None:
     producer = await bench.begun(P0, P1)
     bench.cluster.partitions.remove(P1)
     await bench.home.end("tx", producer, committed=True)
     assert bench.cluster.deeds == [("t-0", producer, True)]
 
 
-async def test_verify(bench: Bench) -> None:
+async def test_verify(bench: Home) -> None:
     producer = await bench.begun(P0)
     bench.home.verify("tx", producer, P0)
     for tid, identity, partition, fault in [
@@ -175,7 +152,7 @@ async def test_verify(bench: Bench) -> None:
         bench.home.verify("tx", producer, P0)
 
 
-async def test_strangers_are_refused(bench: Bench) -> None:
+async def test_strangers_are_refused(bench: Home) -> None:
     producer = await bench.begun(P0)
     for tid, identity, fault in [
         ("no", producer, Fault.INVALID_PRODUCER_MAPPING),
@@ -195,7 +172,7 @@ async def test_strangers_are_refused(bench: Bench) -> None:
 # --- taking over
 
 
-async def test_a_new_producer_aborts_what_the_old_one_left(bench: Bench) -> None:
+async def test_a_new_producer_aborts_what_the_old_one_left(bench: Home) -> None:
     old = await bench.begun(P0, P1, groups=("g",))
     new = await bench.init()
     assert new == ProducerIdentity(old.producer_id, old.epoch + 2)
@@ -207,7 +184,7 @@ async def test_a_new_producer_aborts_what_the_old_one_left(bench: Bench) -> None
         bench.home.verify("tx", old, P0)
 
 
-async def test_taking_over_at_once_gives_each_an_identity_of_its_own(bench: Bench) -> None:
+async def test_taking_over_at_once_gives_each_an_identity_of_its_own(bench: Home) -> None:
     await bench.begun(P0)
     identities = await asyncio.gather(*(bench.init() for _ in range(5)))
     assert len(set(identities)) == 5
@@ -215,7 +192,7 @@ async def test_taking_over_at_once_gives_each_an_identity_of_its_own(bench: Benc
     await bench.home.add_partitions("tx", newest, [P0])
 
 
-async def test_the_producer_itself_may_abort_by_a_new_epoch(bench: Bench) -> None:
+async def test_the_producer_itself_may_abort_by_a_new_epoch(bench: Home) -> None:
     old = await bench.begun(P0)
     new = await bench.init(old)
     assert new == ProducerIdentity(old.producer_id, old.epoch + 2)
@@ -228,7 +205,7 @@ async def test_the_producer_itself_may_abort_by_a_new_epoch(bench: Bench) -> Non
 # --- time
 
 
-async def test_a_transaction_that_is_open_too_long_is_aborted(bench: Bench) -> None:
+async def test_a_transaction_that_is_open_too_long_is_aborted(bench: Home) -> None:
     producer = await bench.begun(P0)
     bench.clock.now += 59.9
     await bench.home.expire()
@@ -241,7 +218,7 @@ async def test_a_transaction_that_is_open_too_long_is_aborted(bench: Bench) -> N
         await bench.home.end("tx", producer, committed=True)
 
 
-async def test_time_outs_go_on_after_a_restart(bench: Bench) -> None:
+async def test_time_outs_go_on_after_a_restart(bench: Home) -> None:
     await bench.begun(P0)
     bench.clock.now += 61
     await bench.restart()
@@ -249,7 +226,7 @@ async def test_time_outs_go_on_after_a_restart(bench: Bench) -> None:
     assert bench.stored() is State.COMPLETE_ABORT
 
 
-async def test_idle_ids_are_forgotten(bench: Bench) -> None:
+async def test_idle_ids_are_forgotten(bench: Home) -> None:
     producer = await bench.begun(P0)
     await bench.home.end("tx", producer, committed=True)
     await bench.init(tid="young")
@@ -262,7 +239,7 @@ async def test_idle_ids_are_forgotten(bench: Bench) -> None:
     assert (await bench.init(producer)).producer_id != producer.producer_id
 
 
-async def test_an_open_transaction_is_never_idle(bench: Bench) -> None:
+async def test_an_open_transaction_is_never_idle(bench: Home) -> None:
     await bench.begun(P0)
     bench.cluster.fail["t-0"] = TreecastError(Fault.STORAGE)
     bench.clock.now += 8 * 86_400
@@ -273,7 +250,7 @@ async def test_an_open_transaction_is_never_idle(bench: Bench) -> None:
 # --- when the disk refuses, or the process dies
 
 
-async def test_markers_that_were_refused_are_written_later(bench: Bench) -> None:
+async def test_markers_that_were_refused_are_written_later(bench: Home) -> None:
     producer = await bench.begun(P0, P1)
     bench.cluster.fail["t-0"] = TreecastError(Fault.STORAGE)
     with refusal(Fault.STORAGE):
@@ -289,7 +266,7 @@ async def test_markers_that_were_refused_are_written_later(bench: Bench) -> None
     await bench.home.add_partitions("tx", producer, [P0])
 
 
-async def test_a_repeat_of_the_decision_writes_what_was_refused(bench: Bench) -> None:
+async def test_a_repeat_of_the_decision_writes_what_was_refused(bench: Home) -> None:
     producer = await bench.begun(P0)
     bench.cluster.fail["t-0"] = TreecastError(Fault.STORAGE)
     with refusal(Fault.STORAGE):
@@ -298,7 +275,7 @@ async def test_a_repeat_of_the_decision_writes_what_was_refused(bench: Bench) ->
     assert bench.stored() is State.COMPLETE_COMMIT
 
 
-async def test_a_decision_that_cannot_be_written_was_not_taken(bench: Bench) -> None:
+async def test_a_decision_that_cannot_be_written_was_not_taken(bench: Home) -> None:
     producer = await bench.begun(P0)
     bench.tables._database.execute("PRAGMA query_only = ON")
     with refusal(Fault.STORAGE):
@@ -312,7 +289,7 @@ async def test_a_decision_that_cannot_be_written_was_not_taken(bench: Bench) -> 
 @pytest.mark.parametrize("where", ["t-0", "t-1", "g"])
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_restart_completes_the_decision(
-    bench: Bench, kill: type[BaseException], where: str, committed: bool
+    bench: Home, kill: type[BaseException], where: str, committed: bool
 ) -> None:
     producer = await bench.begun(P0, P1, groups=("g",))
     bench.cluster.fail[where] = kill()
@@ -325,7 +302,7 @@ async def test_a_restart_completes_the_decision(
     await bench.home.end("tx", producer, committed=committed)
 
 
-async def test_a_cancelled_request_leaves_a_whole_state(bench: Bench) -> None:
+async def test_a_cancelled_request_leaves_a_whole_state(bench: Home) -> None:
     producer = await bench.begun(P0)
     ending = asyncio.ensure_future(bench.home.end("tx", producer, committed=True))
     await asyncio.sleep(0)

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.unit.broker.transactions.home import Bench
+from tests.unit.refusals import refusal
 
-from treecast.middleware.broker.transactions import (
-    ProducerIds,
-    TransactionCoordinator,
-    TransactionSettings,
-)
 from treecast.middleware.broker.transactions.parts import Part, part_of, whole_of
 from treecast.middleware.broker.transactions.records import TRANSACTIONS, decode, items_of, rows_of
 from treecast.middleware.broker.values import InitProducer
-from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity, TopicPartition
 from treecast.middleware.storage.tables import Tables
 
 P = [TopicPartition("t", index) for index in range(3)]
 Parts = dict[str, ProducerIdentity]
-
-
-@contextmanager
-def refusal(fault: Fault) -> Iterator[None]:
-    with pytest.raises(TreecastError) as caught:
-        yield
-    assert caught.value.fault is fault
 
 
 @pytest.mark.parametrize(
@@ -51,20 +39,8 @@ def test_which_ids_are_parts(transactional_id: str, found: Part | None) -> None:
     assert whole_of(transactional_id) == (found.whole if found else transactional_id)
 
 
-class Bench:
-    """A coordinator; `restart` is what a kill and a start do."""
-
-    def __init__(self, tables: Tables, cluster: Any, clock: Any) -> None:
-        self.tables, self.cluster, self.clock = tables, cluster, clock
-        self.counters = BrokerCounters()
-
-    async def restart(self) -> Bench:
-        self.home = TransactionCoordinator(
-            TransactionSettings(), self.tables, ProducerIds(self.tables), self.counters, self.clock
-        )
-        self.home.restore()
-        await self.home.start(self.cluster)
-        return self
+class Home(Bench):
+    """With what these tests ask of it."""
 
     async def stage(self, name: str, *partitions: TopicPartition, lease_ms: int = 60_000) -> Parts:
         producer = await self.home.init_producer(InitProducer(name, lease_ms, NO_PRODUCER))
@@ -85,8 +61,10 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tables: Tables, recording_cluster: Any, clock: Any) -> Bench:
-    return await Bench(tables, recording_cluster, clock).restart()
+async def bench(tables: Tables, recording_cluster: Any, clock: Any) -> Home:
+    made = Home(tables, recording_cluster, clock)
+    await made.restart()
+    return made
 
 
 def pid(parts: Parts) -> int:
@@ -94,7 +72,7 @@ def pid(parts: Parts) -> int:
     return producer.producer_id
 
 
-async def test_those_named_count_and_the_others_do_not(bench: Bench) -> None:
+async def test_those_named_count_and_the_others_do_not(bench: Home) -> None:
     one, two = await bench.stage("q//0/1", P[0], P[1]), await bench.stage("q//0/2", P[1])
     loser, left = await bench.stage("q//0/1b", P[0]), await bench.stage("q//1/early", P[2])
     await bench.commit(0, one | two)
@@ -105,7 +83,7 @@ async def test_those_named_count_and_the_others_do_not(bench: Bench) -> None:
     assert (bench.counters.transactions_committed, bench.counters.transactions_aborted) == (2, 1)
 
 
-async def test_a_batch_that_is_committed_is_over(bench: Bench) -> None:
+async def test_a_batch_that_is_committed_is_over(bench: Home) -> None:
     first = await bench.stage("q//3/1", P[0])
     await bench.commit(3, first)
     deeds = list(bench.cluster.deeds)
@@ -120,7 +98,7 @@ async def test_a_batch_that_is_committed_is_over(bench: Bench) -> None:
     assert len(bench.cluster.deeds) == 2
 
 
-async def test_what_was_staged_before_a_repeat_does_not_count(bench: Bench) -> None:
+async def test_what_was_staged_before_a_repeat_does_not_count(bench: Home) -> None:
     """Two drivers at the same batch: the first that commits wins."""
     mine, theirs = await bench.stage("q//0/a", P[0]), await bench.stage("q//0/b", P[0])
     await bench.commit(0, mine)
@@ -128,7 +106,7 @@ async def test_what_was_staged_before_a_repeat_does_not_count(bench: Bench) -> N
     assert (bench.told(True), bench.told(False)) == ({("t-0", pid(mine))}, {("t-0", pid(theirs))})
 
 
-async def test_a_part_that_is_not_open_refuses_the_whole_batch(bench: Bench) -> None:
+async def test_a_part_that_is_not_open_refuses_the_whole_batch(bench: Home) -> None:
     one, two = await bench.stage("q//0/1", P[0]), await bench.stage("q//0/2", P[1], lease_ms=1000)
     bench.clock.now += 2
     await bench.home.expire()
@@ -144,7 +122,7 @@ async def test_a_part_that_is_not_open_refuses_the_whole_batch(bench: Bench) -> 
     assert bench.told(True) == {("t-0", pid(one))}
 
 
-async def test_an_abort_ends_all_that_is_open_and_fences_it(bench: Bench) -> None:
+async def test_an_abort_ends_all_that_is_open_and_fences_it(bench: Home) -> None:
     one = await bench.stage("q//2/1", P[0])
     await bench.stage("q//1/old", P[1])
     late = await bench.stage("q//3/late", P[2])
@@ -156,13 +134,13 @@ async def test_an_abort_ends_all_that_is_open_and_fences_it(bench: Bench) -> Non
     await bench.commit(2, await bench.stage("q//2/2", P[0]))
 
 
-async def test_a_task_may_abort_its_own_part(bench: Bench) -> None:
+async def test_a_task_may_abort_its_own_part(bench: Home) -> None:
     one = await bench.stage("q//0/1", P[0])
     await bench.home.end("q//0/1", one["q//0/1"], committed=False)
     assert bench.rows() == set()
 
 
-async def test_parts_that_time_out_leave_nothing(bench: Bench) -> None:
+async def test_parts_that_time_out_leave_nothing(bench: Home) -> None:
     one = await bench.stage("q//0/1", P[0])
     await bench.home.init_producer(InitProducer("q//0/unused", 60_000, NO_PRODUCER))
     bench.clock.now += 61
@@ -171,7 +149,7 @@ async def test_parts_that_time_out_leave_nothing(bench: Bench) -> None:
     assert bench.rows() == set()
 
 
-async def test_producer_ids_of_parts_that_are_done_serve_again(bench: Bench) -> None:
+async def test_producer_ids_of_parts_that_are_done_serve_again(bench: Home) -> None:
     seen: set[ProducerIdentity] = set()
     for batch in range(20):
         parts = await bench.stage(f"q//{batch}/1", P[0]) | await bench.stage(f"q//{batch}/2", P[0])
@@ -185,7 +163,7 @@ async def test_producer_ids_of_parts_that_are_done_serve_again(bench: Bench) -> 
 
 @pytest.mark.parametrize("where", ["t-0", "t-1"])
 async def test_a_restart_completes_what_is_decided(
-    bench: Bench, kill: type[BaseException], where: str
+    bench: Home, kill: type[BaseException], where: str
 ) -> None:
     parts = await bench.stage("q//0/1", P[0]) | await bench.stage("q//0/2", P[1])
     loser = await bench.stage("q//0/3", P[2])
@@ -198,7 +176,7 @@ async def test_a_restart_completes_what_is_decided(
     assert bench.rows() == {"q"}
 
 
-async def test_markers_that_wait_outlive_the_next_decision(bench: Bench) -> None:
+async def test_markers_that_wait_outlive_the_next_decision(bench: Home) -> None:
     """The row of the whole has the names of the last batch only."""
     first = await bench.stage("q//0/1", P[0])
     bench.cluster.fail["t-0"] = TreecastError(Fault.STORAGE)
@@ -214,14 +192,14 @@ async def test_markers_that_wait_outlive_the_next_decision(bench: Bench) -> None
     assert bench.told(False) == set()
 
 
-async def test_a_whole_is_forgotten_when_it_rests(bench: Bench) -> None:
+async def test_a_whole_is_forgotten_when_it_rests(bench: Home) -> None:
     await bench.commit(0, await bench.stage("q//0/1", P[0]))
     bench.clock.now += 8 * 86_400
     await bench.home.expire()
     assert bench.rows() == set()
 
 
-async def test_items_for_the_next_home(bench: Bench) -> None:
+async def test_items_for_the_next_home(bench: Home) -> None:
     await bench.commit(5, await bench.stage("q//5/a", P[0]))
     open_part = await bench.stage("q//6/b", P[1])
     items = bench.home.items("q")
@@ -241,7 +219,7 @@ async def test_items_for_the_next_home(bench: Bench) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_whatever_happens_a_batch_counts_once_and_whole(
-    bench: Bench, kill: type[BaseException], seed: int
+    bench: Home, kill: type[BaseException], seed: int
 ) -> None:
     """Drivers that repeat batches, tasks that come twice, kills between any two markers."""
     rng = random.Random(seed)
