@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
+import shutil
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
-from .process import Memory, cpu_seconds, memory
+from .process import Memory, ServerProcess, cpu_seconds, free_port, memory
 
 
 class Peer(abc.ABC):
@@ -50,3 +53,48 @@ class Server(Peer):
     @abc.abstractmethod
     def address(self) -> tuple[str, int]:
         """Host and port."""
+
+
+class LocalServer(Server):
+    """One process on loopback, in a folder of its own beneath `parent`, which `stop` removes."""
+
+    def __init__(self, prefix: str, parent: Path | None) -> None:
+        self._prefix = prefix
+        self._parent = parent
+        self._folder: Path | None = None
+        self._process: ServerProcess | None = None
+        self._port = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    @property
+    def folder(self) -> Path:
+        if self._folder is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._folder
+
+    def start(self) -> float:
+        self._folder = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._parent))
+        self._port = free_port()
+        try:
+            return self.launch(self._folder)
+        except BaseException:
+            self.stop()
+            raise
+
+    @abc.abstractmethod
+    def launch(self, folder: Path) -> float:
+        """Starts `_process` at `_port`; returns the seconds to the first useful answer."""
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def pids(self) -> list[int]:
+        return [] if self._process is None else self._process.pids()

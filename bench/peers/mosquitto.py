@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.core.peer import Server
+from bench.core.peer import LocalServer
 from bench.core.process import ServerProcess, free_port
 from bench.peers.treecast import TreecastPeer
 
@@ -29,43 +28,23 @@ def program() -> str | None:
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 
 
-class MosquittoPeer(Server):
+class MosquittoPeer(LocalServer):
     """One Mosquitto on loopback."""
 
     name = "Mosquitto"
 
     def __init__(self, parent: Path | None = None) -> None:
-        self._parent = parent
-        self._folder: Path | None = None
-        self._process: ServerProcess | None = None
-        self._port = 0
+        super().__init__("mosquitto-", parent)
 
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self._port
-
-    def start(self) -> float:
+    def launch(self, folder: Path) -> float:
         found = program()
         if found is None:
             raise RuntimeError(INSTALL)
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="mosquitto-", dir=self._parent))
-        self._port = free_port()
         config = folder / "mosquitto.conf"
         lines = [f"listener {self._port} 127.0.0.1", *(f"{key} {value}" for key, value in CONFIG.items())]
         config.write_text("\n".join(lines) + "\n")
         self._process = ServerProcess([found, "-c", str(config)], folder / "server.log")
         return self._process.wait_until(lambda: listens(self._port), 30)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def pids(self) -> list[int]:
-        return [] if self._process is None else self._process.pids()
 
     def settings(self) -> Mapping[str, str]:
         done = subprocess.run([program() or "", "-h"], capture_output=True, text=True, check=False)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.core.peer import Server
-from bench.core.process import ServerProcess, free_port
+from bench.core.peer import LocalServer
+from bench.core.process import ServerProcess
 from treecast.middleware.load.connection import serves
 
 
-class TreecastPeer(Server):
+class TreecastPeer(LocalServer):
     """`python` chooses the installation, so that a compiled one can be measured from an interpreted one.
 
     `flags` go to `treecast up` as they are. Which hot modules are compiled is read from what the running
@@ -31,25 +29,17 @@ class TreecastPeer(Server):
         parent: Path | None = None,
         start_timeout: float = 30,
     ) -> None:
+        super().__init__("treecast-", parent)
         self.name = "Treecast"
         self._python = os.path.abspath(python)  # not resolved: an environment's python is a link
         self._fsync = fsync
         self._flags = [*flags, *(("--fsync", fsync) if fsync else ())]
-        self._parent = parent
         self._timeout = start_timeout
-        self._folder: Path | None = None
-        self._process: ServerProcess | None = None
-        self._port = 0
         self._compiled = "not started yet"
 
     @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self._port
-
-    @property
     def data(self) -> Path:
-        assert self._folder is not None
-        return self._folder / "data"
+        return self.folder / "data"
 
     def ready(self) -> dict[str, str]:
         """What the daemon says once it serves: `name`, and each listener's HOST:PORT. Empty before that."""
@@ -65,32 +55,15 @@ class TreecastPeer(Server):
         self._process.wait_until(self.ready, self._timeout)
         return self.ready()
 
-    def start(self) -> float:
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="treecast-", dir=self._parent))
-        self._port = free_port()
+    def launch(self, folder: Path) -> float:
         # The operator's own settings are none of the measurement's.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("TREECAST_")}
         self._process = ServerProcess(
             self._command(folder), folder / "server.log", cwd=folder, environment=clean
         )
-        try:
-            took = self._process.wait_until(lambda: serves(*self.address), self._timeout)
-        except BaseException:
-            self.stop()
-            raise
+        took = self._process.wait_until(lambda: serves(*self.address), self._timeout)
         self._compiled = self._compiled_modules()
         return took
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def pids(self) -> list[int]:
-        return [] if self._process is None else self._process.pids()
 
     def settings(self) -> Mapping[str, str]:
         return {

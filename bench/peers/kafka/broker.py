@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import shutil
-import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.core.peer import Server
+from bench.core.peer import LocalServer
 from bench.core.process import ServerProcess, free_port
 from treecast.middleware.load.connection import serves
 
@@ -50,38 +48,23 @@ PROPERTIES = {
 }
 
 
-class KafkaBroker(Server):
-    """Starts on an empty directory unless `data` names one, which is then kept at `stop`.
-
-    `properties` override or add to what a distribution's server.properties says. Also a context manager:
-
-        with KafkaBroker() as kafka:
-            run_tool("kafka-topics", "--bootstrap-server", kafka.bootstrap, "--list")
-    """
+class KafkaBroker(LocalServer):
+    """`properties` override or add to what a distribution's server.properties says."""
 
     def __init__(
         self,
         *,
-        data: Path | None = None,
         parent: Path | None = None,
         properties: Mapping[str, str] | None = None,
         start_timeout: float = 120,
     ) -> None:
+        super().__init__("kafka-", parent)
         self.name = "Apache Kafka"
-        self._keep = data
-        self._parent = parent
         self._extra = dict(properties or {})
         self._timeout = start_timeout
-        self._folder: Path | None = None
-        self._process: ServerProcess | None = None
-        self._port = 0
 
     def prepare(self) -> None:
         ensure_jars()
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self._port
 
     @property
     def bootstrap(self) -> str:
@@ -90,51 +73,22 @@ class KafkaBroker(Server):
     @property
     def data(self) -> Path:
         """Where the partitions' directories are."""
-        return self._running_folder() / "logs"
+        return self.folder / "logs"
 
     @property
     def log(self) -> Path:
-        return self._running_folder() / "server.log"
+        return self.folder / "server.log"
 
-    def start(self) -> float:
-        """Formats the storage (once), starts the node, and waits until it answers Metadata."""
+    def launch(self, folder: Path) -> float:
+        """Formats the storage, starts the node, and waits until it answers Metadata."""
         ensure_jars()
-        self._folder = folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-", dir=self._parent))
-        folder.mkdir(parents=True, exist_ok=True)
-        self._port, controller = free_port(), free_port()
         config = folder / "server.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self._properties(controller).items()))
-        if not (self.data / "meta.properties").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            run_tool("kafka-storage", "format", "--standalone", f"--cluster-id={cluster}", "-c", str(config))
+        properties = self._properties(controller=free_port())
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        run_tool("kafka-storage", "format", "--standalone", f"--cluster-id={cluster}", "-c", str(config))
         self._process = ServerProcess(self._command(config), self.log, cwd=folder)
-        try:
-            return self._process.wait_until(lambda: serves(*self.address), self._timeout)
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._folder is not None and self._keep is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def kill(self) -> None:
-        """SIGKILL; the data stay until `stop`."""
-        if self._process is not None:
-            self._process.kill()
-
-    def pids(self) -> list[int]:
-        return [] if self._process is None else self._process.pids()
-
-    @property
-    def pid(self) -> int:
-        if self._process is None:
-            raise RuntimeError("Kafka is not running")
-        return self._process.pid
+        return self._process.wait_until(lambda: serves(*self.address), self._timeout)
 
     def settings(self) -> Mapping[str, str]:
         ours = {"version": kafka_version(), "jvm": " ".join((*HEAP, *JVM))}
@@ -144,18 +98,6 @@ class KafkaBroker(Server):
             **self._extra,
             "durability": "log.flush.* unset: no fsync, page cache (Kafka's default)",
         }
-
-    def __enter__(self) -> KafkaBroker:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _running_folder(self) -> Path:
-        if self._folder is None:
-            raise RuntimeError("Kafka is not running")
-        return self._folder
 
     def _properties(self, controller: int) -> dict[str, str]:
         listeners = f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}"
