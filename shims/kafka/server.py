@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import stat
-from pathlib import Path
 
 from treecast.middleware.model.counters import FaceCounters
+from treecast.shims.listening import Forwarding, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from .connection import Connection
@@ -64,7 +63,7 @@ class KafkaFace:
         host, port = server.sockets[0].getsockname()[:2]
         self._address = (host, port)
         if settings.unix_path is not None:
-            _remove_socket(settings.unix_path)
+            remove_socket(settings.unix_path)
             self._servers.append(
                 await self.loop.create_unix_server(
                     lambda: _Protocol(Connection(self)), str(settings.unix_path), backlog=settings.backlog
@@ -75,7 +74,7 @@ class KafkaFace:
         for server in self._servers:
             server.close()
         if len(self._servers) > 1 and self.settings.unix_path is not None:
-            _remove_socket(self.settings.unix_path)
+            remove_socket(self.settings.unix_path)
         self._servers.clear()
 
     async def close(self, grace: float = 5.0) -> None:
@@ -135,37 +134,12 @@ class KafkaFace:
         self._sweep_timer = self.loop.call_later(max_idle / _SWEEPS_PER_IDLE, self._sweep)
 
 
-class _Protocol(asyncio.BufferedProtocol):
-    """Hands on to a connection what asyncio calls."""
-
+class _Protocol(Forwarding, asyncio.BufferedProtocol):
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         # Found on the object, these two are called without a frame of the interpreter between.
         self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
         self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.connection_made(transport)
-
-    def eof_received(self) -> bool:
-        return self._connection.eof_received()
-
-    def pause_writing(self) -> None:
-        self._connection.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._connection.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.connection_lost(exc)
-
-
-def _remove_socket(path: Path) -> None:
-    try:
-        if stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()
-    except FileNotFoundError:
-        pass
 
 
 def serve(broker: BrokerView, settings: KafkaSettings, counters: FaceCounters) -> KafkaFace:

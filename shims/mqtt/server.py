@@ -6,13 +6,12 @@ import asyncio
 import logging
 import random
 import ssl
-import stat
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
+from treecast.shims.listening import Forwarding, remove_socket
 from treecast.shims.protocol_errors import REPORT_SECONDS, ProtocolErrors
 
 from . import codec, sys_topics
@@ -112,7 +111,7 @@ class MqttFace:
             context = tls_context(settings.tls)
             self._tls_address = await self._listen_tcp(settings.tls_host, settings.tls_port, context)
         if settings.unix_path is not None:
-            _remove_socket(settings.unix_path)
+            remove_socket(settings.unix_path)
             self._servers.append(
                 await self.loop.create_unix_server(
                     self._protocol, str(settings.unix_path), backlog=settings.backlog
@@ -135,7 +134,7 @@ class MqttFace:
         for server in self._servers:
             server.close()
         if self._listens_on_unix and self.settings.unix_path is not None:
-            _remove_socket(self.settings.unix_path)
+            remove_socket(self.settings.unix_path)
             self._listens_on_unix = False
         self._servers.clear()
 
@@ -286,28 +285,11 @@ def _write(gathered: Gathered) -> None:
         session.write(chunks)
 
 
-class _Protocol(asyncio.Protocol):
-    """Hands on to a connection what asyncio calls."""
-
+class _Protocol(Forwarding, asyncio.Protocol):
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         # Found on the object, this is called without a frame of the interpreter between.
         self.data_received = connection.data_received  # type: ignore[method-assign]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.connection_made(transport)
-
-    def eof_received(self) -> bool:
-        return self._connection.eof_received()
-
-    def pause_writing(self) -> None:
-        self._connection.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._connection.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.connection_lost(exc)
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -319,14 +301,6 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
         context.load_verify_locations(settings.authority)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def _remove_socket(path: Path) -> None:
-    try:
-        if stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()
-    except FileNotFoundError:
-        pass
 
 
 __all__ = ["MqttFace", "tls_context"]
