@@ -95,10 +95,17 @@ class Hybrid:
 
 
 def publisher_tree(network: Network, source: int, subscribers: Iterable[int]) -> int:
-    """The shortest-path tree of a publisher to its subscribers, a part of its tree to all hosts."""
+    """The shortest-path tree of a publisher to its subscribers, a part of its tree to all hosts.
+
+    RoutingError where one of them cannot be reached.
+    """
     wanted = list(subscribers)
     check_clients(network, source, wanted)
-    return prune(network, breadth_first(network, source), mask_of([source, *wanted]))
+    whole = breadth_first(network, source)
+    for node in wanted:
+        if not whole & network.edge_masks[node]:
+            raise RoutingError(f"{network.names[node]} cannot be reached from {network.names[source]}")
+    return prune(network, whole, mask_of([source, *wanted]))
 
 
 def replacements(

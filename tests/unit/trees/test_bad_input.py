@@ -1,0 +1,214 @@
+"""What nobody should ask for or send: receivers that cannot be reached, networks with more links than labels,
+switches without room for rules, stacks without room in a frame, and labels that no switch knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.routing.networks import networks, receivers_of
+
+from treecast.middleware.control.switches import SwitchState
+from treecast.middleware.control.trees import states
+from treecast.middleware.control.trees.adapting import Observed, better_trees
+from treecast.middleware.control.trees.manager import TreeManager
+from treecast.middleware.control.trees.store import MemoryStore
+from treecast.middleware.evaluation.thesis.encoding import ENCODERS, encoder_of
+from treecast.middleware.evaluation.twins import FRAME, switched
+from treecast.middleware.fabric.carriers.labels import Labels
+from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.forwarding import faults, simulate
+from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.schemes.common import delivery_tree
+from treecast.middleware.routing.schemes.hops import Hops
+from treecast.middleware.routing.schemes.split import split
+from treecast.middleware.routing.schemes.stored import publisher_tree
+from treecast.middleware.routing.topologies import fat_tree
+from treecast.middleware.routing.virtual.cache import Stacks
+from treecast.middleware.routing.virtual.encoder import Encoder
+from treecast.middleware.routing.virtual.learning import learn
+from treecast.middleware.routing.virtual.rules import RuleBase
+from treecast.middleware.routing.virtual.stacks import LabelForwarder, check_ids, request
+from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
+from treecast.middleware.wire.label_stack import LAST_ID, encode_labels, hop, stop, tree
+
+# Two switches with two hosts each, and nothing between them: a, b | c, d.
+APART = build(["s", "t", "a", "b", "c", "d"], [(0, 2), (0, 3), (1, 4), (1, 5)], hosts=[2, 3, 4, 5])
+STAR = build(["s", *"abcd"], [(0, n) for n in range(1, 5)], hosts=range(1, 5))
+
+# Strategies that lay trees between any clients, or to all of a publisher's subscribers.
+REFUSING = {"random", "random-variant", "partitions", "relation", "frequency-relation", "hybrid"}
+
+
+class Wire:
+    address = "nowhere"
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send(self, datagrams: list[bytes]) -> None:
+        self.sent += datagrams
+
+
+def carrier(network: Network, room: int) -> tuple[Labels, Wire]:
+    """Of the first host; host ids are node numbers."""
+    wire = Wire()
+    found = Labels(network.hosts[0], wire, room)
+    for node in network.hosts:
+        found.set_name(node, network.names[node])
+    found.set_rules(1, network, RuleBase(network, 4))
+    return found, wire
+
+
+# --- receivers that cannot be reached
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_unreachable_receiver_is_refused(name: str) -> None:
+    encode = encoder_of(name, APART, RuleBase(APART, 4))
+    with pytest.raises(RoutingError, match="cannot be reached"):
+        encode(request(APART, 2, [3, 4]))
+
+
+def test_trees_of_other_schemes_are_refused_too() -> None:
+    for make in (delivery_tree, publisher_tree):
+        with pytest.raises(RoutingError, match="cannot be reached"):
+            make(APART, 2, [3, 5])
+
+
+def test_the_carrier_sends_to_those_that_it_reaches() -> None:
+    labels, wire = carrier(APART, 100)
+    labels.send(5000, [b"data"], [3, 4, 5])
+    assert wire.sent == [encode_labels([hop(APART.link(0, 3))]) + b"data"]
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_strategies_on_a_network_in_two_parts(name: str) -> None:
+    """Those that make trees to subscribers refuse; others install trees that are trees."""
+    knowledge = Knowledge({2: {3: 0.9, 4: 0.9}}, [[0, 2, 3]])
+    if name in REFUSING:
+        with pytest.raises(RoutingError, match="cannot be reached"):
+            install(APART, 3, STRATEGIES[name], knowledge, Random(1))
+    else:
+        install(APART, 3, STRATEGIES[name], knowledge, Random(1)).check_invariants()
+
+
+# --- networks beyond 2 ** 14 links
+
+
+def test_a_network_with_too_many_links() -> None:
+    wide = fat_tree(28)  # 5,488 hosts, 32,928 links
+    assert len(wide.tails) > LAST_ID + 1
+    source, receiver = wide.hosts[0], wide.hosts[-1]
+    for ask in (
+        lambda: check_ids(wide),
+        lambda: request(wide, source, [receiver]),
+        lambda: Stacks(Encoder(wide, RuleBase(wide, 1)), source),
+    ):
+        with pytest.raises(RoutingError, match=f"{len(wide.tails)} links; labels name 16384"):
+            ask()
+
+
+# --- no room for rules
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@settings(max_examples=3, deadline=None)
+@given(network=networks(8, hosts=True), seed=st.integers(0, 10**6))
+def test_switches_without_room_for_rules(name: str, network: Network, seed: int) -> None:
+    rng = Random(seed)
+    source, receivers = receivers_of(network, rng)
+    knowledge = Knowledge({source: dict.fromkeys(receivers, 0.5)}, [network.switches])
+    rules = install(network, 0, STRATEGIES[name], knowledge, rng)
+    assert (rules.trees, rules.total) == ({}, 0)
+    asked = request(network, source, receivers)
+    assert learn(network, rules, [asked], rng).rules.trees == {}
+    found = Encoder(network, rules).encode(asked)
+    assert (found.trees, found.stops) == ((), ())
+    outcome = simulate(network, LabelForwarder(network, rules), source, found.labels)
+    assert faults(network, source, receivers, outcome) == []
+
+
+def test_a_limit_below_nothing_is_refused() -> None:
+    with pytest.raises(RoutingError, match="-1 rules"):
+        RuleBase(STAR, -1)
+
+
+def test_a_manager_of_switches_without_room() -> None:
+    told: list[Mapping[int, int]] = []
+
+    class Publishers:
+        async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
+            told.append(trees)
+
+    class Switch:
+        async def bring_to(self, desired: SwitchState) -> int:
+            return 0
+
+    manager = TreeManager(STAR, {0: Switch()}, Publishers(), MemoryStore(), limit=0)
+    asyncio.run(manager.start())
+    assert asyncio.run(manager.update([0b0011, 0b1111])).trees == {}
+    assert told == [{}]
+    seen = Observed(STAR)
+    seen.add({"a": {("b", "c", "d"): 500}})
+    assert better_trees(manager.rules, seen, Random(1), 30) is None
+
+
+# --- no room in a frame
+
+
+def test_a_header_that_holds_no_receivers_stack() -> None:
+    scheme = Hops(STAR)
+    everybody = publisher_tree(STAR, 1, [2, 3, 4])
+    size = lambda edges: scheme.size(scheme.encode(1, edges))  # noqa: E731
+    least = size(publisher_tree(STAR, 1, [2]))
+    assert [receivers for _, receivers in split(STAR, 1, everybody, least, size)] == [[2], [3], [4]]
+    with pytest.raises(RoutingError, match=f"{least} bytes, and there is room for {least - 1}"):
+        split(STAR, 1, everybody, least - 1, size)
+
+
+def test_a_carrier_whose_frames_hold_no_stack() -> None:
+    """Nothing is sent, and unicast's repairs are left; a frame that holds one label goes to each."""
+    labels, wire = carrier(STAR, 3)
+    labels.send(5000, [b"data"], [2, 3, 4])
+    assert wire.sent == []
+    labels, wire = carrier(STAR, 4)
+    labels.send(5000, [b"data"], [2, 3, 4])
+    assert len(wire.sent) == 3
+
+
+# --- labels that nobody knows
+
+
+@settings(max_examples=8, deadline=None)
+@given(network=networks(5, hosts=True), seed=st.integers(0, 10**6))
+def test_unknown_labels_on_the_wire(network: Network, seed: int) -> None:
+    """Through P4 switches: receivers get their copies, and nobody gets one more."""
+    rng = Random(seed)
+    source, receivers = receivers_of(network, rng)
+    known = Encoder(network, RuleBase(network, 0)).encode(request(network, source, receivers)).labels
+    others = [kind(rng.randint(len(network.tails), LAST_ID)) for kind in (hop, stop, tree) for _ in range(3)]
+    stack = [*known, *others]
+    rng.shuffle(stack)
+    run = switched("virtual_trees")
+    nothing = RuleBase(network, 0)
+    run.become(network, {switch: states.labels(network, switch, nothing, {}) for switch in network.switches})
+    carried = run.send(source, FRAME + encode_labels(stack) + b"data")
+    got = {
+        network.heads[link]: len(frames)
+        for link, frames in carried.frames.items()
+        if network.is_host[network.heads[link]]
+    }
+    assert got == dict.fromkeys(receivers, 1)
+    assert (carried.astray, carried.looped) == ([], False)
+
+
+def test_only_unknown_labels_go_nowhere() -> None:
+    run = switched("virtual_trees")
+    run.become(STAR, {0: states.labels(STAR, 0, RuleBase(STAR, 0), {})})
+    carried = run.send(1, FRAME + encode_labels([hop(LAST_ID), tree(77), stop(500)]) + b"data")
+    assert list(carried.frames) == [STAR.out[1][0]]  # the publisher's own link
