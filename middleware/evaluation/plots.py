@@ -98,6 +98,7 @@ def _bars(axis: Any, plot: Plot, rows: list[Row]) -> None:
         left = [a + b for a, b in zip(left, amounts, strict=True)]
     if not plot.stacked and min(left) > 0 and max(left) > _WIDE * min(left):
         axis.set_xscale("log")
+        axis.set_xlim(left=min(left) / 2)
     axis.set_yticks(list(places), names, fontsize=max(4, min(9, 260 // max(1, len(rows)))))
     axis.invert_yaxis()
     axis.set_xlabel(plot.y)

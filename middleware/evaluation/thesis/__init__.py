@@ -12,7 +12,9 @@ from .chapter4 import FIGURES as CHAPTER_4
 from .chapter5 import FIGURES as CHAPTER_5
 from .chapter6 import FIGURES as CHAPTER_6
 from .chapter6_churn import FIGURES as CHAPTER_6_CHURN
+from .elmo import FIGURES as ELMO
 from .encoders import FIGURES as ENCODERS
+from .learned import FIGURES as LEARNED
 from .programs import FIGURES as PROGRAMS
 
 FIGURES: dict[str, Figure] = {
@@ -25,6 +27,8 @@ FIGURES: dict[str, Figure] = {
         *CHAPTER_6,
         *CHAPTER_6_CHURN,
         *ENCODERS,
+        *LEARNED,
+        *ELMO,
         *PROGRAMS,
     )
 }

@@ -25,8 +25,10 @@ from treecast.middleware.evaluation.population import SCENARIOS, moved, notifica
 from treecast.middleware.evaluation.registry import figures
 from treecast.middleware.evaluation.report import as_json, write
 from treecast.middleware.evaluation.runner import run
+from treecast.middleware.evaluation.thesis import elmo, learned
 from treecast.middleware.evaluation.topologies import TABLE_6_1, available, counts_note, load
 from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.virtual.stacks import request
 
 FIGURES = figures()
 ON_NETWORKS = ("thesis-fig6.9", "thesis-fig6.14", "thesis-fig6.15", "thesis-encoders")
@@ -102,6 +104,7 @@ def test_a_run_that_was_ended_goes_on(tmp_path: Path) -> None:
         ("thesis-fig5.11", 0),
         ("thesis-fig5.13", -1),
         ("thesis-p4", -1),
+        ("thesis-elmo", 0),
     ],
 )
 def test_one_run_of_a_point_follows_from_the_seed(name: str, at: int) -> None:
@@ -116,6 +119,50 @@ def test_one_run_of_a_point_follows_from_the_seed(name: str, at: int) -> None:
 def test_modified_rules_as_a_whole() -> None:
     result = run(FIGURES["thesis-fig4.8"], Options(seed=1, runs=1), quiet=True)
     assert [check.holds for check in result.checks] == [True] * 3
+
+
+def test_elmos_headers_are_counted_as_its_paper_says() -> None:
+    """A group in the publisher's rack, one in its pod, one in another: the parts of a header one by one."""
+    network = elmo.clos()
+    source, same, near, other = (
+        network.names.index(f"host{name}") for name in ("0.0.0", "0.0.1", "0.1.0", "3.2.0")
+    )
+    rack = elmo.MACHINES + elmo.PLANES + 1
+    pod = elmo.RACKS + elmo.SPINES + 1
+    assert elmo.elmo_bytes(request(network, source, [same])) == -(-rack // 8)
+    below = elmo.MACHINES + 7 + 1  # 96 racks have ids of 7 bits
+    assert elmo.elmo_bytes(request(network, source, [same, near])) == -(-(rack + pod + below) // 8)
+    shared = below + 7 + 1  # both racks have the same machine's bit
+    far = elmo.PODS + elmo.RACKS + 4 + 1
+    assert elmo.elmo_bytes(request(network, source, [near, other])) == -(-(rack + pod + far + shared) // 8)
+
+
+def test_what_is_learned_is_measured_on_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "SEEN", (4, 12))
+    result = run(FIGURES["thesis-learned"], options(folder), quiet=True)
+    assert [row["seen"] for row in result.rows] == [4, 12]
+    for row in result.rows:
+        saved = 100 * (1 - row["learned labels"] / row["strategy's labels"])
+        assert row["saved %"] == pytest.approx(saved, abs=0.1)
+
+
+def test_pictures_of_all_kinds(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [{"x": x, "y": y, "kind": f"k{x}", "n": 10.0**x, "m": 1} for x in range(3) for y in ("a", "b")]
+    plots = tuple(
+        Plot(x, y, "kind", kind=kind, stacked=stacked)
+        for kind, x, y, stacked in (
+            ("lines", "x", "n", ()),
+            ("bars", "x", "n", ()),
+            ("bars", "x", "n", ("n", "m")),
+            ("dots", "y", "n", ("n", "m")),
+            ("grid", "x", "y", ()),
+        )
+    )
+    files = write(Result("all", "a title", ("x", "y"), rows, plots=plots), tmp_path)
+    pictures = [file for file in files if file.suffix == ".png"]
+    assert len(pictures) == len(plots)
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
 def test_all_figures_of_the_issue_are_there() -> None:
