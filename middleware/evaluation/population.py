@@ -69,11 +69,12 @@ def scenario(network: Network, name: str, share: float, rng: Random) -> tuple[Po
         groups = k_medoids(network, 4, rng)
         old, new = groups[::2], groups[1::2]
         first, second = (_dense_parts(network, some) for some in (old, new))
+        known = [*first, *second]  # trees are made for the new clusters too (6.6.3)
     else:
-        first = second = dense_regions(network, k_medoids(network, 4, rng), DENSE_NODES)
+        known = first = second = dense_regions(network, k_medoids(network, 4, rng), DENSE_NODES)
     dense = 1.0 if name == "uniform" else DENSE
-    before = populate(network, density(network, first, dense), share, rng, first)
-    after = populate(network, density(network, second, dense), share, rng, first)
+    before = populate(network, density(network, first, dense), share, rng, known)
+    after = populate(network, density(network, second, dense), share, rng, known)
     return before, after
 
 
