@@ -35,7 +35,8 @@ class Check(Struct, frozen=True):
 class Plot(Struct, frozen=True):
     """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`.
 
-    `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured).
+    `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
+    scatter (at `x` and `y`, as large as `stacked` says).
     """
 
     x: str

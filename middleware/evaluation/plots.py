@@ -1,4 +1,4 @@
-"""A result as pictures: lines, bars, dots or a coloured grid, a panel per network or density."""
+"""A result as pictures: lines, bars, dots, a coloured grid, scattered dots; a panel per network."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def _draw(result: Result, plot: Plot, path: Path) -> None:
     panels = list(dict.fromkeys(str(row[plot.panel]) for row in result.rows)) if plot.panel else [""]
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
+    names = dict.fromkeys(str(row[plot.series]) for row in result.rows)
+    colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
     width, height = 5.2 * columns, _height(plot, result.rows) * lines
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")
     for number, axis in enumerate(axes.flat):
@@ -42,12 +44,17 @@ def _draw(result: Result, plot: Plot, path: Path) -> None:
             axis.set_visible(False)
             continue
         rows = [row for row in result.rows if not plot.panel or str(row[plot.panel]) == panels[number]]
-        _KINDS[plot.kind](axis, plot, rows)
+        _KINDS[plot.kind](axis, plot, rows, colours)
         axis.set_title(f"{plot.panel} {panels[number]}" if panels[number].isdigit() else panels[number])
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    if labels:
-        room = int(width / (0.5 + 0.085 * max(map(len, labels))))
-        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, room), fontsize=9)
+    found: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        room = int(width / (0.5 + 0.085 * max(map(len, found))))
+        figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=max(1, room), fontsize=9
+        )
     figure.suptitle(f"{result.name}: {result.title}", fontsize=11, wrap=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -60,7 +67,7 @@ def _height(plot: Plot, rows: list[Row]) -> float:
     return 1.2 + 0.24 * len({row[plot.y if plot.kind == "grid" else plot.x] for row in rows})
 
 
-def _lines(axis: Any, plot: Plot, rows: list[Row]) -> None:
+def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
     """Those drawn first are broader, so that lines that lie on each other are all seen."""
     names = list(dict.fromkeys(str(row[plot.series]) for row in rows))
     for number, name in enumerate(names):
@@ -72,29 +79,29 @@ def _lines(axis: Any, plot: Plot, rows: list[Row]) -> None:
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=3 + 4 * under,
             linewidth=1 + 2 * under,
-            color=_COLOURS[number % len(_COLOURS)],
+            color=colours[name],
             linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
         )
     axis.set_xlabel(plot.x)
     axis.set_ylabel(plot.y)
-    axis.set_ylim(bottom=0)
+    if all(row[plot.y] >= 0 for row in rows):
+        axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
 
 
-def _bars(axis: Any, plot: Plot, rows: list[Row]) -> None:
+def _bars(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
     """Horizontal bars, one per row; `stacked` columns on top of each other, else `y`, a colour per series."""
     apart = plot.x != plot.series
     names = [f"{row[plot.series]} {row[plot.x]}" if apart else str(row[plot.x]) for row in rows]
     places = range(len(rows))
     left = [0.0] * len(rows)
-    kinds = list(dict.fromkeys(str(row[plot.series]) for row in rows))
     for number, column in enumerate(plot.stacked or (plot.y,)):
         amounts = [float(row[column]) for row in rows]
-        colours: Any = _LABEL_COLOURS.get(column, _COLOURS[number])
+        shown: Any = _LABEL_COLOURS.get(column, _COLOURS[number])
         if not plot.stacked and apart:
-            colours = [_COLOURS[kinds.index(str(row[plot.series])) % len(_COLOURS)] for row in rows]
-        axis.barh(places, amounts, left=left, color=colours, label=column if plot.stacked else None, zorder=2)
+            shown = [colours[str(row[plot.series])] for row in rows]
+        axis.barh(places, amounts, left=left, color=shown, label=column if plot.stacked else None, zorder=2)
         left = [a + b for a, b in zip(left, amounts, strict=True)]
     if not plot.stacked and min(left) > 0 and max(left) > _WIDE * min(left):
         axis.set_xscale("log")
@@ -105,7 +112,7 @@ def _bars(axis: Any, plot: Plot, rows: list[Row]) -> None:
     axis.grid(axis="x", alpha=0.3)
 
 
-def _dots(axis: Any, plot: Plot, rows: list[Row]) -> None:
+def _dots(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
     """A line per row, and on it a dot for each of the `stacked` columns."""
     places = range(len(rows))
     for number, column in enumerate(plot.stacked):
@@ -126,18 +133,18 @@ def _dots(axis: Any, plot: Plot, rows: list[Row]) -> None:
     axis.grid(alpha=0.3)
 
 
-def _grid(axis: Any, plot: Plot, rows: list[Row]) -> None:
+def _grid(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
     """A cell for each x (across) and y (down), in the colour of its series."""
     across = list(dict.fromkeys(str(row[plot.x]) for row in rows))
     down = list(dict.fromkeys(str(row[plot.y]) for row in rows))
-    for number, name in enumerate(sorted({str(row[plot.series]) for row in rows})):
+    for name in dict.fromkeys(str(row[plot.series]) for row in rows):
         mine = [row for row in rows if str(row[plot.series]) == name]
         axis.barh(
             [down.index(str(row[plot.y])) for row in mine],
             [1.0] * len(mine),
             height=1.0,
             left=[across.index(str(row[plot.x])) for row in mine],
-            color=_COLOURS[number % len(_COLOURS)],
+            color=colours[name],
             edgecolor="white",
             label=name,
         )
@@ -147,4 +154,23 @@ def _grid(axis: Any, plot: Plot, rows: list[Row]) -> None:
     axis.set_ylim(len(down) - 0.5, -0.5)
 
 
-_KINDS = {"lines": _lines, "bars": _bars, "dots": _dots, "grid": _grid}
+def _scatter(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
+    """A dot per row on logarithmic axes, in the colour of its series, the larger the more `stacked` says."""
+    for name in dict.fromkeys(str(row[plot.series]) for row in rows):
+        mine = [row for row in rows if str(row[plot.series]) == name]
+        axis.scatter(
+            [row[plot.x] for row in mine],
+            [row[plot.y] for row in mine],
+            s=[15 + 8 * row[plot.stacked[0]] for row in mine],
+            color=colours[name],
+            alpha=0.8,
+            label=name,
+        )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel(plot.x)
+    axis.set_ylabel(plot.y)
+    axis.grid(alpha=0.3)
+
+
+_KINDS = {"lines": _lines, "bars": _bars, "dots": _dots, "grid": _grid, "scatter": _scatter}

@@ -11,6 +11,7 @@ from .chapter3_others import FIGURES as CHAPTER_3_OTHERS
 from .chapter4 import FIGURES as CHAPTER_4
 from .chapter5 import FIGURES as CHAPTER_5
 from .chapter6 import FIGURES as CHAPTER_6
+from .chapter6_best import FIGURES as CHAPTER_6_BEST
 from .chapter6_churn import FIGURES as CHAPTER_6_CHURN
 from .elmo import FIGURES as ELMO
 from .encoders import FIGURES as ENCODERS
@@ -26,6 +27,7 @@ FIGURES: dict[str, Figure] = {
         *CHAPTER_5,
         *CHAPTER_6,
         *CHAPTER_6_CHURN,
+        *CHAPTER_6_BEST,
         *ENCODERS,
         *LEARNED,
         *ELMO,

@@ -157,6 +157,40 @@ def header_checks(rows: list[Row]) -> list[Check]:
         ),
         Check("the tree strategy is never longer than the path strategy", tree, "at all limits"),
         Check("more rules make shorter headers", falls, "50 rules against 5"),
+        *_density_and_knowledge(rows),
+    ]
+
+
+def _density_and_knowledge(rows: list[Row]) -> list[Check]:
+    saved = {
+        d: 1
+        - _at(rows, "header bytes", d, "topo-based", 10) / _at(rows, "header bytes", d, "source-routed", 10)
+        for d in DENSITIES
+    }
+    gaps = {
+        d: [
+            _at(rows, "header bytes", d, "topo-based", n) - _at(rows, "header bytes", d, "path", n)
+            for n in LIMITS[1:]
+        ]
+        for d in DENSITIES
+    }
+    late = {d: [_at(rows, "header bytes", d, "threshold 30 %", n) for n in (20, 50)] for d in DENSITIES}
+    return [
+        Check(
+            "topological VTs save more of a source-routed header at 70 % than at 30 %",
+            saved[70] > saved[30],
+            f"{saved[30]:.0%} and {saved[70]:.0%} at 10 rules",
+        ),
+        Check(
+            "path needs fewer bytes than topo-based from 5 rules on",
+            all(min(gap) > 0 for gap in gaps.values()),
+            "; ".join(f"{d} %: {', '.join(f'{one:.0f}' for one in gap)}" for d, gap in gaps.items()),
+        ),
+        Check(
+            "the 30 % threshold gains nothing beyond 20 rules (here: less than 10 %)",
+            all(after > 0.9 * before for before, after in late.values()),
+            "; ".join(f"{d} %: {one:.0f} and {two:.0f} bytes" for d, (one, two) in late.items()),
+        ),
     ]
 
 
@@ -213,12 +247,46 @@ def extension_finish(options: Options, rows: list[Row]) -> Result:
         if value(found, "header bytes", **{"subscribers %": d, "others by": "paths", "threshold %": t})
         > value(found, "header bytes", **{"subscribers %": d, "others by": "hops", "threshold %": t}) + 0.5
     ]
-    checks = [Check("paths never make longer headers than hops", not worse, f"exceptions: {worse}")]
+    checks = [
+        Check("paths never make longer headers than hops", not worse, f"exceptions: {worse}"),
+        *_extension_checks(found),
+    ]
     plots = tuple(Plot("threshold %", y, "others by", "subscribers %") for y in values)
     title = "tree extension by stored paths or hops, 10 rules per switch"
     return Result(
         "thesis-fig5.13", title, (*keys, *values), found, checks, [f"encoder: {options.encoder}"], plots
     )
+
+
+def _extension_checks(found: list[Row]) -> list[Check]:
+    def at(column: str, density: int, way: str, threshold: int) -> float:
+        where = {"subscribers %": density, "others by": way, "threshold %": threshold}
+        return value(found, column, **where)
+
+    def saved(column: str, threshold: int) -> float:
+        paths, hops = (sum(at(column, d, way, threshold) for d in (30, 50, 70)) for way in ("paths", "hops"))
+        return 1 - paths / hops
+
+    best = {d: min(THRESHOLDS, key=lambda t: at("header bytes", d, "paths", t)) for d in (30, 50, 70)}
+    header = {t: saved("header bytes", t) for t in THRESHOLDS}
+    load = {t: saved("KB", t) for t in THRESHOLDS}
+    return [
+        Check(
+            "thresholds of 30 to 70 % have the shortest headers",
+            all(0 < t < 100 for t in best.values()),
+            f"{best}",
+        ),
+        Check(
+            "paths save more of the header above a threshold of 30 %",
+            max(header[0], header[30]) < min(header[t] for t in (50, 70, 100)),
+            ", ".join(f"{t} %: {one:.1%}" for t, one in header.items()),
+        ),
+        Check(
+            "paths save load only above a threshold of 70 % (here: more than 2 %)",
+            load[100] > 0.02 and all(load[t] <= 0.02 for t in THRESHOLDS[:-1]),
+            ", ".join(f"{t} %: {one:.1%}" for t, one in load.items()),
+        ),
+    ]
 
 
 FIGURES = (

@@ -7,7 +7,7 @@ from typing import Any
 from ...routing.network import Network
 from ...routing.virtual.stacks import Request
 from ...routing.virtual.strategies import STRATEGIES, install
-from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, rng_of, value
+from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, mean, rng_of, value
 from ..population import SHARE, Population, notifications, scenario
 from ..topologies import counts_note, load
 from .encoding import encoder_of
@@ -77,6 +77,7 @@ def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
         )
     )
     for place in places:
+        found += _rules_checks(rows, place)
         labels = {name: _labels(rows, place, name) for name in COMPARED}
         text = ", ".join(
             f"{name} {count:.1f}" for name, count in sorted(labels.items(), key=lambda item: item[1])
@@ -109,6 +110,17 @@ def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
             weak = labels["random"] > labels["clusters"]
             found.append(Check(f"{place}: random is weak (here: behind clusters)", weak, text))
     return found
+
+
+def _rules_checks(rows: list[Row], place: str) -> list[Check]:
+    """What the thesis says of hops, and of more rules."""
+    others = [name for name in COMPARED if name != "hops"]
+    hops, most = _labels(rows, place, "hops"), max(_labels(rows, place, name) for name in others)
+    few, many = (mean([_labels(rows, place, name, limit) for name in others]) for limit in (LIMITS[0], 40))
+    return [
+        Check(f"{place}: hops need the most labels", hops > most, f"{hops:.1f}, the others up to {most:.1f}"),
+        Check(f"{place}: more rules, fewer labels", many < few, f"{few:.1f} with 5, {many:.1f} with 40"),
+    ]
 
 
 def finish(options: Options, rows: list[Row]) -> Result:

@@ -1,4 +1,4 @@
-"""Figures 6.14 and 6.15: what is left of the strategies when clients move, and which is best where.
+"""Figure 6.14: what is left of the strategies when clients move.
 
 Trees are installed for the clients as they are at first, and never changed; then a share of publishers and of
 subscriptions moves as the scenario says, and notifications of the new population are encoded.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...routing.rooted import diameter
-from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, rng_of, value
+from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, mean, rng_of, value
 from ..population import SCENARIOS, SHARE, moved, notifications, scenario
-from ..topologies import TABLE_6_1, available, counts_note, load
+from ..topologies import counts_note, load
 from .chapter6 import COMPARED, LABELS, NOTIFICATIONS, RUNS, measure, networks
 
 CHURN = (0, 20, 40, 60, 80, 100)
@@ -78,7 +77,44 @@ def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
                 f"{mixed:.1f} against {best:.1f}",
             )
         )
+        found += _kinds_checks(rows, place)
     return found
+
+
+def _kinds_checks(rows: list[Row], place: str) -> list[Check]:
+    """What the thesis says of cycles, clusters and partitions, over all shares of churn."""
+
+    def over(kind: str, name: str, column: str = "labels") -> float:
+        return value(rows, column, network=place, scenario=kind, strategy=name)
+
+    longest = {kind: max(COMPARED[1:], key=lambda name: over(kind, name)) for kind in SCENARIOS}
+    pairs = {kind: (over(kind, "clusters"), over(kind, "partitions")) for kind in SCENARIOS}
+    text = ", ".join(f"{kind} {one:.1f} and {two:.1f}" for kind, (one, two) in pairs.items())
+    trees = [
+        mean([over(kind, name, "trees") for kind in SCENARIOS]) for name in ("clusters", "frequency-relation")
+    ]
+    return [
+        Check(
+            f"{place}: cycles need the most labels of all strategies with trees",
+            set(longest.values()) == {"cycles"},
+            f"{longest}",
+        ),
+        Check(
+            f"{place}: partitions beat clusters where clients are uniform",
+            pairs["uniform"][1] < pairs["uniform"][0],
+            text,
+        ),
+        Check(
+            f"{place}: clusters beat partitions where clients are dense",
+            all(pairs[kind][0] < pairs[kind][1] for kind in ("nearby", "distant")),
+            text,
+        ),
+        Check(
+            f"{place}: clusters use more trees than frequency-relation",
+            trees[0] > trees[1],
+            f"{trees[0]:.1f} and {trees[1]:.1f}",
+        ),
+    ]
 
 
 def finish(options: Options, rows: list[Row]) -> Result:
@@ -100,76 +136,4 @@ def finish(options: Options, rows: list[Row]) -> Result:
     )
 
 
-DENSITIES = (15, 30, 45)
-BEST_COLUMNS = ("network", "diameter", "scenario", "subscribers %", "best", "labels")
-
-
-def best_places(options: Options) -> tuple[str, ...]:
-    return options.topologies or tuple(available(list(TABLE_6_1), options.topology_dir))
-
-
-def best_points(options: Options) -> list[tuple[Any, ...]]:
-    return [
-        (place, kind, share) for place in best_places(options) for kind in SCENARIOS for share in DENSITIES
-    ]
-
-
-def best_work(options: Options, task: Task) -> list[Row]:
-    place, kind, share = task.point
-    network = load(place, options.topology_dir)
-    rng = rng_of(options, "best", place, kind, share, task.run)
-    before, after = scenario(network, kind, share / 100, rng)
-    asked = notifications(network, moved(before, after, 1.0, rng), NOTIFICATIONS, rng)
-    return [
-        {
-            "network": place,
-            "scenario": kind,
-            "subscribers %": share,
-            "strategy": name,
-            **measure(options, network, name, options.rules, before, asked, (place, kind, share, task.run)),
-        }
-        for name in COMPARED
-    ]
-
-
-def best_finish(options: Options, rows: list[Row]) -> Result:
-    keys = ("network", "scenario", "subscribers %")
-    found = averages(rows, (*keys, "strategy"), ("labels",))
-    best: dict[tuple[Any, ...], Row] = {}
-    for row in found:
-        key = tuple(row[k] for k in keys)
-        if key not in best or row["labels"] < best[key]["labels"]:
-            best[key] = row
-    wide = {place: diameter(load(place, options.topology_dir)) for place in best_places(options)}
-    shown = [{**row, "best": row["strategy"], "diameter": wide[row["network"]]} for row in best.values()]
-    checks = []
-    for kind in SCENARIOS:
-        counts: dict[str, int] = {}
-        for row in shown:
-            if row["scenario"] == kind:
-                counts[row["best"]] = counts.get(row["best"], 0) + 1
-        expected = {"uniform": "partitions", "nearby": "frequency-relation", "distant": "clusters"}[kind]
-        first = max(counts, key=lambda name: counts[name])
-        checks.append(
-            Check(
-                f"{kind}: {expected} or its hybrid is best most often",
-                first in (expected, "hybrid"),
-                f"{counts}",
-            )
-        )
-    notes = [f"encoder: {options.encoder}; all clients moved; {options.rules} rules per switch"]
-    shown.sort(key=lambda row: row["diameter"])
-    for row in shown:
-        row["place"] = f"{row['network']} ({row['diameter']})"
-    notes += filter(None, (counts_note(place, load(place, options.topology_dir)) for place in wide))
-    plots = (Plot("subscribers %", "place", "best", "scenario", kind="grid"),)
-    title = "the best strategy by network (and its diameter) and scenario"
-    return Result("thesis-fig6.15", title, BEST_COLUMNS, shown, checks, notes, plots)
-
-
-FIGURES = (
-    Figure("thesis-fig6.14", "labels per notification under churn", RUNS, points, work, finish),
-    Figure(
-        "thesis-fig6.15", "the best strategy by network and scenario", 1, best_points, best_work, best_finish
-    ),
-)
+FIGURES = (Figure("thesis-fig6.14", "labels per notification under churn", RUNS, points, work, finish),)

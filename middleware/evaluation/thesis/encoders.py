@@ -18,7 +18,7 @@ from ...routing.virtual.strategies import STRATEGIES, install
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, mean, rng_of
 from ..population import SHARE, Population, notifications, scenario
 from ..topologies import counts_note, load
-from .chapter6_churn import best_places
+from .chapter6_best import places_of
 from .encoding import ENCODERS, ORDERS, encoder_of
 
 CANDIDATES = ("random", "partitions", "clusters", "relation", "frequency-relation", "hybrid")
@@ -30,7 +30,7 @@ COLUMNS = ("network", "hops", *METHODS, *(f"links {name}" for name in METHODS))
 
 
 def points(options: Options) -> list[tuple[Any, ...]]:
-    return [(place,) for place in best_places(options)]
+    return [(place,) for place in places_of(options)]
 
 
 def work(options: Options, task: Task) -> list[Row]:

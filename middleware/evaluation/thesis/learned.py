@@ -2,14 +2,15 @@
 
 So many notifications are seen; then others of the same clients are encoded with the trees that the best of
 some strategies installs, and with those that `virtual.learning` makes of them. Nothing is known of what is
-encoded.
+encoded. "judged" is what a tree manager does (`choice.relearn`): it learns from two thirds of what was seen,
+and goes over to these trees only where that saves 5 % of the labels of the last third.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...routing.virtual.choice import choose, measure
+from ...routing.virtual.choice import choose, measure, relearn
 from ...routing.virtual.learning import learn
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, rng_of, value
 from ..population import SHARE, notifications, scenario
@@ -21,7 +22,15 @@ ENCODED = 100
 CHOSEN_BY = 60  # notifications that a strategy is chosen by
 STRATEGIES = ["random", "partitions", "clusters", "frequency-relation", "hybrid"]
 RUNS = 1
-COLUMNS = ("network", "seen", "strategy's labels", "learned labels", "saved %")
+COLUMNS = (
+    "network",
+    "seen",
+    "strategy's labels",
+    "learned labels",
+    "judged labels",
+    "saved %",
+    "judged saved %",
+)
 
 
 def points(options: Options) -> list[tuple[Any, ...]]:
@@ -40,29 +49,46 @@ def work(options: Options, task: Task) -> list[Row]:
     for seen in SEEN:
         learned = learn(network, best, sample[:seen], rng_of(options, "learn", place, seen, task.run)).rules
         after = measure(network, learned, asked)
-        row: Row = {"network": place, "seen": seen, "strategy's labels": before, "learned labels": after}
-        rows.append({**row, "saved %": 100 * (1 - after / before)})
+        update = relearn(best, sample[:seen], rng_of(options, "judged", place, seen, task.run))
+        judged = measure(network, update.rules, asked) if update is not None else before
+        row: Row = {"network": place, "seen": seen, "strategy's labels": before}
+        row |= {"learned labels": after, "judged labels": judged}
+        rows.append(
+            {**row, "saved %": 100 * (1 - after / before), "judged saved %": 100 * (1 - judged / before)}
+        )
     return rows
 
 
 def finish(options: Options, rows: list[Row]) -> Result:
     found = averages(rows, COLUMNS[:2], COLUMNS[2:])
     places = networks(options)
-    most = {place: value(found, "saved %", network=place, seen=SEEN[-1]) for place in places}
-    little = {place: value(found, "saved %", network=place, seen=SEEN[0]) for place in places}
-    text = ", ".join(f"{place} {saved:.1f} %" for place, saved in most.items())
+
+    def saved(column: str, seen: int) -> dict[str, float]:
+        return {place: value(found, column, network=place, seen=seen) for place in places}
+
+    most, little = saved("saved %", SEEN[-1]), saved("saved %", SEEN[0])
+    judged = [row["judged saved %"] for row in found]
     checks = [
-        Check(f"learned from {SEEN[-1]} they save labels", all(saved > 0 for saved in most.values()), text),
+        Check(f"learned from {SEEN[-1]} they save labels", min(most.values()) > 0, _text(most)),
         Check(
             "the more is seen the more is saved",
             all(most[place] >= little[place] for place in places),
-            ", ".join(f"{place} {saved:.1f} % from {SEEN[0]}" for place, saved in little.items()),
+            f"from {SEEN[0]}: {_text(little)}",
+        ),
+        Check(
+            "judged by others first they cost nobody more than 2 % of the labels",
+            min(judged) >= -2,
+            f"{min(judged):.1f} to {max(judged):.1f} %",
         ),
     ]
     notes = [f"our encoder; {options.rules} rules per switch; {ENCODED} other notifications are encoded"]
     notes += filter(None, (counts_note(place, load(place, options.topology_dir)) for place in places))
-    plots = (Plot("seen", "saved %", "network"),)
+    plots = (Plot("seen", "saved %", "network"), Plot("seen", "judged saved %", "network"))
     return Result("thesis-learned", "what learned trees save", COLUMNS, found, checks, notes, plots)
+
+
+def _text(saved: dict[str, float]) -> str:
+    return ", ".join(f"{place} {share:.1f} %" for place, share in saved.items())
 
 
 FIGURES = (Figure("thesis-learned", "what learned trees save", RUNS, points, work, finish),)

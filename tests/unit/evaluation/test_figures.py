@@ -144,6 +144,7 @@ def test_what_is_learned_is_measured_on_others(folder: Path, monkeypatch: pytest
     for row in result.rows:
         saved = 100 * (1 - row["learned labels"] / row["strategy's labels"])
         assert row["saved %"] == pytest.approx(saved, abs=0.1)
+        assert row["judged labels"] <= row["strategy's labels"] or row["judged saved %"] < 0
 
 
 def test_pictures_of_all_kinds(tmp_path: Path) -> None:
@@ -157,6 +158,7 @@ def test_pictures_of_all_kinds(tmp_path: Path) -> None:
             ("bars", "x", "n", ("n", "m")),
             ("dots", "y", "n", ("n", "m")),
             ("grid", "x", "y", ()),
+            ("scatter", "m", "n", ("n",)),
         )
     )
     files = write(Result("all", "a title", ("x", "y"), rows, plots=plots), tmp_path)
