@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 PARTITIONS = 2
@@ -41,6 +39,9 @@ def _running(folder: Path) -> DaemonProcess:
 def session(name: str) -> Any:
     from pyspark.sql import SparkSession
 
+    from treecast.spark_connectors.workers import quick_start
+
+    quick_start()
     spark = (
         SparkSession.builder.appName(name)
         .master("local[2]")

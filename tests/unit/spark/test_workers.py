@@ -1,0 +1,64 @@
+"""The Spark home whose Python workers start sooner."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from treecast.spark_connectors import workers
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PySpark as pip leaves it."""
+    folder = tmp_path / "site-packages" / "pyspark"
+    for name in ("bin", "jars", "python/lib", "sql", "__pycache__"):
+        (folder / name).mkdir(parents=True)
+    for name in ("__init__.py", "sql/__init__.py", "python/lib/pyspark.zip", "bin/spark-submit"):
+        (folder / name).touch()
+    monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that it is put back, whatever is set meanwhile
+        monkeypatch.delenv(name)
+    return folder
+
+
+def test_it_has_all_but_the_zip_and_the_packages(installed: Path, tmp_path: Path) -> None:
+    home = workers.light_home(tmp_path / "cache")
+    assert {entry.name for entry in home.iterdir()} == {"bin", "jars"}
+    assert (home / "bin" / "spark-submit").resolve() == installed / "bin" / "spark-submit"
+    assert workers.light_home(tmp_path / "cache") == home, "a second time it is there"
+
+
+def test_what_the_environment_says_is_left_alone(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = workers.os.environ
+    workers.quick_start()
+    assert Path(environment["SPARK_HOME"]).parent == tmp_path / "cache" / "treecast"
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3.11")
+    workers.quick_start()
+    assert (environment["SPARK_HOME"], environment["PYSPARK_PYTHON"]) == ("/opt/spark", "python3.11")
+
+
+def test_the_installed_pyspark_is_what_it_takes(
+    tmp_path: Path, require: Callable[[object, str], None]
+) -> None:
+    """That its layout is still the one that this is about."""
+    found = importlib.util.find_spec("pyspark")
+    require(found is not None, "pyspark is not installed")
+    assert found is not None
+    assert found.origin is not None
+    assert (Path(found.origin).parent / "python" / "lib" / "pyspark.zip").is_file()
+    home = workers.light_home(tmp_path)
+    assert (home / "bin" / "spark-submit").is_file()
+    assert list((home / "jars").glob("spark-core*.jar"))
+    assert not (home / "python").exists()
