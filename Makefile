@@ -7,6 +7,7 @@
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make bench-mqtt  the MQTT face against Mosquitto              (BENCH=...)
 #   make bench-switch  the P4 switch against Open vSwitch, as root  (BENCH=...)
+#   make bench-spark  the Spark source and sink against Spark's Kafka connector   (BENCH=...)
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
@@ -19,7 +20,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch foreign crash crash-mqtt crash-spark hosts stare clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -91,6 +92,9 @@ bench-mqtt: setup compiled
 
 bench-switch: setup compiled
 	@$(PY) -m bench switch --treecast-python $(COMPILED)/bin/python $(BENCH)
+
+bench-spark: setup compiled
+	@$(PY) -m bench spark --treecast-python $(COMPILED)/bin/python $(BENCH)
 
 proto: setup
 	@$(PY) proto/generate

@@ -16,6 +16,7 @@ from rich.table import Table
 from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
+from bench import spark as spark_comparison
 from bench.core import machine, plot, report, versus
 from bench.core.measure import Workload
 from bench.core.peer import Peer
@@ -269,6 +270,99 @@ def switch(
     _finish(run, [*found], context, out, json, console, comparison.THEIRS, "bench-switch", comparison.OURS)
     if run.failures:
         raise typer.Exit(1)
+
+
+@app.command()
+def spark(
+    rounds: Annotated[int, typer.Option(min=1, help="how often each combination takes its turn")] = 2,
+    rows: Annotated[int, typer.Option(min=2000, help="rows of 100 B that are read, and that are written")] = (
+        10_000_000
+    ),
+    batches: Annotated[int, typer.Option(min=4, help="micro-batches of 1,000 rows for the latency")] = 40,
+    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
+    out: Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")] = Path("out"),
+    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = ",".join(
+        spark_comparison.NAMES
+    ),
+    treecast_python: Annotated[
+        str, typer.Option(help="the Python whose treecast is measured; default: this one")
+    ] = sys.executable,
+    fsync: Annotated[
+        str, typer.Option(help="Treecast's fsync policy; never is what Kafka's default promises")
+    ] = "never",
+    connector_jar: Annotated[
+        list[Path] | None,
+        typer.Option(help="a jar of Spark's Kafka connector, and of what it needs; default: by Maven"),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="the folder under which data directories are made")
+    ] = None,
+) -> None:
+    """Spark: our source and sink against Spark's Kafka connector, on a daemon and on Apache Kafka."""
+    console = _console(json, 190)
+    if quick:
+        rounds, rows, batches = 1, min(rows, 40_000), min(batches, 6)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        try:
+            names = [name.strip() for name in peers.split(",")]
+            found = spark_comparison.combinations(names, treecast_python, fsync, Path(folder), connector_jar)
+        except KeyError as error:
+            known = ", ".join(spark_comparison.NAMES)
+            console.print(f"[red]no such combination: {error}; there are {known}[/red]")
+            raise typer.Exit(2) from None
+        left_out = {peer.name: reason for peer in found if (reason := peer.missing())}
+        for name, reason in left_out.items():
+            console.print(f"[yellow]left out:[/yellow] {name}: {reason}")
+        found = [peer for peer in found if peer.name not in left_out]
+        chosen = [spark_comparison.workload(rows, 100, batches, treecast_python)]
+        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+        context = {
+            "comparison": "spark",
+            "machine": machine.describe(),
+            "rounds": rounds,
+            "rows": rows,
+            "left out": left_out,
+        }
+        run.run()
+    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
+    rows_found = report.summarise(run.samples, "", "")
+    _finish_spark(run, rows_found, [peer.name for peer in found], context, out, json, console)
+    if run.failures or not found:
+        raise typer.Exit(1)
+
+
+def _finish_spark(
+    run: Rounds,
+    rows: list[report.Row],
+    names: list[str],
+    context: dict[str, object],
+    out: Path,
+    json: bool,
+    console: Console,
+) -> None:
+    """Prints both tables; writes the JSON, the tables as Markdown, and the plot."""
+    ratios = versus.compare(rows, spark_comparison.AGAINST)
+    document = report.as_json(rows, run.samples, {**context, "failures": run.failures})
+    document["ratios"] = versus.as_json(ratios)
+    report.write_json(out / "bench-spark.json", document)
+    tables = [report.as_markdown(rows, names, ratios=False), versus.as_markdown(ratios)]
+    (out / "bench-spark.md").write_text("\n".join([*tables, ""]))
+    if json:
+        Console().print_json(data=document)
+    else:
+        console.print(report.settings_table("machine", machine.describe()))
+        console.print(report.as_table(rows, names, ratios=False))
+        console.print(versus.as_table(ratios))
+        for failure in run.failures:
+            console.print(f"[red]failed: {failure}[/red]")
+    panels, ours = spark_comparison.PANELS, (spark_comparison.OURS,)
+    try:
+        plot.draw(rows, names, out / "bench-spark.png", "Spark's connectors", panels, ours)
+    except ImportError:
+        console.print("no plot: install the `bench` extra for matplotlib")
+        return
+    console.print(f"written: {out / 'bench-spark.json'}, .md and .png")
 
 
 @app.command("micro-mqtt")

@@ -1,0 +1,53 @@
+"""The comparison of Spark's connectors: ours on a daemon, Spark's own on the same daemon and on Apache Kafka.
+
+All in one run, in turns. Beside the ratios stands what a row costs one core in all, and what of that is
+Python's own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.core.measure import Metric
+from bench.core.versus import Versus
+from bench.peers.kafka import KafkaBroker
+from bench.peers.spark import Combination
+from bench.peers.treecast import TreecastPeer
+from bench.workloads.spark import LATENCY, READ, READ_COST, THROUGH, WRITE, WRITE_COST, SparkJob
+
+OURS = "treecast on a daemon"
+SAME = "Spark's Kafka connector on a daemon"
+THEIRS = "Spark's Kafka connector on Apache Kafka"
+NAMES = ("ours", "connector", "kafka")
+PANELS = (READ, WRITE, LATENCY, THROUGH)
+
+_ASKED: dict[Metric, float | None] = {READ: 1.0, WRITE: 1.0, LATENCY: 1.0, THROUGH: 1.0}
+_BESIDE: dict[Metric, float | None] = {READ_COST: None, WRITE_COST: None}
+AGAINST = (Versus(OURS, SAME, _ASKED | _BESIDE), Versus(OURS, THEIRS, _ASKED | _BESIDE))
+
+
+def combinations(
+    names: Sequence[str], python: str, fsync: str, folder: Path, jars: Sequence[Path] | None = None
+) -> list[Combination]:
+    """KeyError for a name that is none of NAMES. `jars`: of Spark's Kafka connector, else by Maven."""
+    given = jars or ()
+    known = {
+        "ours": Combination(OURS, TreecastPeer(python=python, fsync=fsync, parent=folder), "treecast"),
+        "connector": Combination(
+            SAME, TreecastPeer(python=python, fsync=fsync, parent=folder), "kafka", given
+        ),
+        "kafka": Combination(THEIRS, KafkaBroker(parent=folder), "kafka", given),
+    }
+    return [known[name] for name in names]
+
+
+def workload(rows: int, size: int, batches: int, python: str) -> SparkJob:
+    """`python`: the interpreter whose treecast Spark's tasks import, compiled or not."""
+    return SparkJob(rows, size, batches, _packages(python))
+
+
+def _packages(python: str) -> str:
+    """Its site-packages where they hold a compiled treecast; empty where there is nothing to prefer."""
+    found = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages/treecast_hot__mypyc*.so"))
+    return str(found[0].parent) if found else ""
