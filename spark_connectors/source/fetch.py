@@ -32,6 +32,8 @@ from .columns import Columns, add_records
 from .planning import Range, loss_text
 
 MAX_BYTES: Final = 4 << 20
+_FEW_BYTES: Final = 128 << 10
+_RECORD_BYTES: Final = 512  # guessed: small ranges in long logs are not to fetch what they leave aside
 _WAIT_MS: Final = 500
 _FILTER_TAG: Final = 0x7463
 _PAUSE_S: Final = 0.1
@@ -212,17 +214,28 @@ class PartitionReader:
         return fetch_request(self._part, offset, committed=self._committed, text=self._text)
 
     def _connected(self) -> Connection:
-        """To the partition's leader, as Metadata names it."""
+        """To the partition's leader, as Metadata names it; a daemon names itself."""
         if self._connection is None:
-            partition = self._part.partition
-            with Connection(self._bootstrap.host, self._bootstrap.port, self._timeout) as first:
-                view = first.metadata([partition.topic])
-            error, leaders = view.topics.get(partition.topic, (3, {}))
-            leader = view.brokers.get(leaders.get(partition.number, -1))
-            if leader is None:
-                raise _Moved(f"nobody leads it (error {error})")
-            self._connection = Connection(*leader, self._timeout)
+            first = Connection(self._bootstrap.host, self._bootstrap.port, self._timeout)
+            try:
+                leader = self._leader(first)
+                if leader == (self._bootstrap.host, self._bootstrap.port):
+                    self._connection = first
+                else:
+                    self._connection = Connection(*leader, self._timeout)
+            finally:
+                if self._connection is not first:
+                    first.close()
         return self._connection
+
+    def _leader(self, connection: Connection) -> tuple[str, int]:
+        partition = self._part.partition
+        view = connection.metadata([partition.topic])
+        error, leaders = view.topics.get(partition.topic, (3, {}))
+        leader = view.brokers.get(leaders.get(partition.number, -1))
+        if leader is None:
+            raise _Moved(f"nobody leads it (error {error})")
+        return leader
 
     def close(self) -> None:
         if self._connection is not None:
@@ -237,9 +250,12 @@ class _Moved(Exception):
 def fetch_request(part: Range, offset: int, *, committed: bool, text: str | None) -> bytes:
     """Fetch 12 of one partition from `offset` on; `text` is a filter for a daemon (docs/filters.md)."""
     topic = part.partition.topic.encode()
-    body = struct.pack(">iiiibii", -1, _WAIT_MS, 1, MAX_BYTES, int(committed), 0, -1)
+    most = MAX_BYTES
+    if text is None:  # what a filter leaves out costs nothing
+        most = min(most, max(_FEW_BYTES, (part.until - offset) * _RECORD_BYTES))
+    body = struct.pack(">iiiibii", -1, _WAIT_MS, 1, most, int(committed), 0, -1)
     body += b"\x02" + uvarint(len(topic) + 1) + topic + b"\x02"
-    body += struct.pack(">iiqiqi", part.partition.number, -1, offset, -1, -1, MAX_BYTES) + b"\0\0"
+    body += struct.pack(">iiqiqi", part.partition.number, -1, offset, -1, -1, most) + b"\0\0"
     body += b"\x01\x01"  # nothing forgotten, no rack
     if text is None:
         body += b"\0"

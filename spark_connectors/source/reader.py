@@ -56,6 +56,7 @@ class _Reading:
         self.options = options
         self.schema = schema
         self._cluster: Cluster | None = None
+        self._cluster_id = ""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_cluster"} | {
@@ -72,9 +73,11 @@ class _Reading:
         earliest = self.cluster().earliest(end)
         parts = ranges(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
         bootstrap = bootstrap_of(self.options)
-        cluster_id = cluster_id_of(bootstrap) if parts and self.options.local_daemon else ""
+        if parts and self.options.local_daemon and not self._cluster_id:
+            self._cluster_id = cluster_id_of(bootstrap)
         return [
-            RangePartition(part, bootstrap, cluster_id) for part in split(parts, self.options.min_partitions)
+            RangePartition(part, bootstrap, self._cluster_id)
+            for part in split(parts, self.options.min_partitions)
         ]
 
     def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -169,6 +172,7 @@ class TreecastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._reading = _Reading(options, schema)
         self._end: Offsets | None = None  # of Trigger.AvailableNow: what there was when it began
+        self._known: Offsets | None = None  # what the last trigger has found
 
     def initialOffset(self) -> dict[str, Any]:
         reading = self._reading
@@ -192,11 +196,13 @@ class TreecastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(limited(begun | new, latest, limit.max_rows))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return to_json(self._latest())
+        """For the progress of a batch: what was asked for it, as Spark's Kafka source has it."""
+        return None if self._known is None else to_json(self._known)
 
     def _latest(self) -> Offsets:
         cluster = self._reading.cluster()
-        return cluster.latest(cluster.partitions(self._reading.options.subscription))
+        self._known = cluster.latest(cluster.partitions(self._reading.options.subscription))
+        return self._known
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         begun, until = from_json(start), from_json(end)
