@@ -14,6 +14,7 @@ import asyncio
 import random
 import tempfile
 import time
+import uuid
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import FetchWait, LongPolls
 from treecast.middleware.broker.partition import LocalPartition
-from treecast.middleware.broker.values import Isolation
+from treecast.middleware.broker.values import Isolation, Topic
 from treecast.middleware.daemon.tuning import new_event_loop
 from treecast.middleware.fabric.channel import Channels
 from treecast.middleware.fabric.core import sender
@@ -79,7 +80,8 @@ class Hop:
         self.partition = LocalPartition(NAME, log, unused, unused, BrokerCounters(), time.time)
         stream_log = PartitionStreamLog(log, StreamMemory())
         origin = self.near.originate(7, 1, log=stream_log, live_from=0)
-        self.partition.tap(LedStream(unused, self.partition, stream_log, origin, unused, unused))
+        topic = Topic(NAME.topic, uuid.UUID(int=1), 1, TopicConfig.of())
+        self.partition.tap(LedStream(topic, self.partition, stream_log, origin, unused, unused))
         origin.add_receiver(2, 0)
         self.replica = FollowedPartition(NAME, _log(folder / "far"))
         settings = PartitionSettings()
@@ -94,6 +96,7 @@ class Hop:
             self.polls,
             lambda: None,
             tail=False,
+            memory=StreamMemory(),
         )
         follower.checked = follower.current = True
         follower.joined = self.far.join(1, 7, 1, follower, progress=Progress(0, 0))
@@ -106,7 +109,7 @@ class Hop:
         began = time.thread_time_ns()
         self.partition.append(memoryview(batch), 1, None)
         sent = time.thread_time_ns()
-        self.far._udp_readable()
+        self.far._on_readable(self.far._udp)
         ended = time.thread_time_ns()
         return sent - began, ended - sent
 
@@ -119,7 +122,7 @@ class Hop:
         """What was not sent or handed out at once is by and by."""
         while self.read < offset:
             await asyncio.sleep(0.001)
-            self.far._udp_readable()
+            self.far._on_readable(self.far._udp)
 
     def close(self) -> None:
         self.near.close()
@@ -133,7 +136,7 @@ async def measure(folder: Path, records: int, size: int) -> list[tuple[int, int]
     taken = []
     for number in range(records):
         await asyncio.sleep(_APART)
-        hop.near._udp_readable()  # reports
+        hop.near._on_readable(hop.near._udp)  # reports
         taken.append(hop.one(batch))
         await hop.catch_up(number + 1)
     hop.close()
