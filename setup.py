@@ -89,6 +89,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/core/streams.py",
     "middleware/fabric/core/timing.py",
     "middleware/fabric/origin.py",
+    "middleware/fabric/receiving.py",
     "middleware/fabric/fabric.py",
     "middleware/relay/partitions/stream_log.py",
     "middleware/relay/partitions/leading.py",

@@ -45,25 +45,22 @@ from treecast.middleware.wire.segment import KeyRing
 
 from .carriers.carrier import CarrierState
 from .carriers.interfaces import NO_INTERFACE, Interface
-from .carriers.labels import segments
-from .carriers.sockets import BUFFER_BYTES, UdpSocket
 from .complaints import Complaints
 from .core.log import StreamLog
 from .core.outcomes import Delivery, Judge, Progress, take_all
 from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
-from .core.streams import EdgeFault, Shipment, Streams
+from .core.streams import Shipment, Streams
 from .core.timing import Random
 from .groups import Groups, encode_probe
 from .origin import Joined, Origin, Sink
+from .receiving import Inlets
 from .settings import FabricSettings
 from .ways import End, Ways
 
 _log = logging.getLogger(__name__)
 
-_BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has its turn
 _PUT_OFF: Final = 8  # turns, at most
-_LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
 _APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
 _PAUSE: Final = 0.001
 
@@ -108,7 +105,6 @@ class Fabric:
         self._random = random
         self._clock = clock
         self._complaints = Complaints(counters.refused)
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._origins: dict[int, Origin] = {}  # by the number of what is served
         self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
         self._soon = False
@@ -118,9 +114,6 @@ class Fabric:
         self._sent_at = (
             -NEVER
         )  # when something was last sent from within `publish` or `grown` (time.monotonic)
-        self._turn = 0  # of the socket
-        self._found = 0  # bursts
-        self._several = False  # the last turn brought more than one burst
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
 
@@ -141,7 +134,7 @@ class Fabric:
             self.host, self._settings, self.counters, loop, self._on_readable, self._work
         )
         ways.open(address)
-        self._udp, self._group_udp, self._label_end = ways.udp, ways.group_udp, ways.label_end
+        self._udp = ways.udp
         self._unicast, self._multicast = ways.unicast, ways.multicast
         self._groups = Groups(ways, self._random, subscribe=self._settings.subscribe)
         self.interface = ways.interface
@@ -154,6 +147,7 @@ class Fabric:
             self._complaints.add,
             assembly_bytes=self._settings.assembly_bytes,
         )
+        self._inlets = Inlets(ways, self._streams, self._complaints)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -344,83 +338,17 @@ class Fabric:
 
     # --- from the network
 
-    def _readable(self, udp: UdpSocket, skip: int) -> None:
-        """Takes what has arrived. `skip` bytes lie before each segment."""
-        now = self.now()
-        if self._several or not self._take_one(udp, skip, now):
-            self._found = 0 if self._several else 1
-            self._take_in(udp, skip, now)
-            self._several = self._found > 1
-        self._work()
-
-    def _take_one(self, udp: UdpSocket, skip: int, now: float) -> bool:
-        """Hands out what has come alone before anything else is done. Whether that was a whole message.
-
-        Then, but for now and then, nobody asks whether there is more: that costs as much as to receive, and
-        the loop calls again if there is.
-        """
-        self._turn += 1
-        try:
-            length, size = udp.receive(self._buffer)
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            _log.warning("fabric: receiving failed: %s", error)
-            return True
-        self._streams.burst(self._buffer, length, size, skip, now)
-        return self._take(now) == 1 and length == size and self._turn % _LOOK_EVERY != 0
-
-    def _take_in(self, udp: UdpSocket, skip: int, now: float) -> bool:
-        """Whether all that had arrived there was taken."""
-        try:
-            for _ in range(_BURSTS_PER_TURN):
-                length, size = udp.receive(self._buffer)
-                self._found += 1
-                self._streams.burst(self._buffer, length, size, skip, now)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            _log.warning("fabric: receiving failed: %s", error)
-        else:
-            return False
-        return True
-
-    def _take_in_all(self, now: float) -> bool:
-        """As `_take_in`, of all sockets."""
-        taken = self._take_in(self._udp, 0, now)
-        if self._group_udp is not None:
-            taken = self._take_in(self._group_udp, stare.HEADER_SIZE, now) and taken
-        if self._label_end is not None:
-            taken = self._take_labels(self._label_end, now) and taken
-        return taken
-
-    def _take_labels(self, end: End, now: float) -> bool:
-        """As `_take_in`, of stacks with what they carry."""
-        try:
-            for _ in range(_BURSTS_PER_TURN):
-                length, size = end.receive(self._buffer)
-                for at, after in segments(self._buffer, length, size, end.skip):
-                    if at < 0:
-                        self._complaints.add(EdgeFault.NO_STACK)
-                    else:
-                        self._streams.carried(self._buffer, at, after, now)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            _log.warning("fabric: receiving failed: %s", error)
-        else:
-            return False
-        return True
-
     def _on_readable(self, end: End) -> None:
-        """What has come to one of the sockets."""
-        if end is self._udp:
-            self._readable(self._udp, 0)
-        elif end is self._group_udp:
-            self._readable(self._group_udp, stare.HEADER_SIZE)
+        """What has come to one of the sockets; what has come alone is handed out before more is asked for."""
+        now = self.now()
+        inlet = self._inlets.of(end)
+        if inlet.several:
+            inlet.take_turn(now)
         else:
-            self._take_labels(end, self.now())
-            self._work()
+            single = inlet.take_first(now)
+            if self._take(now) != 1 or not single:
+                inlet.take_rest(now)
+        self._work()
 
     # --- work
 
@@ -467,7 +395,7 @@ class Fabric:
         if self._groups.subscribes:
             self._groups.subscribe(streams.acks, now)
         # after a stall, what is about to be asked for may be in a socket already
-        answer = not streams.receivers.due(now) or self._take_in_all(now) or self._put_off >= _PUT_OFF
+        answer = not streams.receivers.due(now) or self._inlets.take_some(now) or self._put_off >= _PUT_OFF
         self._put_off = 0 if answer else self._put_off + 1
         if streams.probes:
             self._answer_probes()

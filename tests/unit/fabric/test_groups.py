@@ -78,9 +78,10 @@ async def test_a_host_that_the_group_does_not_reach_falls_back_to_unicast() -> N
             origin.add_receiver(fabric.host, 0)
             fabric.join(1, 7, 1, sink, progress=START)
         three.join_group(STATE + 2)
-        assert two._group_udp is not None
-        asyncio.get_running_loop().remove_reader(two._group_udp.sock.fileno())  # a machine's fabrics share
-        unread, two._group_udp = two._group_udp, None
+        unread = two._ways.group_udp
+        assert unread is not None
+        asyncio.get_running_loop().remove_reader(unread.sock.fileno())  # a machine's fabrics share
+        del two._inlets._inlets[unread]
         origin.use_group(STATE + 2, {2, 3})
         count = 0
         async with asyncio.timeout(PATIENCE):
@@ -96,7 +97,6 @@ async def test_a_host_that_the_group_does_not_reach_falls_back_to_unicast() -> N
             origin.publish(b"%d" % number, 1)
         await until(lambda: all(len(sink.deliveries) == count + 200 for sink in sinks))
         assert origin.sender.peers.get(2).asked - asked < 100  # type: ignore[union-attr]
-        two._group_udp = unread
 
 
 async def test_why_groups_are_refused() -> None:
