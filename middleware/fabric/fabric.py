@@ -63,6 +63,8 @@ _log = logging.getLogger(__name__)
 _PUT_OFF: Final = 8  # turns, at most
 _APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
 _PAUSE: Final = 0.001
+_WORK_EVERY: Final = 0.002  # seconds: after messages that come alone, what need not be done at once
+_WORK_AFTER: Final = 0.01  # seconds, where no other comes
 
 OnProbe = Callable[[int, int, int], None]
 OnUnreached = Callable[[Origin, int], None]
@@ -114,6 +116,7 @@ class Fabric:
         self._sent_at = (
             -NEVER
         )  # when something was last sent from within `publish` or `grown` (time.monotonic)
+        self._worked_at = -NEVER
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
 
@@ -346,9 +349,20 @@ class Fabric:
             inlet.take_turn(now)
         else:
             single = inlet.take_first(now)
-            if self._take(now) != 1 or not single:
+            if self._take(now) == 1 and single:
+                if self._work_later(now):
+                    return
+            else:
                 inlet.take_rest(now)
         self._work()
+
+    def _work_later(self, now: float) -> bool:
+        """Whether what else there is to do after a lone message may wait for the next ones: some reports."""
+        if now - self._worked_at >= _WORK_EVERY:
+            return False
+        if not self._soon and self._timer_at > now + _WORK_AFTER:
+            self._start_timer(now, now + _WORK_AFTER)
+        return True
 
     # --- work
 
@@ -390,7 +404,7 @@ class Fabric:
         self._soon = False
         if self._closed:
             return
-        now = self.now()
+        now = self._worked_at = self.now()
         streams = self._streams
         if self._groups.subscribes:
             self._groups.subscribe(streams.acks, now)
@@ -477,7 +491,10 @@ class Fabric:
         if at <= now:
             self._work_soon()
         elif at < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(at - now, self._on_timer)
-            self._timer_at = at
+            self._start_timer(now, at)
+
+    def _start_timer(self, now: float, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(at - now, self._on_timer)
+        self._timer_at = at

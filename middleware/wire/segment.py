@@ -242,6 +242,8 @@ def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> 
     """
     if size > MAX_PAYLOAD or message.after or message.content:
         raise ValueError("such a message is encoded segment by segment")
+    if message.total == 1 and len(numbers) == 1:
+        return [_encode_whole(message, keys)]
     template = _pack_header(message, 0, keys.current)
     begin, end = template[:_NUMBERS_AT], template[_NUMBERS_AT + _NUMBERS.size :]
     payload, total, key_id = message.payload, message.total, keys.current
@@ -251,6 +253,13 @@ def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> 
         header = begin + _NUMBERS.pack(number, total, len(part)) + end
         found.append(header + part if key_id is None else header + keys.tag(key_id, header, part) + part)
     return found
+
+
+def _encode_whole(message: Segment, keys: KeyRing) -> bytes:
+    """The only part of a message."""
+    payload, key_id = message.payload, keys.current
+    header = _pack_header(message, len(payload), key_id)
+    return header + payload if key_id is None else header + keys.tag(key_id, header, payload) + payload
 
 
 def _pack_header(segment: Segment, length: int, key_id: int | None) -> bytes:

@@ -117,6 +117,7 @@ class Peers:
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
         self._peers: dict[int, Peer] = {}
+        self._live: list[int] | None = None  # made when it is asked for
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -132,16 +133,25 @@ class Peers:
         state = PeerState.LIVE if first >= edge else PeerState.CATCHING_UP
         peer = Peer(host, first, now, state, self._settings)
         self._peers[host] = peer
+        self._live = None
         return peer
 
     def remove(self, host: int) -> bool:
+        self._live = None
         return self._peers.pop(host, None) is not None
 
     def live(self) -> list[int]:
-        return [peer.host for peer in self if peer.state is PeerState.LIVE]
+        """Not to be changed, and to be asked for anew when anything has happened."""
+        if self._live is None:
+            self._live = [peer.host for peer in self if peer.state is PeerState.LIVE]
+        return self._live
 
     def any_live(self) -> bool:
-        return any(peer.state is PeerState.LIVE for peer in self)
+        return bool(self.live())
+
+    def _enter(self, peer: Peer, state: PeerState) -> None:
+        peer.state = state
+        self._live = None
 
     def in_state(self, state: PeerState) -> list[Peer]:
         return [peer for peer in self if peer.state is state]
@@ -157,7 +167,7 @@ class Peers:
         event = PeerEvent.FAR if self._far(peer, behind, edge, now, most) else PeerEvent.NEAR
         following = peer_step(peer.state, event)
         if following is not peer.state:
-            peer.state = following
+            self._enter(peer, following)
             peer.rewind(now)
 
     def _far(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> bool:
@@ -168,12 +178,12 @@ class Peers:
 
     def edge_reached(self, peer: Peer) -> None:
         peer.edge = peer.sent
-        peer.state = peer_step(peer.state, PeerEvent.REPLAYED)
+        self._enter(peer, peer_step(peer.state, PeerEvent.REPLAYED))
 
     def silence(self, now: float) -> None:
         for peer in self:
             if peer.state is not PeerState.SILENT and peer.heard + self._settings.silent_after <= now:
-                peer.state = peer_step(peer.state, PeerEvent.SILENCE)
+                self._enter(peer, peer_step(peer.state, PeerEvent.SILENCE))
 
     def next_silence(self) -> float:
         heard = (peer.heard for peer in self if peer.state is not PeerState.SILENT)

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.fabric.edges import KEYS, STREAM, Collected, fabrics, lose, until
 
 from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.wire.segment import NO_KEYS, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Heartbeat
@@ -172,3 +173,32 @@ async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_
         two._on_timer()
         assert sink.payloads == [b"first", b"second"]
         assert "NAK" not in joined.counters.sent
+
+
+async def test_what_is_put_off_after_lone_messages_is_done_without_others() -> None:
+    async with fabrics(1, 2) as (one, two):
+        origin = one.originate(7, 1)
+        origin.add_receiver(2, 0)
+        two.join(1, 7, 1, Collected(), progress=START)
+        await until(lambda: two._worked_at > 0 and not two._soon)
+        if two._timer is not None:
+            two._timer.cancel()
+        two._timer, two._timer_at = None, NEVER
+        now = two._worked_at = two.now()
+        assert two._work_later(now)
+        assert not two._work_later(now + 1)
+        await until(lambda: two._worked_at > now)
+        assert two._work_later(two._worked_at - 3600), "a clock that went back"
+
+
+async def test_messages_that_come_alone_are_reported() -> None:
+    async with fabrics(1, 2) as (one, two):
+        sink = Collected()
+        origin = one.originate(7, 1)
+        origin.add_receiver(2, 0)
+        two.join(1, 7, 1, sink, progress=START)
+        for number in range(50):
+            origin.publish(b"%d" % number, 1)
+            await until(lambda number=number: len(sink.deliveries) > number)
+        await until(lambda: origin.rows()[2].closed)
+        assert origin.rows()[2].addressed == 50
