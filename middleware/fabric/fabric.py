@@ -37,6 +37,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.routing.network import Network
 from treecast.middleware.routing.virtual.rules import RuleBase
@@ -45,7 +46,6 @@ from treecast.middleware.wire.segment import KeyRing
 
 from .carriers.carrier import CarrierState
 from .carriers.interfaces import NO_INTERFACE, Interface
-from .complaints import Complaints
 from .core.log import StreamLog
 from .core.outcomes import Delivery, Judge, Progress, take_all
 from .core.sender import Sender
@@ -60,6 +60,9 @@ from .ways import End, Ways
 
 _log = logging.getLogger(__name__)
 
+# What happens without anybody's fault: streams were left, or are of another fabric host of this machine;
+# states of STARE's own come by the same port, and have a socket of their own.
+_USUAL: Final = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH", "BARE_STATE"})
 _PUT_OFF: Final = 8  # turns, at most
 _APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
 _PAUSE: Final = 0.001
@@ -106,7 +109,7 @@ class Fabric:
         self._keys = keys
         self._random = random
         self._clock = clock
-        self._complaints = Complaints(counters.refused)
+        self._complaints = Complaints(counters.refused, _log, "fabric: packets refused", _USUAL)
         self._origins: dict[int, Origin] = {}  # by the number of what is served
         self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
         self._soon = False

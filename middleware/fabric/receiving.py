@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.wire import stare
 
 from .carriers.labels import segments
 from .carriers.sockets import BUFFER_BYTES
-from .complaints import Complaints
 from .core.streams import EdgeFault, Streams
 from .ways import End, Ways
 

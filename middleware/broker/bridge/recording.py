@@ -20,6 +20,7 @@ from typing import Final
 from treecast.middleware.broker.cluster import Cluster
 from treecast.middleware.broker.pubsub import Departures, Message, Owed, PubSub, SessionRecord
 from treecast.middleware.broker.values import Appended
+from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
@@ -84,6 +85,9 @@ class Recording(Departures):
         self._hub = hub
         self._cluster = cluster
         self._counters = counters
+        self._complaints = Complaints(
+            counters.refused, _log, "messages that cannot be recorded", level=logging.ERROR
+        )
         self._retry = retry
         self._queue_bytes = queue_bytes
         self._producer = NO_PRODUCER
@@ -249,9 +253,8 @@ class Recording(Departures):
         """What can never be recorded is let go; all else is tried again."""
         batch = queue.batches[0]
         if error.fault in _LASTING:
-            reason = error.fault.name
-            self._counters.refused[reason] = self._counters.refused.get(reason, 0) + batch.records
-            _log.error("%d messages for %s-%d cannot be recorded: %s", batch.records, *queue.place, error)
+            topic, partition = queue.place
+            self._complaints.count(error.fault.name, f"{topic}-{partition}: {error}", batch.records)
             self._settle(queue)
             self._leave_producer(queue)
             self._loop.call_soon(self._pump, queue)

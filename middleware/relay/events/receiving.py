@@ -19,6 +19,7 @@ from treecast.middleware.fabric.core.states import ReceiverState
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Joined
 from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -72,6 +73,7 @@ class Receiving:
         self._fabric = fabric
         self._settings = settings
         self._counters = counters
+        self._complaints = Complaints({}, _log, "batches that cannot be read", level=logging.ERROR)
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._timer: asyncio.TimerHandle | None = None
@@ -136,7 +138,7 @@ class Receiving:
                 self._publish(stream, event)
         except TreecastError as error:
             self._counters.bad_batches += 1
-            _log.error("a batch of host %d cannot be read: %s", stream.host, error)
+            self._complaints.count(error.fault.name, f"of host {stream.host}: {error}")
 
     def _publish(self, stream: Received, event: Event) -> None:
         hub, message = self._hub, event.message
