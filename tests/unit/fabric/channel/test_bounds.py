@@ -284,7 +284,7 @@ async def test_a_lost_connection_is_not_taken_for_a_second_one(start_host: Start
     b.channels._peers[1].link = None
     link._over = True
     b.channels._dial(b.channels._peers[1])
-    await until(lambda: a.ups == [(2, 1), (2, 1)])
+    await until(lambda: a.ups == [(2, 1), (2, 1)] and b.channels.is_up(1))  # a knows it first
     assert a.counters.problems.get("REPLACED") == 1
     assert a.downs == [2]
     link._owner.ended(link, Ended(Problem.LOST, "", False))
