@@ -1,5 +1,5 @@
 """Two daemons on five label switches: Kafka topics travel by stacks of labels, over trees that are installed
-over P4Runtime and changed while records are on their way."""
+over P4Runtime and changed while records are on their way, by their operator and by what is sent."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def built(lab: StartLab) -> Lab:
     )
 
 
-def described(made: Lab, strategy: str, seed: int) -> str:
+def described(made: Lab, strategy: str, seed: int, adapt: float = 0.0) -> str:
     """What the tree manager is told; JSON's lists, strings and numbers are TOML's."""
     lines = [f"links = {json.dumps(LINKS)}", f'strategy = "{strategy}"', f"seed = {seed}", "limit = 6"]
-    lines += ["packet_life = 0.1", "[switches]"]
+    lines += ["packet_life = 0.1", f"adapt = {adapt}", "[switches]"]
     lines += [f'{name} = "{made.p4runtime(name)}"' for name in SWITCHES]
     for host in HOSTS:
         lines += [f"[hosts.{host}]", f'control = "{made.ipv4(host)}:7671"']
@@ -163,5 +163,17 @@ def test_topics_travel_by_labels(
     before = by_labels(made)
     produce(made, "alpha", BATCH, sent)
     sent += BATCH
-    assert consume(made, "beta", sent) == list(range(sent))
     assert by_labels(made) > before
+    # Without trees three hops lead to beta. What alpha sends is seen, and becomes a tree.
+    file.write_text(described(made, "hops", 1, adapt=0.5))
+    os.kill(manager.pid, signal.SIGHUP)
+    assert "trees=0" in line(manager)
+    assert manager.stdout is not None
+    end = time.monotonic() + PATIENCE
+    while not select.select([manager.stdout], [], [], 0)[0] and time.monotonic() < end:
+        produce(made, "alpha", BATCH, sent)
+        sent += BATCH
+    assert "trees=1" in line(manager)
+    produce(made, "alpha", BATCH, sent)
+    sent += BATCH
+    assert consume(made, "beta", sent) == list(range(sent))
