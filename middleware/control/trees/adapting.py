@@ -6,7 +6,7 @@
     if trees is not None:
         await manager.update(trees)             # make before break, while packets are on their way
 
-What was sent before counts half as much with every look. Trees are learned from the sample first
+What was sent before counts half as much with every look, once there is enough. Trees are learned first
 (`routing.virtual.choice.relearn`); where that is not worth it, all strategies are measured (`adapt`). An
 update has to save 5 % of the labels, learned trees on notifications that they were not learned from.
 """
@@ -28,16 +28,22 @@ from treecast.middleware.routing.virtual.strategies import Knowledge
 Counts = Mapping[tuple[str, ...], int]
 
 SAMPLE: Final = 300  # notifications that are drawn for one decision
-FEWEST: Final = 60  # packets that have to be seen before anything is decided
-FADING: Final = 0.5  # of what was seen before, with every look
+FEWEST: Final = (
+    300  # packets that have to be seen before anything is decided: of 60 it learned what cost others
+)
+FADING: Final = 0.5  # of what was seen before, with every look that has enough
 _FORGOTTEN: Final = 0.5
 _REGIONS: Final = 4
 
 
 class Observed:
-    """What publishers have sent, by publisher and receivers (node numbers), as weights that fade."""
+    """What publishers have sent, by publisher and receivers (node numbers), as weights.
 
-    def __init__(self, network: Network) -> None:
+    They fade once they have come to `fewest` packets, before which nothing is decided.
+    """
+
+    def __init__(self, network: Network, fewest: int = FEWEST) -> None:
+        self.fewest = fewest
         self._network = network
         self._nodes = {network.names[node]: node for node in network.clients}
         self._before: dict[str, dict[tuple[str, ...], int]] = {}
@@ -49,8 +55,9 @@ class Observed:
 
     def add(self, counts: Mapping[str, Counts]) -> None:
         """One look: counts that only grow, but for those of a publisher that was started anew."""
-        faded = {key: weight * FADING for key, weight in self.weights.items()}
-        self.weights = {key: weight for key, weight in faded.items() if weight >= _FORGOTTEN}
+        if self.total >= self.fewest:
+            faded = {key: weight * FADING for key, weight in self.weights.items()}
+            self.weights = {key: weight for key, weight in faded.items() if weight >= _FORGOTTEN}
         for publisher, sets in counts.items():
             before = self._before.get(publisher, {})
             for hosts, count in sets.items():
@@ -94,7 +101,7 @@ def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SA
 
     Nothing is decided before enough has been seen. `count` notifications are drawn of it.
     """
-    if seen.total < FEWEST:
+    if seen.total < seen.fewest:
         return None
     sample = seen.sample(rng, count)
     try:
