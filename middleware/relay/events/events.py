@@ -10,6 +10,7 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.relay.interest import Interest
 
+from .common import Common
 from .outbox import Outbox, RemoteHost
 from .ports import EventSettings
 from .receiving import Receiving
@@ -47,10 +48,9 @@ class Events:
         self.retained = Retained(hub, lambda: self._up, methods, settings, counters)
         self.shares = Shares(fabric.host, hub, self.outbox, homes, methods, self._up, settings, counters)
         self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.retained, self.shares)
-        self.sending = Sending(run, hub, self.outbox, self.remotes, methods, fabric, settings, counters)
-        self.receiving = Receiving(
-            hub, self.outbox, self.remotes, methods, fabric, settings, counters, clock, self.shares
-        )
+        common = Common(hub, self.outbox, self.remotes, methods, fabric, settings, counters)
+        self.sending = Sending(run, common)
+        self.receiving = Receiving(common, clock, self.shares)
 
     def start(self, up: Iterable[int]) -> None:
         """`up`: hosts with a channel, as of now. All are told what this host wants."""

@@ -12,20 +12,16 @@ import logging
 from collections.abc import Callable
 
 from treecast.middleware.api.v1 import peer_events_pb2 as pb
-from treecast.middleware.broker.pubsub import PubSub
-from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
-from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Joined
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.complaints import Complaints
-from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .batches import Event, Lineage, events_of
-from .outbox import Outbox, RemoteHost
-from .ports import FIRST_STREAM, EventMethod, EventSettings
+from .common import Common
+from .ports import FIRST_STREAM, EventMethod
 from .shares import PREFIX, Shares
 
 _log = logging.getLogger(__name__)
@@ -51,28 +47,16 @@ class Received:
 class Receiving:
     """All event streams that this host receives, by origin and number."""
 
-    def __init__(
-        self,
-        hub: PubSub,
-        outbox: Outbox,
-        remotes: dict[int, RemoteHost],
-        methods: Methods,
-        fabric: Fabric,
-        settings: EventSettings,
-        counters: EventCounters,
-        clock: Callable[[], float],
-        shares: Shares,
-    ) -> None:
+    def __init__(self, common: Common, clock: Callable[[], float], shares: Shares) -> None:
         """`clock`: seconds since the Unix epoch."""
         self._clock = clock
         self._shares = shares
-        self._hub = hub
-        self._outbox = outbox
-        self._remotes = remotes
-        self._methods = methods
-        self._fabric = fabric
-        self._settings = settings
-        self._counters = counters
+        self._hub = common.hub
+        self._remotes = common.remotes
+        self._methods = common.methods
+        self._fabric = common.fabric
+        self._settings = common.settings
+        self._counters = common.counters
         self._complaints = Complaints({}, _log, "batches that cannot be read", level=logging.ERROR)
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken

@@ -17,19 +17,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from treecast.middleware.api.v1 import peer_events_pb2 as pb
-from treecast.middleware.broker.pubsub import Departures, Message, PubSub
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.broker.pubsub import Departures, Message
 from treecast.middleware.fabric.core.settings import NEVER
-from treecast.middleware.fabric.fabric import Fabric
-from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .batches import BARRIER, batch_of, record_of
-from .outbox import Outbox, RemoteHost
+from .common import Common
 from .owing import Owed, Owing
 from .places import Places
-from .ports import FIRST_STREAM, EventMethod, EventSettings
+from .ports import FIRST_STREAM, EventMethod
 from .stream import EventStream, Parcel
 
 _log = logging.getLogger(__name__)
@@ -56,35 +53,25 @@ class Batch:
 
 
 class Sending(Departures):
-    """All event streams of this host. Calls come from the loop. `remotes`: hosts that want anything."""
+    """All event streams of this host, of which it is the `run`-th run. Calls come from the loop."""
 
-    def __init__(
-        self,
-        run: int,
-        hub: PubSub,
-        outbox: Outbox,
-        remotes: dict[int, RemoteHost],
-        methods: Methods,
-        fabric: Fabric,
-        settings: EventSettings,
-        counters: EventCounters,
-    ) -> None:
+    def __init__(self, run: int, common: Common) -> None:
         self._run = run
-        self._hub = hub
-        self._outbox = outbox
-        self._remotes = remotes
-        self._methods = methods
-        self._fabric = fabric
-        self._settings = settings
-        self._counters = counters
+        self._hub = common.hub
+        self._outbox = common.outbox
+        self._remotes = common.remotes
+        self._methods = common.methods
+        self._fabric = common.fabric
+        self._settings = common.settings
+        self._counters = common.counters
         self._up: dict[int, int] = {}  # hosts with a channel, and which one it is
         self._ups = 0
         self._count = 0
         self._streams: dict[frozenset[int], EventStream] = {}  # those that are used
         self._all: dict[int, EventStream] = {}  # by number, those that are ending as well
         self._sets: dict[tuple[int, ...], EventStream] = {}
-        self._places = Places(settings.most_topics)
-        self._owing = Owing(run, hub)
+        self._places = Places(common.settings.most_topics)
+        self._owing = Owing(run, common.hub)
         self._dirty: dict[EventStream, None] = {}
         self._tasks: set[Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
