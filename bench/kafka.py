@@ -12,6 +12,7 @@ from treecast.middleware.load.bench import BenchOptions
 
 KIB = 1024
 PASSES = 24  # over what a fetch run reads: a second or so
+SECONDS = 3  # of a produce run
 
 
 def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workload[Any]]:
@@ -22,9 +23,9 @@ def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workloa
         small = BenchOptions(records=count, size=size, batch_bytes=16 * KIB)
         wide = BenchOptions(records=count, size=size, batch_bytes=16 * KIB, connections=4)
         large = BenchOptions(records=count, size=size, batch_bytes=256 * KIB, window=4)
-        out += [RawProduce(small), RawFetch(small, 1 if quick else PASSES)]
+        out += [RawProduce(small, 0 if quick else SECONDS), RawFetch(small, 1 if quick else PASSES)]
         if not quick:
-            out += [RawProduce(wide), RawProduce(large), RawFetch(wide, PASSES)]
+            out += [RawProduce(wide, SECONDS), RawProduce(large, SECONDS), RawFetch(wide, PASSES)]
     seconds = 2 if quick else 15
     single = BenchOptions(rate=5_000, size=100)
     out.append(Latency(single, seconds))

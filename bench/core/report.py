@@ -12,12 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .measure import Metric, Sample
+from .measure import ACK_P99, DELIVERY_P99, LAG_P99, Metric, Sample
 
 RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
 STEADY = 2.0  # the bare loop always does the same: where its rounds differ by more, the machine was unsteady
 UNSTEADY = "unsteady"
+LATE = 0.5  # where the generator's own lag is more of a p99 than this, no server is judged by it
+LAGGING = {ACK_P99: LAG_P99, DELIVERY_P99: LAG_P99}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Row:
     ratio: float | None
     reached: bool | None
     share_of_floor: float | None  # 1.0 is the floor itself; higher is better in both directions
-    void: bool = False  # the floor's own rounds lie too far apart for a verdict
+    void: bool = False  # no verdict: the floor's own rounds lie too far apart, or the generator was late
+    late: frozenset[str] = frozenset()  # peers of whose value most is the generator's own lag
 
     @property
     def verdict(self) -> str:
@@ -72,12 +75,25 @@ def summarise(samples: Sequence[Sample], ours: str, theirs: str, floor: str = "f
     rows = []
     for (workload, metric), by_peer in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
         peers = {name: Spread.of(values) for name, values in by_peer.items()}
-        rows.append(_row(workload, metric, peers, ours, theirs, floor))
+        lags = groups.get((workload, LAGGING[metric]), {}) if metric in LAGGING else {}
+        rows.append(_row(workload, metric, peers, ours, theirs, floor, _late(peers, lags)))
     return rows
 
 
+def _late(peers: Mapping[str, Spread], lags: Mapping[str, Sequence[float]]) -> frozenset[str]:
+    """The peers of whose median most is the generator's own lag."""
+    known = [name for name in peers if name in lags]
+    return frozenset(name for name in known if statistics.median(lags[name]) > LATE * peers[name].median)
+
+
 def _row(
-    workload: str, metric: Metric, peers: Mapping[str, Spread], ours: str, theirs: str, floor: str
+    workload: str,
+    metric: Metric,
+    peers: Mapping[str, Spread],
+    ours: str,
+    theirs: str,
+    floor: str,
+    late: frozenset[str],
 ) -> Row:
     ratio = reached = share = None
     if ours in peers and floor in peers:
@@ -87,10 +103,11 @@ def _row(
     if ours in peers and theirs in peers:
         ratio = _quotient(peers[ours].median, peers[theirs].median)
     wanted = ratio is not None and metric.target is not None
-    void = wanted and floor in peers and not peers[floor].steady
+    shaken = floor in peers and not peers[floor].steady
+    void = wanted and (shaken or not late.isdisjoint((ours, theirs)))
     if ratio is not None and wanted and not void:
         reached = bool(metric.meets(ratio)) or (share is not None and share >= FLOOR_SHARE)
-    return Row(workload, metric, peers, ratio, reached, share, void)
+    return Row(workload, metric, peers, ratio, reached, share, void, late)
 
 
 def _quotient(value: float, by: float) -> float | None:

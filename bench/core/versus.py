@@ -40,7 +40,7 @@ class Ratio:
     asked: float | None
     void: bool = False  # one of the two was overloaded, and the quotient says nothing
     share_of_floor: float | None = None  # 1.0 is the floor itself; higher is better in both directions
-    unsteady: bool = False  # the floor's own rounds lie too far apart for a verdict
+    unsteady: bool = False  # no verdict: the floor's rounds lie too far apart, or the generator was late
 
     @property
     def reached(self) -> bool | None:
@@ -86,6 +86,7 @@ def compare(
                 wanted, share = versus.asked[row.metric], _share(row, versus)
                 floor = row.peers.get(versus.floor)
                 unsteady = floor is not None and not floor.steady
+                unsteady = unsteady or not row.late.isdisjoint(pair)
                 found.append(Ratio(row.workload, row.metric, *pair, value, wanted, void, share, unsteady))
     return found
 

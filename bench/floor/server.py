@@ -24,6 +24,9 @@ from pathlib import Path
 from treecast.middleware.load import frames
 
 CHUNK = 1 << 20
+# Its log is written in pieces of what a producer has on its way, with a window of 16 batches of 16 KiB: no
+# broker that answers gets more to write at once, and the kernel sends faster what came in large pieces.
+LOG_WRITE = 256 * 1024
 _BATCH_COUNT = 57  # where the number of records (int32) stands in a batch
 
 
@@ -49,7 +52,7 @@ class Partition:
         """Writes what a broker's log would hold: the batches in order, with their offsets."""
         self.log = os.open(self.path.with_suffix(".log"), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         batch = bytearray(self.batch)
-        with open(self.log, "wb", buffering=CHUNK, closefd=False) as sink:
+        with open(self.log, "wb", buffering=LOG_WRITE, closefd=False) as sink:
             for number in range(self.batches):
                 struct.pack_into(">q", batch, 0, number * self.records)
                 sink.write(batch)

@@ -24,6 +24,8 @@ from bench.core.measure import (
 from bench.core.peer import Server
 from treecast.middleware.load.bench import BenchOptions, Kind
 
+MOST_BYTES = 2 << 30  # of records: a run is no longer than this, however fast the peer is
+
 
 def _run(kind: Kind, peer: Server, options: BenchOptions, topic: str, **changes: Any) -> LoadRun:
     host, port = peer.address
@@ -48,18 +50,28 @@ def _describe(options: BenchOptions) -> str:
 
 
 class RawProduce(Workload[Server]):
-    """Produce as fast as answers come; as many records again go before it, uncounted."""
+    """Produce as fast as answers come; the options' records go before it, uncounted.
+
+    They tell the rate: the run that counts takes about `seconds`, or less where that were more than
+    `MOST_BYTES`. With 0 it is as long as the one before it.
+    """
 
     floor = True
 
-    def __init__(self, options: BenchOptions) -> None:
+    def __init__(self, options: BenchOptions, seconds: float = 0) -> None:
         self._options = options
+        self._seconds = seconds
         self.name = f"raw produce, {_describe(options)}"
 
     def run(self, peer: Server, number: int) -> Values:
         topic = f"produce-{self._options.size}-{self._options.batch_bytes}-{self._options.connections}"
-        _run("produce", peer, self._options, f"{topic}-warm")
-        return _rate(_run("produce", peer, self._options, topic))
+        warm = _run("produce", peer, self._options, f"{topic}-warm")
+        records = self._records(warm.result["records"] / warm.result["seconds"])
+        return _rate(_run("produce", peer, self._options, topic, records=records))
+
+    def _records(self, rate: float) -> int:
+        wanted = min(round(rate * self._seconds), MOST_BYTES // self._options.size)
+        return max(wanted, self._options.records)
 
 
 class RawFetch(Workload[Server]):

@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from bench.core import report
-from bench.core.measure import ACK_P50, SERVER_CPU, THROUGHPUT, Sample
+from bench.core import report, versus
+from bench.core.measure import ACK_P50, ACK_P99, LAG_P99, SERVER_CPU, THROUGHPUT, Sample
 from rich.console import Console
 
 
@@ -55,6 +55,24 @@ def test_no_verdict_where_the_rounds_of_the_bare_loop_lie_far_apart():
     assert (steady.verdict, steady.reached) == ("yes", True)
     assert (unsteady.verdict, unsteady.reached) == ("unsteady", None)
     assert row(ACK_P50, ours=[3], theirs=[1], floor=[400, 801]).verdict == ""  # nothing was asked
+
+
+@pytest.mark.parametrize(
+    ("lag_of_ours", "lag_of_theirs", "verdict"),
+    [
+        ([1, 2, 3], [9], "yes"),
+        ([1, 2.1, 3], [9], "unsteady"),
+        ([0.1], [11], "unsteady"),
+    ],
+)
+def test_no_verdict_on_a_p99_that_is_mostly_the_generators_own_lag(lag_of_ours, lag_of_theirs, verdict):
+    taken = samples(ACK_P99, ours=[3, 4, 5], theirs=[20, 21])
+    taken += samples(LAG_P99, ours=lag_of_ours, theirs=lag_of_theirs)
+    found, lag = report.summarise(taken, "Treecast", "Apache Kafka")
+    assert (found.verdict, found.reached) == (verdict, True if verdict == "yes" else None)
+    assert (lag.verdict, lag.late) == ("", frozenset())
+    pair = versus.Versus("Treecast", "Apache Kafka", {ACK_P99: 0.5})
+    assert [ratio.verdict for ratio in versus.compare([found, lag], [pair])] == [verdict]
 
 
 def test_nothing_is_claimed_without_both_sides_or_a_target():
