@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 Buffer = bytes | bytearray | memoryview
 BUFFERS: Final = (bytes, bytearray, memoryview)  # for isinstance, which would make the union anew each time
 
 
-class FileRange(Protocol):
-    """Bytes of a file that can be sent from where they lie (sendfile), or read.
+class FileRange:
+    """Bytes of a file that can be sent from where they lie (sendfile), or read: `size` from `offset` on.
 
     They do not change, and stay readable as long as the object lives, whatever becomes of the file's name.
+    `descriptor` is the open file. A class and no Protocol: its fields are found without a look-up by name.
     """
 
-    @property
-    def descriptor(self) -> int:
-        """The open file."""
+    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.offset = offset
+        self.size = size
 
-    @property
-    def offset(self) -> int:
-        """Where the bytes begin in the file."""
-
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.size
 
     def __bytes__(self) -> bytes:
         """Reads them all. STORAGE where the disk refuses."""
+        return self.read_from(0)
 
     def read_from(self, skip: int) -> bytes:
         """Reads all but the first `skip` bytes. STORAGE where the disk refuses."""
+        raise NotImplementedError
 
 
 Chunk = Buffer | FileRange

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from treecast.middleware.model.buffers import FileRange
+
 from .disk import refused
 from .files import FilePool, LogFile
 from .scan import read_fully
@@ -10,30 +12,22 @@ from .scan import read_fully
 SENDFILE_BYTES = 64 * 1024
 
 
-class LogRange:
-    """Implements `model.buffers.FileRange`; the file stays open as long as this object lives.
+class LogRange(FileRange):
+    """A `FileRange` of a log file, which stays open as long as this object lives.
 
     Log files only grow: what was written is never written again, and a deleted file's bytes live as long
     as a descriptor does.
     """
 
     def __init__(self, pool: FilePool, file: LogFile, offset: int, size: int) -> None:
-        self.descriptor = -1
-        self.offset = offset
+        super().__init__(-1, offset, size)
         self._pool = pool
         self._file = file
-        self._size = size
         self.descriptor = pool.pin(file)
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __bytes__(self) -> bytes:
-        return self.read_from(0)
 
     def read_from(self, skip: int) -> bytes:
         try:
-            return read_fully(self.descriptor, self._size - skip, self.offset + skip)
+            return read_fully(self.descriptor, self.size - skip, self.offset + skip)
         except OSError as error:
             raise refused(error, f"read {self._file.path}") from error
 

@@ -27,17 +27,40 @@ NO_TIMESTAMP: Final = -1
 
 
 class OffsetIndex:
-    """Offset to position, every index.interval.bytes."""
+    """Offset to position, every index.interval.bytes.
+
+    Beside the file's bytes it knows, in memory and where all entries were made here, how large each entry's
+    batch is, and which offset a reader asks for next who has read all before it.
+    """
 
     def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
         self.base_offset = base_offset
         self.data = bytearray() if data is None else data
+        self._batches = bytearray()  # relative offset, size; for each entry or for none
 
     def __len__(self) -> int:
         return len(self.data) // OFFSET_ENTRY
 
-    def append(self, last_offset: int, position: int) -> None:
+    def append(self, last_offset: int, position: int, after: int = -1, size: int = 0) -> None:
+        """`after`: one more than the last offset before the batch, -1 where that is not known; `size`: the
+        batch's bytes."""
+        if after >= 0 and len(self._batches) == len(self.data):
+            self._batches += _OFFSET.pack(after - self.base_offset, size)
         self.data += _OFFSET.pack(last_offset - self.base_offset, position)
+
+    def cut(self, number: int, limit: int) -> int:
+        """Where it is known that the entry's batch ends after the position `limit`: the offset that follows
+        all before the batch. Else -1."""
+        at = number * OFFSET_ENTRY
+        if number < 0 or at >= len(self._batches):
+            return -1
+        relative, size = _OFFSET.unpack_from(self._batches, at)
+        return self.base_offset + relative if self._position(number) + size > limit else -1
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return len(self.data) + len(self._batches)
 
     def entry(self, number: int) -> tuple[int, int]:
         """(last offset of the batch, its position)."""
@@ -103,6 +126,7 @@ class OffsetIndex:
         while count and self._position(count - 1) >= position:
             count -= 1
         del self.data[count * OFFSET_ENTRY :]
+        del self._batches[count * OFFSET_ENTRY :]
 
     def sane(self, size: int) -> bool:
         """Whether this can be the index of a segment of `size` bytes. An entry is believed only once the
@@ -176,6 +200,7 @@ class SegmentIndexes:
         self.from_file = from_file
         self.max_timestamp, self.max_timestamp_offset = times.last()
         self.unindexed = 0  # bytes since the last entry
+        self._after = -1  # the offset after the last batch that was noted
 
     def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
         """A batch of `size` bytes stands at `position`: an entry every `interval` bytes."""
@@ -183,10 +208,11 @@ class SegmentIndexes:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if self.unindexed > interval:
-            self.offsets.append(last_offset, position)
+            self.offsets.append(last_offset, position, self._after, size)
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
             self.unindexed = 0
         self.unindexed += size
+        self._after = last_offset + 1
 
     def finish(self) -> None:
         """Sees to it that the time index ends with the largest timestamp."""
@@ -201,7 +227,7 @@ class SegmentIndexes:
 
     @property
     def size(self) -> int:
-        return len(self.offsets.data) + len(self.times.data)
+        return self.offsets.size + len(self.times.data)
 
     def full(self, index_bytes: int) -> bool:
         """Whether one of them might not take another entry and the last one."""

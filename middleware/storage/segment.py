@@ -246,15 +246,21 @@ class Segment:
         return self._walk_to(offset, self._trusted_position(self.indexes.offsets.find_offset(offset)))
 
     def end_within(self, start: int, max_bytes: int, bound: int, *, at_least_one: bool) -> tuple[int, int]:
-        """(where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`, the
-        offset of the batch that follows there, or -1 where it was not looked at).
+        """(where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`; the
+        offset that a reader asks for next, or -1 where it is not known).
 
-        With `at_least_one` the first batch counts however large it is.
+        With `at_least_one` the first batch counts however large it is. The file is looked at where the index
+        does not know it.
         """
         if bound - start <= max_bytes:
             return bound, -1
         limit = start + max_bytes
-        position = max(self._trusted_position(self.indexes.offsets.find_position(limit)), start)
+        entry = self.indexes.offsets.find_position(limit)
+        position = self._trusted_position(entry)
+        after = self.indexes.offsets.cut(entry, limit)
+        if after >= 0 and start < position:
+            return position, after
+        position = max(position, start)
         while True:
             block = self._block(position, _WALK_BLOCK)
             usable = len(block) - LOG_OVERHEAD

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from treecast.middleware.broker import LongPolls
@@ -53,6 +54,7 @@ class Connection:
     def __init__(self, face: Owner) -> None:
         self._face = face
         self._loop = face.loop
+        self._time: Callable[[], float] = face.loop.time  # looked up once
         self._polls: LongPolls = face.dispatcher.polls
         self._dispatcher: Dispatcher = face.dispatcher
         self._counters = face.counters
@@ -99,7 +101,7 @@ class Connection:
     def _received(self, nbytes: int) -> None:
         self._counters.bytes_in += nbytes
         session = self._session
-        requests = session.received(nbytes, self._loop.time())
+        requests = session.received(nbytes, self._time())
         more = len(requests)
         if more > 1:
             self._receiving = True
@@ -174,11 +176,12 @@ class Connection:
             self._reply(request, answer)
 
     def _reply(self, request: Request, buffers: list[Chunk]) -> None:
-        self._session.reply(request, buffers, self._loop.time())
-        for buffer in buffers:
-            self._unsent += len(buffer)
-        if self._unsent > _FLUSH_BYTES:
-            self._flush()
+        self._session.reply(request, buffers, self._time())
+        if self._receiving or self._waiting:  # else what is ready is sent at once anyway
+            for buffer in buffers:
+                self._unsent += len(buffer)
+            if self._unsent > _FLUSH_BYTES:
+                self._flush()
 
     def _deliver(self, pending: Pending, buffers: list[Chunk] | None) -> None:
         request = self._pending.pop(pending)

@@ -11,14 +11,15 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import Final
 
-from treecast.middleware.model.buffers import BUFFERS, Chunk, FileRange, in_memory
+from treecast.middleware.model.buffers import Buffer, Chunk, FileRange, in_memory
 from treecast.middleware.model.errors import TreecastError
 
 JOIN_BYTES = 64 * 1024  # answers up to this size together are sent as one buffer
-_NO_SOCKET = -1
-_UNKNOWN = -2
+_NO_SOCKET: Final = -1
+_UNKNOWN: Final = -2
+_MORE: Final = int(socket.MSG_MORE)
 
 
 class Sender:
@@ -32,6 +33,7 @@ class Sender:
         self._resumed = resumed
         self._socket: socket.socket | None = None  # a duplicate: the transport's own is not to be touched
         self._number = _NO_SOCKET  # its descriptor
+        self._put: Callable[[Buffer, int], int] = _no_socket  # its `send`, looked up once
         self._own = _UNKNOWN  # the transport's own descriptor: written to, and nothing else
         self._queue: deque[Chunk] = deque()
         self._skip = 0  # bytes of the first chunk that are sent
@@ -52,8 +54,7 @@ class Sender:
             else:
                 self._write(b"".join([in_memory(chunk) for chunk in chunks]))
         elif self._may_bypass(chunks):
-            self._queue.extend(chunks)
-            self._pump(waiting=False)
+            self._send_now(chunks)
         else:
             for chunk in chunks:  # cheaper than `writelines`, and copied by neither under uvloop
                 self._transport.write(in_memory(chunk))
@@ -82,10 +83,11 @@ class Sender:
             self._loop.remove_writer(self._socket)
             self._socket.close()
             self._socket = None
+            self._put = _no_socket
 
     def _may_bypass(self, chunks: list[Chunk]) -> bool:
         for chunk in chunks:
-            if is_in_file(chunk):
+            if isinstance(chunk, FileRange):
                 break
         else:
             return False
@@ -101,47 +103,69 @@ class Sender:
         self._number = os.dup(number)
         self._socket = socket.socket(fileno=self._number)
         self._socket.setblocking(False)
+        self._put = self._socket.send
         return True
 
     # --- the queue
 
-    def _ready(self) -> None:
-        self._pump(waiting=True)
-
-    def _pump(self, *, waiting: bool) -> None:
-        """Sends until the socket takes no more; `waiting`: as a writer of the loop."""
-        assert self._socket is not None
+    def _send_now(self, chunks: list[Chunk]) -> None:
+        """Sends without a queue, which gets what the socket does not take."""
+        index, last = 0, len(chunks) - 1
         try:
-            while self._queue:
-                self._send_some(self._socket)
+            while index <= last:
+                if self._send_some(chunks[index], index < last):
+                    index += 1
         except BlockingIOError:
-            if not waiting:
-                self._loop.add_writer(self._socket, self._ready)
+            self._queue.extend(chunks[index:])
+            assert self._socket is not None
+            self._loop.add_writer(self._socket, self._send_queue)
+        except (OSError, TreecastError):
+            self._give_up()
+
+    def _send_queue(self) -> None:
+        """Sends until the socket takes no more: a writer of the loop."""
+        queue = self._queue
+        try:
+            while queue:
+                if self._send_some(queue[0], len(queue) > 1):
+                    queue.popleft()
+        except BlockingIOError:
             return
         except (OSError, TreecastError):
-            self._transport.abort()  # the client has gone, or the disk refuses amid an answer
-            self.close()
+            self._give_up()
             return
-        if waiting:
+        if self._socket is not None:
             self._loop.remove_writer(self._socket)
-            self._resumed()
+        self._resumed()
 
-    def _send_some(self, target: socket.socket) -> None:
-        chunk = self._queue[0]
-        left = len(chunk) - self._skip
-        if is_in_file(chunk):
-            sent = os.sendfile(self._number, chunk.descriptor, chunk.offset + self._skip, left)
+    def _give_up(self) -> None:
+        """The client has gone, or the disk refuses amid an answer."""
+        self._transport.abort()
+        self.close()
+
+    def _send_some(self, chunk: Chunk, more: bool) -> bool:
+        """Sends what the socket takes of `chunk`, of which `skip` bytes are sent; True when all are.
+
+        `more` says that something follows at once, for which the kernel may wait.
+        """
+        skip = self._skip
+        if isinstance(chunk, FileRange):
+            left = chunk.size - skip
+            sent = os.sendfile(self._number, chunk.descriptor, chunk.offset + skip, left)
             if sent == 0:
                 raise OSError("a log file ended early")
         else:
-            more = socket.MSG_MORE if len(self._queue) > 1 else 0
-            data = in_memory(chunk)
-            sent = target.send(memoryview(data)[self._skip :] if self._skip else data, more)
+            left = len(chunk) - skip
+            sent = self._put(memoryview(chunk)[skip:] if skip else chunk, _MORE if more else 0)
         if sent < left:
-            self._skip += sent
-        else:
-            self._skip = 0
-            self._queue.popleft()
+            self._skip = skip + sent
+            return False
+        self._skip = 0
+        return True
+
+
+def _no_socket(data: Buffer, flags: int) -> int:
+    raise OSError("there is no socket")
 
 
 def _plain_socket(transport: asyncio.Transport) -> int:
@@ -151,7 +175,3 @@ def _plain_socket(transport: asyncio.Transport) -> int:
         return _NO_SOCKET
     number: int = own.fileno()
     return number
-
-
-def is_in_file(chunk: Chunk) -> TypeGuard[FileRange]:
-    return not isinstance(chunk, bytes) and not isinstance(chunk, BUFFERS)

@@ -254,6 +254,16 @@ class Kit:
             offset = self.headers(data)[-1].next_offset
         return bytes(out)
 
+    def read_in_order(self, log: PartitionLog, max_bytes: int) -> list[bytes]:
+        """What a reader gets, read by read, who asks each time for the offset after the last it has."""
+        found: list[bytes] = []
+        offset = log.start_offset
+        while offset < log.end_offset:
+            chunks, _ = log.read(offset, max_bytes, log.end_offset, at_least_one=True)
+            found.append(b"".join(map(bytes, chunks)))
+            offset = self.headers(found[-1])[-1].next_offset
+        return found
+
     def records(self, log: PartitionLog) -> list[Record]:
         """All data records."""
         data = self.read_all(log)

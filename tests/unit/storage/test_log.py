@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.invariants import check_invariants
+from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.segment import SharedFiles
 from treecast.middleware.wire.record_batch import read_header, read_records
 
@@ -135,6 +137,40 @@ def test_a_read_goes_on_in_the_next_segment(kit: Kit, path: Path) -> None:
     chunks, size = log.read(1, 5 * len(batch), log.end_offset, at_least_one=True)
     assert [header.base_offset for header in kit.headers(b"".join(map(bytes, chunks)))] == [1, 2, 3, 4, 5]
     assert size == 5 * len(batch)
+
+
+@pytest.mark.parametrize("interval", [0, 300, 4096])
+def test_a_reader_gets_the_same_by_the_index_from_memory_and_from_its_file(
+    kit: Kit, path: Path, interval: int
+) -> None:
+    log = log_of_many_sizes(kit, path, interval)
+    found = kit.read_in_order(log, 5_000)
+    assert sum(map(len, found)) == log.size
+    log.close()
+    again = kit.open(path, kit.config({"index.interval.bytes": interval}))
+    again.roll(1000)
+    assert kit.read_in_order(again, 5_000) == found
+
+
+def test_where_a_read_ends_is_known_without_a_look_at_the_log(kit: Kit, path: Path) -> None:
+    """The log is damaged all over, and nobody notices."""
+    log = log_of_many_sizes(kit, path, 0)
+    found = kit.read_in_order(log, 5_000)
+    (path / "00000000000000000000.log").write_bytes(bytes(log.size))
+    position = 0
+    for data in found[:-1]:
+        after = kit.headers(data)[-1].next_offset
+        end = log.active.end_within(position, 5_000, log.size, at_least_one=True)
+        assert end == (position + len(data), after)
+        position += len(data)
+
+
+def log_of_many_sizes(kit: Kit, path: Path, interval: int) -> PartitionLog:
+    log: PartitionLog = kit.open(path, kit.config({"index.interval.bytes": interval}))
+    sizes = random.Random(interval)
+    for _ in range(200):
+        kit.append(log, *[kit.batch(value=b"x" * sizes.randrange(1_000)) for _ in range(3)])
+    return log
 
 
 def test_a_batch_larger_than_was_asked_for_may_end_its_segment(kit: Kit, path: Path) -> None:
