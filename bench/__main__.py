@@ -187,16 +187,19 @@ def _finish_fabric(
 @app.command()
 def mqtt(
     rounds: Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")] = 5,
-    messages: Annotated[int, typer.Option(min=1000, help="messages of 100 B per load")] = 4_000_000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="how long each measured run takes, roughly")] = 5,
     rate: Annotated[
-        list[int] | None, typer.Option(help="messages a second of the latency runs; default 20000 and 50000")
+        list[int] | None,
+        typer.Option(
+            min=1, help="messages a second of the latency runs; default: what Mosquitto just sustains"
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="how long a latency run takes")] = 10,
+    connections: Annotated[int, typer.Option(min=1, help="clients at rest")] = 10_000,
     only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
     json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
     out: Annotated[Path, typer.Option(help="where the JSON, the table and the plot go")] = Path("out"),
-    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = "treecast,mosquitto",
+    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = "treecast,mosquitto,floor",
     treecast_python: Annotated[
         str, typer.Option(help="the Python whose treecast is measured; default: this one")
     ] = sys.executable,
@@ -205,23 +208,27 @@ def mqtt(
     ] = None,
 ) -> None:
     """Treecast's MQTT face against Mosquitto."""
+    from bench.peers.floor_mqtt import FloorMqtt
     from bench.peers.mosquitto import INSTALL, MosquittoPeer, TreecastMqttPeer, program
-    from bench.workloads.mqtt import workloads
+    from bench.workloads.mqtt import latencies, workloads
 
     console = _console(json)
     if quick:
-        rounds, messages, seconds, rate = 1, min(messages, 40_000), 1, rate or [1_000]
+        rounds, seconds, rate, connections = 1, min(seconds, 0.2), rate or [1_000], min(connections, 100)
     names = [name.strip() for name in peers.split(",")]
     if "mosquitto" in names and program() is None:
         console.print(f"[red]{INSTALL}[/red]")
         raise typer.Exit(2)
-    chosen = _choose(workloads(messages, tuple(rate or (20_000, 50_000)), seconds), only, console)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        mosquitto = MosquittoPeer(Path(folder))
         known: dict[str, Peer] = {
             "treecast": TreecastMqttPeer(python=treecast_python, parent=Path(folder)),
-            "mosquitto": MosquittoPeer(Path(folder)),
+            "mosquitto": mosquitto,
+            "floor": FloorMqtt(Path(folder)),
         }
         found = [known[name] for name in names if name in known]
+        loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
+        chosen = _choose(loads, only, console)
         run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
         context = {"comparison": "mqtt", "machine": machine.describe(), "rounds": rounds}
         run.run()

@@ -1,0 +1,157 @@
+"""A bare loop beside MQTT brokers: what comes from publishers goes to subscribers, as the bytes that it is.
+
+It does the system calls that a broker cannot do without, on the bytes of the same load: one receive per
+chunk, one send per subscriber and turn, for QoS 1 one send of acknowledgements too. It knows CONNECT and
+SUBSCRIBE; of publishes it knows the length, which is the same for all of a run, and nothing is matched or
+looked up: all subscribers get all. It is no broker, and what it reaches is what this machine allows.
+
+    python -m bench.floor.mqtt --port P
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import signal
+import socket
+import sys
+
+CHUNK = 256 * 1024
+_PUBACK = b"\x40\x02"
+
+
+def packet_size(data: bytearray | memoryview, filled: int) -> int:
+    """Of the packet that `data` begins with; 0 while its length is not there."""
+    size = shift = 0
+    for at in range(1, min(filled, 5)):
+        size |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            return at + 1 + size
+        shift += 7
+    return 0
+
+
+class Lane:
+    """A connection. `packet`: the length of its publishes, once one has come."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.subscribes = False
+        self.packet = 0
+        self._id_at = 0  # where a publish of QoS 1 has its id; 0: QoS 0
+        self._buffer = bytearray(CHUNK)
+        self._filled = 0
+
+    def receive(self) -> memoryview | None:
+        """Whole publishes, good until the next call; empty where none came, None where the client is gone."""
+        view = memoryview(self._buffer)
+        try:
+            count = self.socket.recv_into(view[self._filled :])
+        except ConnectionError:
+            return None
+        if not count:
+            return None
+        self._filled += count
+        if self.subscribes:
+            self._filled = 0  # its acknowledgements
+            return view[:0]
+        while not self.packet:
+            size = packet_size(view, self._filled)
+            if not size or size > self._filled:
+                return view[:0]
+            if view[0] >> 4 == 3:
+                self._publishes(view, size)
+                break
+            self._answer(bytes(view[:size]))
+            self._keep(view, size)
+        return view[: self._filled // self.packet * self.packet]
+
+    def taken(self, publishes: memoryview) -> None:
+        """They were sent on."""
+        if self._id_at:
+            count = len(publishes) // self.packet
+            acks = bytearray(_PUBACK + b"\0\0") * count
+            acks[2::4] = publishes[self._id_at :: self.packet]
+            acks[3::4] = publishes[self._id_at + 1 :: self.packet]
+            self.socket.sendall(acks)
+        self._keep(memoryview(self._buffer), len(publishes))
+
+    def _keep(self, view: memoryview, used: int) -> None:
+        """Moves what is left to the front."""
+        left = self._filled - used
+        view[:left] = bytes(view[used : self._filled])
+        self._filled = left
+
+    def _publishes(self, view: memoryview, size: int) -> None:
+        self.packet = size
+        if view[0] & 6:
+            head = 2
+            while view[head - 1] > 0x7F:
+                head += 1
+            self._id_at = head + 2 + (view[head] << 8 | view[head + 1])
+
+    def _answer(self, packet: bytes) -> None:
+        if packet[0] >> 4 == 1:
+            self.socket.sendall(b"\x20\x02\0\0")
+        elif packet[0] >> 4 == 8:
+            self.subscribes = True
+            self.socket.sendall(b"\x90\x03" + packet[2:4] + packet[-1:])
+
+    def send(self, parts: list[memoryview]) -> None:
+        """Waits where the socket is full: the load reads whatever it sends."""
+        sent = self.socket.sendmsg(parts)
+        if sent < sum(map(len, parts)):
+            self.socket.sendall(b"".join(parts)[sent:])
+
+
+class Loop:
+    """All connections of one poll are read, then each subscriber is sent what came."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._poll = select.epoll()
+        self._poll.register(listener, select.EPOLLIN)
+        self._lanes: dict[int, Lane] = {}
+
+    def run(self) -> None:
+        while True:
+            came: list[tuple[Lane, memoryview]] = []
+            for number, _ in self._poll.poll():
+                if number == self._listener.fileno():
+                    self._accept()
+                elif (publishes := self._lanes[number].receive()) is None:
+                    self._gone(number)
+                elif publishes:
+                    came.append((self._lanes[number], publishes))
+            if came:
+                self._send(came)
+
+    def _send(self, came: list[tuple[Lane, memoryview]]) -> None:
+        parts = [publishes for _, publishes in came]
+        for lane in self._lanes.values():
+            if lane.subscribes:
+                lane.send(parts)
+        for lane, publishes in came:
+            lane.taken(publishes)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lanes[connection.fileno()] = Lane(connection)
+        self._poll.register(connection, select.EPOLLIN)
+
+    def _gone(self, number: int) -> None:
+        self._poll.unregister(number)
+        self._lanes.pop(number).socket.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    Loop(socket.create_server(("127.0.0.1", options.port), backlog=1024)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The bare loop of bench/floor/mqtt as a peer: what the machine allows, whatever a broker does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.core.peer import LocalServer
+from bench.core.process import ServerProcess
+
+from .mosquitto import listens
+
+
+class FloorMqtt(LocalServer):
+    """Serves the loads of publishes only."""
+
+    is_floor = True
+    name = "floor"
+
+    def __init__(self, parent: Path | None = None) -> None:
+        super().__init__("floor-", parent)
+
+    def launch(self, folder: Path) -> float:
+        command = [sys.executable, "-m", "bench.floor.mqtt", "--port", str(self._port)]
+        self._process = ServerProcess(command, folder / "server.log")
+        return self._process.wait_until(lambda: listens(self._port), 30)
+
+    def settings(self) -> Mapping[str, str]:
+        return {"what": "a bare loop: one receive per chunk, one send per subscriber and turn; no broker"}
