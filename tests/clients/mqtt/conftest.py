@@ -1,14 +1,18 @@
-"""A daemon with an MQTT face for all clients of a module: over TCP, WebSocket, TLS and a Unix socket."""
+"""Daemons with an MQTT face for all clients of a module: one, and two of one cluster."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from treecast.middleware.daemon.process import DaemonProcess
+
+if TYPE_CHECKING:
+    from tests.clients.mqtt.paho_client import Client
 
 FACES = ("--kafka", "off", "--admin", "off", "--mqtt", "127.0.0.1:0")
 
@@ -27,7 +31,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable
 
 @pytest.fixture(scope="module")
 def mqtt(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[DaemonProcess]:
-    """A daemon whose MQTT face is on, with TLS."""
+    """A daemon whose MQTT face is on, over TCP, WebSocket, TLS and a Unix socket."""
     tls = ("--mqtt-tls", "127.0.0.1:0", "--mqtt-tls-certificate", str(certificate))
     daemon = DaemonProcess(tmp_path_factory.mktemp("mqtt") / "data", [*FACES, *tls])
     try:
@@ -36,3 +40,31 @@ def mqtt(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
         if daemon.running:
             daemon.stop()
         print(daemon.clean_up())
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
+    """Two daemons of one cluster, each with the Kafka and MQTT faces."""
+    faces = ("--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0", "--fabric", "127.0.0.1:0")
+    root = tmp_path_factory.mktemp("hosts")
+    made = [DaemonProcess(root / "a", [*faces, "--name", "a"])]
+    try:
+        made[0].start()
+        token = ("--join", made[0].control, "--join-token", f"@{root / 'a' / 'join-token'}")
+        made.append(DaemonProcess(root / "b", [*faces, "--name", "b", *token]))
+        made[1].start()
+        yield made
+    finally:
+        for daemon in reversed(made):
+            if daemon.running:
+                daemon.stop()
+            print(daemon.clean_up())
+
+
+@pytest.fixture
+def clients() -> Iterator[list[Client]]:
+    """Whoever is put into it is closed when the test ends."""
+    made: list[Client] = []
+    yield made
+    for client in made:
+        client.close()

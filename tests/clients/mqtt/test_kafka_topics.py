@@ -2,97 +2,37 @@
 
 from __future__ import annotations
 
-import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from tests.clients.mqtt.paho_client import Newer
 
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.daemon.process import DaemonProcess
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
-paho = pytest.importorskip("paho.mqtt.client")
-properties_of = pytest.importorskip("paho.mqtt.properties").Properties
-PacketTypes = pytest.importorskip("paho.mqtt.packettypes").PacketTypes
-SubscribeOptions = pytest.importorskip("paho.mqtt.subscribeoptions").SubscribeOptions
 
 pytestmark = pytest.mark.clients
 
-FACES = ("--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0", "--fabric", "127.0.0.1:0")
 PATIENCE_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
-    """Two daemons of one cluster."""
-    root = tmp_path_factory.mktemp("faces")
-    made = [DaemonProcess(root / "a", [*FACES, "--name", "a"])]
-    try:
-        made[0].start()
-        token = ("--join", made[0].control, "--join-token", f"@{root / 'a' / 'join-token'}")
-        made.append(DaemonProcess(root / "b", [*FACES, "--name", "b", *token]))
-        made[1].start()
-        yield made
-    finally:
-        for daemon in reversed(made):
-            if daemon.running:
-                daemon.stop()
-            print(daemon.clean_up())
-
-
-class Client:
-    """A paho client of version 5; what comes is in `got`."""
-
-    def __init__(self, daemon: DaemonProcess, name: str, *, lasting: bool = False) -> None:
-        self.got: queue.Queue[Any] = queue.Queue()
-        self._subscribed: queue.Queue[int] = queue.Queue()
-        self._paho = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
-        self._paho.on_message = lambda client, data, message: self.got.put(message)
-        self._paho.on_subscribe = lambda client, data, mid, *more: self._subscribed.put(mid)
-        given = properties_of(PacketTypes.CONNECT)
-        if lasting:
-            given.SessionExpiryInterval = 3600
-        connected: queue.Queue[int] = queue.Queue()
-        self._paho.on_connect = lambda *more: connected.put(1)
-        self._paho.connect(*daemon.address("mqtt"), clean_start=not lasting, properties=given)
-        self._paho.loop_start()
-        connected.get(timeout=PATIENCE_S)
-
-    def subscribe(self, filter: str, qos: int = 2, **options: Any) -> None:
-        self._paho.subscribe(filter, options=SubscribeOptions(qos, **options))
-        self._subscribed.get(timeout=PATIENCE_S)
-
-    def publish(self, topic: str, payload: bytes | None, qos: int = 1, **more: Any) -> None:
-        self._paho.publish(topic, payload, qos, **more).wait_for_publish(PATIENCE_S)
-
-    def next(self) -> Any:
-        return self.got.get(timeout=PATIENCE_S)
-
-    def payloads(self, count: int) -> list[bytes]:
-        return [self.next().payload for _ in range(count)]
-
-    def close(self) -> None:
-        socket = self._paho.socket()
-        self._paho.disconnect()
-        self._paho.loop_stop()
-        if socket is not None:
-            socket.close()  # a thread that is stopped before it has sent DISCONNECT leaves it open
+Connect = Callable[..., Newer]
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., Client]]:
-    made: list[Client] = []
+def connect(clients: list[Any]) -> Connect:
+    def client(daemon: DaemonProcess, name: str, *, lasting: bool = False) -> Newer:
+        made = Newer(daemon, name, lasting=lasting)
+        clients.append(made)
+        return made
 
-    def client(*arguments: Any, **more: Any) -> Client:
-        made.append(Client(*arguments, **more))
-        return made[-1]
-
-    yield client
-    for one in made:
-        one.close()
+    return client
 
 
 def create(hosts: Sequence[DaemonProcess], topic: str, partitions: int = 2, *leaders: str) -> None:
@@ -138,7 +78,7 @@ def consume(daemon: DaemonProcess, topic: str, count: int, partitions: int = 2) 
 
 @pytest.mark.parametrize(("publisher", "reader"), [(0, 0), (0, 1), (1, 0)])
 def test_a_publish_is_recorded_and_handed_out_once(
-    hosts: list[DaemonProcess], connect: Callable[..., Client], publisher: int, reader: int
+    hosts: list[DaemonProcess], connect: Connect, publisher: int, reader: int
 ) -> None:
     topic = f"once-{publisher}-{reader}.x"
     create(hosts, topic)
@@ -161,7 +101,7 @@ def test_a_publish_is_recorded_and_handed_out_once(
 
 @pytest.mark.parametrize("producer", [0, 1])
 def test_a_record_is_published_to_subscribers_of_all_hosts_once(
-    hosts: list[DaemonProcess], connect: Callable[..., Client], producer: int
+    hosts: list[DaemonProcess], connect: Connect, producer: int
 ) -> None:
     topic = f"records{producer}.x"
     create(hosts, topic)
@@ -179,7 +119,7 @@ def test_a_record_is_published_to_subscribers_of_all_hosts_once(
 
 
 def test_what_becomes_of_a_records_key_headers_and_value(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     create(hosts, "cells.k", 1)
     client = connect(hosts[0], "cells")
@@ -194,12 +134,12 @@ def test_what_becomes_of_a_records_key_headers_and_value(
 
 
 def test_what_becomes_of_qos_properties_expiry_and_retain(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     create(hosts, "cells.m", 1)
     client, other = connect(hosts[0], "publisher"), connect(hosts[1], "other")
     other.subscribe("cells/m")
-    given = properties_of(PacketTypes.PUBLISH)
+    given = Properties(PacketTypes.PUBLISH)
     given.UserProperty = [("a", "1"), ("a", "2")]
     given.ContentType, given.ResponseTopic = "text/plain", "reply/to"
     given.CorrelationData, given.PayloadFormatIndicator = b"\x01\x02", 1
@@ -226,7 +166,7 @@ def test_what_becomes_of_qos_properties_expiry_and_retain(
 
 
 def test_an_empty_payload_is_no_tombstone_and_the_timestamp_is_that_of_the_publish(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     create(hosts, "cells.e", 1)
     before = time.time() * 1000
@@ -237,9 +177,7 @@ def test_an_empty_payload_is_no_tombstone_and_the_timestamp_is_that_of_the_publi
     assert before - 1 <= stamp <= time.time() * 1000
 
 
-def test_a_compacted_topic_refuses_what_has_no_key(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
-) -> None:
+def test_a_compacted_topic_refuses_what_has_no_key(hosts: list[DaemonProcess], connect: Connect) -> None:
     with DaemonClient(hosts[0].control) as control:
         control.create_topic("cells.c", 1, {"cleanup.policy": "compact"}, leaders=("a",))
     connect(hosts[0], "keyless").publish("cells/c", b"keyless")
@@ -253,7 +191,7 @@ def test_a_compacted_topic_refuses_what_has_no_key(
 
 
 def test_subscribers_get_what_a_transaction_commits_and_nothing_that_it_aborts(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     create(hosts, "cells.t", 1, "a")
     subscribers = [connect(host, f"t{n}") for n, host in enumerate(hosts)]
@@ -272,9 +210,7 @@ def test_subscribers_get_what_a_transaction_commits_and_nothing_that_it_aborts(
         assert subscriber.payloads(1) == [b"committed"]
 
 
-def test_no_local_holds_where_the_topic_is_recorded(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
-) -> None:
+def test_no_local_holds_where_the_topic_is_recorded(hosts: list[DaemonProcess], connect: Connect) -> None:
     create(hosts, "nolocal.x", 1)
     one, two = connect(hosts[0], "one"), connect(hosts[0], "two")
     one.subscribe("nolocal/x", noLocal=True)
@@ -286,7 +222,7 @@ def test_no_local_holds_where_the_topic_is_recorded(
 
 
 def test_topics_that_kafka_does_not_have_are_not_recorded(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     client = connect(hosts[0], "not")
     client.subscribe("not/recorded")
@@ -305,7 +241,7 @@ def test_topics_that_kafka_does_not_have_are_not_recorded(
 
 
 def test_who_subscribed_before_a_topic_or_its_partitions_were_made_gets_their_first_records(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     clients = [connect(daemon, f"before-{n}") for n, daemon in enumerate(hosts)]
     for client in clients:
@@ -323,7 +259,7 @@ def test_who_subscribed_before_a_topic_or_its_partitions_were_made_gets_their_fi
 
 
 def test_a_session_that_lasts_gets_records_of_the_time_when_its_daemon_was_killed(
-    hosts: list[DaemonProcess], connect: Callable[..., Client], tmp_path: Path
+    hosts: list[DaemonProcess], connect: Connect, tmp_path: Path
 ) -> None:
     create(hosts, "lasting.x", 1, "a")
     client = connect(hosts[1], "lasting", lasting=True)
@@ -344,7 +280,7 @@ def test_a_session_that_lasts_gets_records_of_the_time_when_its_daemon_was_kille
 
 
 def test_what_was_acknowledged_while_the_leader_was_away_is_recorded_once(
-    hosts: list[DaemonProcess], connect: Callable[..., Client]
+    hosts: list[DaemonProcess], connect: Connect
 ) -> None:
     """The publisher's daemon spools it, is killed, and brings it to the leader when both are back."""
     create(hosts, "spooled.x", 1, "b")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import queue
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,68 +11,13 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
+from tests.clients.mqtt.paho_client import Client
 
 from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.clients
 
-PATIENCE_S = 30.0
 VERSIONS = pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
-
-
-class Client:
-    """A paho client whose messages come in a queue."""
-
-    def __init__(self, client_id: str, version: int, transport: str = "tcp", **options: Any) -> None:
-        self.version = version
-        self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
-        self.connected: queue.Queue[bool] = queue.Queue()
-        self.subscribed: queue.Queue[Any] = queue.Queue()
-        self.paho = paho.Client(
-            paho.CallbackAPIVersion.VERSION2,
-            client_id,
-            protocol=version,  # type: ignore[arg-type]
-            transport=transport,  # type: ignore[arg-type]
-            **options,
-        )
-        self.paho.on_message = lambda client, data, message: self.messages.put(message)
-        self.paho.on_connect = lambda client, data, flags, reason, properties: self.connected.put(
-            flags.session_present
-        )
-        self.paho.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.put(reasons)
-
-    def open(self, host: str, port: int, **options: Any) -> bool:
-        """Whether the session was there."""
-        self.paho.connect(host, port, **options)
-        self.paho.loop_start()
-        return self.connected.get(timeout=PATIENCE_S)
-
-    def subscribe(self, *args: Any, **options: Any) -> None:
-        self.paho.subscribe(*args, **options)
-        self.subscribed.get(timeout=PATIENCE_S)
-
-    def publish(self, topic: str, payload: bytes, qos: int = 0, **options: Any) -> None:
-        """Returns when it is acknowledged."""
-        self.paho.publish(topic, payload, qos, **options).wait_for_publish(PATIENCE_S)
-
-    def take(self, count: int) -> list[tuple[str, bytes, int]]:
-        found = [self.messages.get(timeout=PATIENCE_S) for _ in range(count)]
-        return [(one.topic, one.payload, one.qos) for one in found]
-
-    def close(self) -> None:
-        socket = self.paho.socket()
-        self.paho.disconnect()
-        self.paho.loop_stop()
-        if socket is not None:
-            socket.close()  # a thread that is stopped before it has sent DISCONNECT leaves it open
-
-
-@pytest.fixture
-def clients() -> Iterator[list[Client]]:
-    made: list[Client] = []
-    yield made
-    for client in made:
-        client.close()
 
 
 def exchange(publisher: Client, subscriber: Client, prefix: str) -> None:
@@ -172,7 +115,7 @@ def test_what_version_5_adds(mqtt: DaemonProcess, clients: list[Client]) -> None
     given.CorrelationData = b"\x01"
     given.MessageExpiryInterval = 60
     pub.publish("five/x", b"text", 1, retain=True, properties=given)
-    message = sub.messages.get(timeout=PATIENCE_S)
+    message = sub.next()
     found = message.properties
     assert found is not None
     assert message.retain

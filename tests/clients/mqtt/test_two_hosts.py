@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,37 +12,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.clients
 
-FACES = (
-    "--kafka",
-    "off",
-    "--admin",
-    "off",
-    "--stare",
-    "off",
-    "--mqtt",
-    "127.0.0.1:0",
-    "--fabric",
-    "127.0.0.1:0",
-)
 PATIENCE_S = 60
-
-
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
-    root = tmp_path_factory.mktemp("hosts")
-    first = DaemonProcess(root / "a", [*FACES, "--name", "a"])
-    made = [first]
-    try:
-        first.start()
-        token = ("--join", first.control, "--join-token", f"@{root / 'a' / 'join-token'}")
-        made.append(DaemonProcess(root / "b", [*FACES, "--name", "b", *token]))
-        made[1].start()
-        yield made
-    finally:
-        for daemon in reversed(made):
-            if daemon.running:
-                daemon.stop()
-            print(daemon.clean_up())
 
 
 def at(daemon: DaemonProcess) -> list[str]:

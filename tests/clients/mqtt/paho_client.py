@@ -1,0 +1,85 @@
+"""A paho client, unmodified, as tests use it."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+PATIENCE_S = 60.0
+
+
+class Client:
+    """A paho client whose messages come in a queue."""
+
+    def __init__(self, client_id: str, version: int, transport: str = "tcp", **options: Any) -> None:
+        self.version = version
+        self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
+        self.connected: queue.Queue[bool] = queue.Queue()
+        self.subscribed: queue.Queue[Any] = queue.Queue()
+        self.paho = paho.Client(
+            paho.CallbackAPIVersion.VERSION2,
+            client_id,
+            protocol=version,  # type: ignore[arg-type]
+            transport=transport,  # type: ignore[arg-type]
+            **options,
+        )
+        self.paho.on_message = lambda client, data, message: self.messages.put(message)
+        self.paho.on_connect = lambda client, data, flags, reason, properties: self.connected.put(
+            flags.session_present
+        )
+        self.paho.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.put(reasons)
+
+    def open(self, host: str, port: int, **options: Any) -> bool:
+        """Whether the session was there."""
+        self.paho.connect(host, port, **options)
+        self.paho.loop_start()
+        return self.connected.get(timeout=PATIENCE_S)
+
+    def subscribe(self, filter: str, qos: int = 0, **options: Any) -> None:
+        self.paho.subscribe(filter, qos, **options)
+        self.subscribed.get(timeout=PATIENCE_S)
+
+    def publish(self, topic: str, payload: bytes, qos: int = 0, **options: Any) -> None:
+        """Returns when it is acknowledged."""
+        self.paho.publish(topic, payload, qos, **options).wait_for_publish(PATIENCE_S)
+
+    def next(self) -> paho.MQTTMessage:
+        return self.messages.get(timeout=PATIENCE_S)
+
+    def payloads(self, count: int) -> list[bytes]:
+        return [self.next().payload for _ in range(count)]
+
+    def take(self, count: int) -> list[tuple[str, bytes, int]]:
+        found = [self.next() for _ in range(count)]
+        return [(one.topic, one.payload, one.qos) for one in found]
+
+    def close(self) -> None:
+        socket = self.paho.socket()
+        self.paho.disconnect()
+        self.paho.loop_stop()
+        if socket is not None:
+            socket.close()  # a thread that is stopped before it has sent DISCONNECT leaves it open
+
+
+class Newer(Client):
+    """Of version 5, connected to `daemon`; its session lasts an hour if it is `lasting`."""
+
+    def __init__(self, daemon: DaemonProcess, name: str, *, lasting: bool = False) -> None:
+        super().__init__(name, paho.MQTTv5)
+        given = Properties(PacketTypes.CONNECT)
+        if lasting:
+            given.SessionExpiryInterval = 3600
+        self.open(*daemon.address("mqtt"), clean_start=not lasting, properties=given)
+
+    def subscribe(self, filter: str, qos: int = 2, **options: Any) -> None:
+        super().subscribe(filter, options=SubscribeOptions(qos, **options))
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, **options: Any) -> None:
+        super().publish(topic, payload, qos, **options)
