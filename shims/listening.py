@@ -25,6 +25,8 @@ class FaceConnection(Protocol):
 class Forwarding(asyncio.BaseProtocol):
     """Hands on to a connection what asyncio calls. A compiled class cannot be an asyncio protocol itself."""
 
+    __slots__ = ("_connection",)
+
     def __init__(self, connection: FaceConnection) -> None:
         self._connection = connection
 

@@ -192,6 +192,7 @@ def mqtt_settings(settings: Settings, address: Address, unix_path: Path | None) 
         passwords=_passwords(settings.mqtt_password_file),
         max_packet_bytes=settings.mqtt_max_packet_bytes,
         max_keep_alive=settings.mqtt_max_keep_alive,
+        max_sessions=settings.mqtt_max_sessions,
         refused_filters=tuple(settings.mqtt_refused_filters.split()),
         fsync_each_turn=settings.fsync is FsyncPolicy.BATCH,
     )

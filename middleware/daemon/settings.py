@@ -186,6 +186,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "SECONDS"},
         ),
     ] = 65535
+    mqtt_max_sessions: Annotated[
+        int,
+        Meta(description="MQTT sessions, of clients that are connected or will be back", ge=1, le=INT31),
+    ] = 100_000
     mqtt_queue_policy: Annotated[
         QueuePolicy, Meta(description="what becomes of a message for an MQTT client whose queue is full")
     ] = QueuePolicy.DROP_NEW

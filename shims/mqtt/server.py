@@ -256,7 +256,7 @@ class MqttFace:
     def opened(self, connection: Connection) -> None:
         self.counters.connections_opened += 1
         self._connections.add(connection)
-        self.sessions.watch_idle(connection, self.loop.time() + self.settings.connect_seconds)
+        self.sessions.await_connect(connection, self.loop.time())
 
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
@@ -286,6 +286,8 @@ def _write(gathered: Gathered) -> None:
 
 
 class _Protocol(Forwarding, asyncio.Protocol):
+    __slots__ = ("data_received",)
+
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         # Found on the object, this is called without a frame of the interpreter between.

@@ -92,7 +92,7 @@ class Session(SessionOutput):
         self.phase = session_table.NEW
         self.failure = ""
         self.last_activity = now
-        self.idle_seconds = sessions.settings.connect_seconds
+        self.idle_seconds = 0.0
         self._sessions = sessions
         self._settings = sessions.settings
         self._counters = counters
@@ -313,6 +313,8 @@ class Session(SessionOutput):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:
             return MqttError(codec.SERVER_BUSY, "4.13", "as many clients as may be are connected")
+        if self._sessions.full and not self._sessions.knows(connect.client_id):
+            return MqttError(codec.QUOTA_EXCEEDED, "4.13", "there are as many sessions as may be")
         return None
 
     def _welcome(self, connect: Connect, assigned: bool) -> Properties:
@@ -564,9 +566,10 @@ class Session(SessionOutput):
         at = self.last_activity + self.idle_seconds
         if at > now:
             return at
-        if self.state is None:
-            self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT came"), now)
-        else:
-            detail = "nothing came for one and a half times the keep-alive"
-            self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "MQTT-3.1.2-22", detail), now)
+        detail = "nothing came for one and a half times the keep-alive"
+        self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "MQTT-3.1.2-22", detail), now)
         return 0.0
+
+    def end_unknown(self, now: float) -> None:
+        """Nobody has said who this is, in all the time for it: bytes of a CONNECT, one by one, are none."""
+        self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT came"), now)

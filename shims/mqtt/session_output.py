@@ -80,7 +80,7 @@ class SessionOutput:
         self._turn = turn
         self._congested = False
         self._out: BytesWriter | None = None
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes] | None = None
         self._chunked = 0
         self._problems = True  # the client wants to be told of them
         self._alias_maximum = 0  # of aliases that the client takes
@@ -117,11 +117,14 @@ class SessionOutput:
         if len(data) < LARGE:
             out.write(data)
         else:
+            chunks = self._chunks
+            if chunks is None:
+                chunks = self._chunks = []
             if len(out):
-                self._chunks.append(out.getvalue())
+                chunks.append(out.getvalue())
                 self._chunked += len(out)
                 out.truncate(0)
-            self._chunks.append(data)
+            chunks.append(data)
             self._chunked += len(data)
         self._written(out)
 
@@ -212,15 +215,14 @@ class SessionOutput:
     def take_output(self) -> list[bytes]:
         """All that is gathered, in order."""
         self.dirty = False
-        chunks = self._chunks
+        chunks = self._chunks if self._chunks is not None else []
+        self._chunks = None
         out = self._out
         if out is not None:
             if len(out):
                 chunks.append(out.getvalue())
             self._turn.give_back(out)
             self._out = None
-        if chunks:
-            self._chunks = []
         self._chunked = 0
         self.writable = not self._congested and not self.closing
         return chunks

@@ -49,12 +49,21 @@ class Sessions:
         self._states: dict[str, SessionState] = {}
         self._deadlines: list[tuple[float, int, SessionState]] = []
         self._idle: list[tuple[float, int, Session]] = []
+        self._new: dict[Session, float] = {}  # until when CONNECT has to be here; the first is the earliest
         self._count = 0
         self.connected = 0
         self.maximum = 0
 
     def __len__(self) -> int:
         return len(self._states)
+
+    @property
+    def full(self) -> bool:
+        """Whether there may be no more."""
+        return len(self._states) >= self.settings.max_sessions
+
+    def knows(self, client_id: str) -> bool:
+        return client_id in self._states
 
     def states(self) -> list[SessionState]:
         return list(self._states.values())
@@ -63,6 +72,7 @@ class Sessions:
 
     def open(self, session: Session, connect: Connect, now: float) -> Opened:
         """Takes up the client's session, or makes one; who was connected under its id is sent away."""
+        self._new.pop(session, None)
         client_id = connect.client_id
         assigned = not client_id
         if assigned:
@@ -127,7 +137,10 @@ class Sessions:
     def closed(self, session: Session, now: float, *, with_will: bool) -> None:
         """The connection is gone, or going. Harmless where another has taken the session up."""
         state = session.state
-        if state is None or state.session is not session:
+        if state is None:
+            self._new.pop(session, None)
+            return
+        if state.session is not session:
             return
         self.connected -= 1
         state.detach()
@@ -192,6 +205,16 @@ class Sessions:
         self._count += 1
         heapq.heappush(self._deadlines, (at, self._count, state))
 
+    def await_connect(self, session: Session, now: float) -> None:
+        """It has just been opened."""
+        self._new[session] = now + self.settings.connect_seconds
+
+    def _next_new(self) -> float:
+        """When the first of them is to be ended; 0.0: there is none."""
+        for session in self._new:
+            return self._new[session]
+        return 0.0
+
     def watch_idle(self, session: Session, at: float) -> None:
         """Looks at the connection at `at`, whether it has been silent for too long."""
         self._count += 1
@@ -199,6 +222,9 @@ class Sessions:
 
     def tick(self, now: float) -> None:
         """Does what is due: keep-alives, delayed wills, ends of sessions."""
+        for late in [session for session, at in self._new.items() if at <= now]:
+            late.end_unknown(now)
+            self._new.pop(late, None)
         while self._idle and self._idle[0][0] <= now:
             session = heapq.heappop(self._idle)[2]
             if not session.closing:
@@ -219,7 +245,7 @@ class Sessions:
         """When `tick` has something to do; 0.0: never."""
         idle = self._idle[0][0] if self._idle else 0.0
         due = self._deadlines[0][0] if self._deadlines else 0.0
-        return min(idle, due) if idle and due else idle or due
+        return min([at for at in (idle, due, self._next_new()) if at], default=0.0)
 
 
 def idle_limit(keep_alive: int) -> float:

@@ -35,6 +35,7 @@ class MqttSettings(Struct, frozen=True):
     send_maximum: int = 1024  # publishes of QoS 1 and 2 unacknowledged by a client that states no maximum
     topic_alias_maximum: int = 100  # aliases that a client may use
     max_connections: int = 100_000
+    max_sessions: int = 100_000  # of clients that are connected or will be back
     max_subscriptions: int = 10_000  # of one client
     max_levels: int = 200  # of a topic filter
     max_session_expiry: int = 0xFFFFFFFF  # 0xFFFFFFFF: sessions may last for ever

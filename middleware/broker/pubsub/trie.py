@@ -18,17 +18,52 @@ _DOLLAR: Final = b"$"
 
 
 class Node:
-    """One level of filters. `here` ends at it, `below` ends with `#` after it; both by key."""
+    """One level of filters. `here` ends at it, `below` ends with `#` after it; both by key.
+
+    One of those that end at it is `first`, by `first_key`: most filters are one client's own, and a
+    dictionary for each would be a good part of what a connection costs.
+    """
 
     def __init__(self) -> None:
         self.children: dict[bytes, Node] | None = None
         self.plus: Node | None = None
+        self.first: Subscription | None = None
+        self.first_key = 0
         self.here: dict[int, Subscription] | None = None
         self.below: dict[int, Subscription] | None = None
 
     @property
     def empty(self) -> bool:
-        return not self.children and self.plus is None and not self.here and not self.below
+        return (
+            not self.children
+            and self.plus is None
+            and self.first is None
+            and not self.here
+            and not self.below
+        )
+
+    def put(self, key: int, subscription: Subscription) -> Subscription | None:
+        """Ends at it; answers what was there under this key."""
+        here, first = self.here, self.first
+        if here is not None and key in here:
+            before = here[key]
+            here[key] = subscription
+            return before
+        if first is None or self.first_key == key:
+            self.first, self.first_key = subscription, key
+            return first
+        if here is None:
+            self.here = here = {}
+        here[key] = subscription
+        return None
+
+    def take(self, key: int) -> Subscription | None:
+        """Removes and answers it."""
+        first = self.first
+        if first is not None and self.first_key == key:
+            self.first = None
+            return first
+        return self.here.pop(key, None) if self.here is not None else None
 
 
 class TopicTrie:
@@ -45,9 +80,7 @@ class TopicTrie:
         node = self._root
         for level in levels[:-1] if below else levels:
             node = _descend(node, level)
-        entries = _entries(node, below)
-        before = entries.get(key)
-        entries[key] = subscription
+        before = _put_below(node, key, subscription) if below else node.put(key, subscription)
         self.count += before is None
         return before
 
@@ -60,10 +93,13 @@ class TopicTrie:
         path = self._path(levels)
         if path is None:
             return None
-        entries = path[-1].below if below else path[-1].here
-        if entries is None or key not in entries:
+        node = path[-1]
+        if below:
+            found = node.below.pop(key, None) if node.below is not None else None
+        else:
+            found = node.take(key)
+        if found is None:
             return None
-        found = entries.pop(key)
         self.count -= 1
         _prune(path, levels)
         return found
@@ -90,6 +126,8 @@ class TopicTrie:
             hidden = False
             frontier = reached
         for node in frontier:
+            if node.first is not None:
+                found.append(node.first)
             if node.here is not None:
                 found.extend(node.here.values())
             if node.below is not None:
@@ -127,14 +165,14 @@ def _descend(node: Node, level: bytes) -> Node:
     return child
 
 
-def _entries(node: Node, below: bool) -> dict[int, Subscription]:
-    if below:
-        if node.below is None:
-            node.below = {}
-        return node.below
-    if node.here is None:
-        node.here = {}
-    return node.here
+def _put_below(node: Node, key: int, subscription: Subscription) -> Subscription | None:
+    """Ends with `#` after it; answers what was there under this key."""
+    below = node.below
+    if below is None:
+        below = node.below = {}
+    before = below.get(key)
+    below[key] = subscription
+    return before
 
 
 def _prune(path: list[Node], levels: list[bytes]) -> None:

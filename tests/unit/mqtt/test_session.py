@@ -136,8 +136,11 @@ def test_a_shorter_keep_alive_may_be_imposed(make_host: type[MemoryHost]) -> Non
 
 def test_who_never_connects_is_sent_away(host: MemoryHost) -> None:
     client = host.client()
-    host.sessions.watch_idle(client.session, host.now + host.settings.connect_seconds)
-    host.pass_time(host.settings.connect_seconds + 0.1)
+    host.sessions.await_connect(client.session, host.now)
+    host.pass_time(host.settings.connect_seconds - 0.1)
+    client.session.receive(b"\x10", host.now)  # the beginning of a CONNECT is none
+    assert not client.session.closing
+    host.pass_time(0.2)
     assert client.session.closing
 
 
@@ -146,6 +149,17 @@ def test_more_clients_than_may_be_are_refused(make_host: type[MemoryHost]) -> No
     host.connected("a")
     assert host.client().connect("b").reason == codec.SERVER_BUSY
     assert host.client(V311).connect("c").reason == 3
+
+
+def test_more_sessions_than_may_be_are_refused(make_host: type[MemoryHost]) -> None:
+    host = make_host(MqttSettings(max_sessions=2))
+    for name in ("a", "b"):
+        host.connected(name, session_expiry=1000).drop()
+    assert host.client().connect("c").reason == codec.QUOTA_EXCEEDED
+    assert host.client(V311).connect("c").reason == 3
+    assert host.client().connect("a", clean=False, session_expiry=1000).session_present
+    host.client().connect("b")  # a clean start is the end of the session that was there
+    assert host.client().connect("c").reason == codec.QUOTA_EXCEEDED
 
 
 # --- publishing and subscribing
