@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fault import mqtt_bad_clients as bad
 
 from treecast.middleware.daemon.process import DaemonProcess
+from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
-from treecast.shims.mqtt.codec_packets import Connect, FilterRequest, Publish, Subscribe, encode
+from treecast.shims.mqtt.codec_packets import Connect, FilterRequest, Ping, Publish, Subscribe, encode
 from treecast.shims.mqtt.codec_properties import Properties
 
 pytestmark = pytest.mark.fault
@@ -190,3 +195,27 @@ def test_noise(daemon: DaemonProcess, neighbour: Neighbour) -> None:
         client.close()
         neighbour.check()
     assert "Traceback" not in daemon.log()
+
+
+def test_the_long_form_in_short() -> None:
+    """`mqtt_bad_clients.py`: one kind after the other beside a steady pair."""
+    script = Path(__file__).with_name("mqtt_bad_clients.py")
+    command = [sys.executable, str(script), "--sessions", "60", "--limit", "40", "--seconds", "0.5", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {one["kind"]: one for one in json.loads(done.stdout)}
+    assert found["many-sessions"]["did"] == "38 sessions taken, 22 refused"  # two are the pair's
+    assert all(one["messages"] for one in found.values())
+
+
+def test_the_long_form_finds_out(daemon: DaemonProcess) -> None:
+    """A daemon that takes more sessions than it may, and a pair that is disturbed."""
+    server = bad.Server(daemon)
+    assert "30 sessions taken" in bad.look("many-sessions", server, bad.Scale(30, 20, 0)).problem
+    pair = bad.Pair(server)
+    other = dial(daemon, "x")
+    other.sendall(encode(Publish(b"steady", b"of another"), V311) + encode(Ping(codec.PINGREQ), V311))
+    assert other.recv(2, socket.MSG_WAITALL) == b"\xd0\0"  # so the publish was worked off
+    pair.start()
+    pair.end()
+    assert "did not come as it was sent" in pair.problem
