@@ -61,11 +61,11 @@ class Client:
         return [(one.topic, one.payload, one.qos) for one in found]
 
     def close(self) -> None:
-        socket = self.paho.socket()
         self.paho.disconnect()
         self.paho.loop_stop()
-        if socket is not None:
-            socket.close()  # a thread that is stopped before it has sent DISCONNECT leaves it open
+        # A thread that is stopped before it has sent DISCONNECT leaves its socket open, any leaves the pair
+        # that wakes it: the collector may find these before the client, which would close them.
+        self.paho._reset_sockets()
 
 
 class Newer(Client):
