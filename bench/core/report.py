@@ -16,6 +16,7 @@ from .measure import ACK_P99, DELIVERY_P99, LAG_P99, Metric, Sample
 
 RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
+NO_FLOOR = 1 / FLOOR_SHARE  # a loop that is beaten by more was none, and excuses nothing
 STEADY = 2.0  # the bare loop always does the same: where its rounds differ by more, the machine was unsteady
 UNSTEADY = "unsteady"
 LATE = 0.5  # where the generator's own lag is more of a p99 than this, no server is judged by it
@@ -106,8 +107,13 @@ def _row(
     shaken = floor in peers and not peers[floor].steady
     void = wanted and (shaken or not late.isdisjoint((ours, theirs)))
     if ratio is not None and wanted and not void:
-        reached = bool(metric.meets(ratio)) or (share is not None and share >= FLOOR_SHARE)
+        reached = bool(metric.meets(ratio)) or at_floor(share)
     return Row(workload, metric, peers, ratio, reached, share, void, late)
+
+
+def at_floor(share: float | None) -> bool:
+    """Whether a share of the floor is as much as the machine allows."""
+    return share is not None and FLOOR_SHARE <= share <= NO_FLOOR
 
 
 def _quotient(value: float, by: float) -> float | None:

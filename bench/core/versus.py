@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .measure import Metric
-from .report import FLOOR_SHARE, RATIOS, UNSTEADY, Row, asked, coloured
+from .report import RATIOS, UNSTEADY, Row, asked, at_floor, coloured
 
 OVERLOADED = "overloaded"
 
@@ -46,7 +46,7 @@ class Ratio:
     def reached(self) -> bool | None:
         if self.asked is None or self.void or self.unsteady:
             return None
-        return self._met or (self.share_of_floor is not None and self.share_of_floor >= FLOOR_SHARE)
+        return self._met or at_floor(self.share_of_floor)
 
     @property
     def _met(self) -> bool:

@@ -36,6 +36,7 @@ def test_median_spread_and_ratio():
         (THROUGHPUT, 200, 100, 400, "yes", 0.5),
         (THROUGHPUT, 150, 100, 160, "yes (floor)", 150 / 160),
         (THROUGHPUT, 143, 100, 160, "no", 143 / 160),
+        (THROUGHPUT, 180, 100, 160, "no", 180 / 160),  # what is beaten so clearly is no floor
         (SERVER_CPU, 50, 100, 10, "yes", 0.2),
         (SERVER_CPU, 51, 100, 10, "no", 10 / 51),
         (SERVER_CPU, 80, 100, 75, "yes (floor)", 75 / 80),
