@@ -191,7 +191,7 @@ async def test_a_port_in_use(subject: Subject) -> None:
 
 def test_every_call_of_the_service_is_implemented_and_has_a_client_method(subject: Subject) -> None:
     names = [method.attribute for method in methods(SERVICE)]
-    assert len(names) == 14
+    assert "list_topics" in names
     assert [name for name in names if not hasattr(DaemonClient, name)] == []
     serve(SERVICE, DaemonService(subject))
     with pytest.raises(AttributeError):
