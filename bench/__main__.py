@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +16,9 @@ from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
 from bench import spark as spark_comparison
-from bench.core import machine, plot, report, versus
+from bench.core import machine, report, versus
 from bench.core.measure import Workload
+from bench.core.outcome import Outcome, Picture, publish
 from bench.core.peer import Peer
 from bench.core.rounds import SERVER, Rounds
 from bench.peers.floor import FloorPeer
@@ -26,7 +26,20 @@ from bench.peers.kafka import KafkaBroker, missing_tools
 from bench.peers.treecast import TreecastPeer
 
 app = typer.Typer(add_completion=False, help=__doc__)
-PEERS = "treecast,kafka,floor"
+
+RoundsOption = Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")]
+SizeOption = Annotated[list[int] | None, typer.Option(help="record sizes; default 100 and 1024")]
+OnlyOption = Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")]
+OutOption = Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")]
+PeersOption = Annotated[str, typer.Option(help="which of them, parted by commas")]
+PythonOption = Annotated[str, typer.Option(help="the Python whose treecast is measured; default: this one")]
+FsyncOption = Annotated[str, typer.Option(help="Treecast's fsync policy; never is what Kafka's promises")]
+DataOption = Annotated[Path | None, typer.Option(help="the folder under which data directories are made")]
+
+FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
+SPARK_PEERS = ",".join(spark_comparison.NAMES)
 
 
 @app.callback()
@@ -41,23 +54,17 @@ def _leave(number: int, _: object) -> None:
 
 @app.command()
 def kafka(
-    rounds: Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")] = 5,
+    rounds: RoundsOption = 5,
     records: Annotated[int, typer.Option(min=1000, help="records of 100 B per load")] = 3_000_000,
-    size: Annotated[list[int] | None, typer.Option(help="record sizes; default 100 and 1024")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
-    out: Annotated[Path, typer.Option(help="where the JSON, the table and the plot go")] = Path("out"),
-    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = PEERS,
-    treecast_python: Annotated[
-        str, typer.Option(help="the Python whose treecast is measured; default: this one")
-    ] = sys.executable,
-    fsync: Annotated[
-        str, typer.Option(help="Treecast's fsync policy; never is what Kafka's default promises")
-    ] = "never",
-    data: Annotated[
-        Path | None, typer.Option(help="the folder under which data directories are made")
-    ] = None,
+    size: SizeOption = None,
+    only: OnlyOption = None,
+    quick: QuickOption = False,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = "treecast,kafka,floor",
+    treecast_python: PythonOption = sys.executable,
+    fsync: FsyncOption = "never",
+    data: DataOption = None,
 ) -> None:
     """Treecast's Kafka face against Apache Kafka (one KRaft node)."""
     console = _console(json)
@@ -73,12 +80,10 @@ def kafka(
         run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
         context = {
             "comparison": "kafka",
-            "machine": machine.describe(),
             "rounds": rounds,
             "records": records,
         }
         run.run()
-    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
     _finish(run, found, context, out, json, console)
     if run.failures:
         raise typer.Exit(1)
@@ -86,28 +91,22 @@ def kafka(
 
 @app.command()
 def fabric(
-    rounds: Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")] = 5,
+    rounds: RoundsOption = 5,
     seconds: Annotated[float, typer.Option(min=1, help="how long each measured run takes, roughly")] = 10,
-    size: Annotated[list[int] | None, typer.Option(help="record sizes; default 100 and 1024")] = None,
+    size: SizeOption = None,
     rate: Annotated[
         list[int] | None, typer.Option(help="records a second of the latency runs; default 1000 and 5000")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
+    only: OnlyOption = None,
+    quick: QuickOption = False,
     own_cores: Annotated[
         bool, typer.Option("--own-cores", help="each host keeps to a core of its own")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
-    out: Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")] = Path("out"),
-    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = ",".join(
-        fabric_comparison.PEERS
-    ),
-    treecast_python: Annotated[
-        str, typer.Option(help="the Python whose treecast is measured; default: this one")
-    ] = sys.executable,
-    data: Annotated[
-        Path | None, typer.Option(help="the folder under which data directories are made")
-    ] = None,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = FABRIC_PEERS,
+    treecast_python: PythonOption = sys.executable,
+    data: DataOption = None,
 ) -> None:
     """Two joined daemons against one, RabbitMQ federation, and two Kafka nodes with MirrorMaker 2."""
     console = _console(json, 190)
@@ -131,62 +130,26 @@ def fabric(
         context = {
             "comparison": "fabric",
             "own cores": own_cores,
-            "machine": machine.describe(),
             "rounds": rounds,
             "seconds": seconds,
             "left out": left_out,
         }
         run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
         run.run()
-    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
-    _finish_fabric(run, found, chosen, context, out, json, console)
-    if run.failures or not found:
-        raise typer.Exit(1)
-
-
-def _finish_fabric(
-    run: Rounds,
-    peers: Sequence[Peer],
-    chosen: list[Workload[Any]],
-    context: dict[str, object],
-    out: Path,
-    json: bool,
-    console: Console,
-) -> None:
-    """Prints the settings and both tables; writes the JSON, the tables as Markdown, and the plot."""
     rows = report.summarise(run.samples, "", "")
     slow = fabric_comparison.overloaded(rows, chosen)
     ratios = versus.compare(rows, fabric_comparison.AGAINST, slow)
     notes = [f"{name} did not keep up: {load} reached {rate:,.0f}/s" for (load, name), rate in slow.items()]
-    names = [peer.name for peer in peers]
-    document = report.as_json(rows, run.samples, {**context, "failures": run.failures, "notes": notes})
-    document["ratios"] = versus.as_json(ratios)
-    report.write_json(out / "bench-fabric.json", document)
-    tables = [report.as_markdown(rows, names, ratios=False), versus.as_markdown(ratios)]
-    (out / "bench-fabric.md").write_text("\n".join([*tables, *(f"- {note}" for note in notes), ""]))
-    if json:
-        Console().print_json(data=document)
-    else:
-        for peer in peers:
-            console.print(report.settings_table(peer.name, peer.settings()))
-        console.print(report.settings_table("machine", machine.describe()))
-        console.print(report.as_table(rows, names, ratios=False))
-        console.print(versus.as_table(ratios))
-        for note in [*notes, *(f"failed: {failure}" for failure in run.failures)]:
-            console.print(f"[red]{note}[/red]")
-    title = "From one host's broker to another's"
-    target = out / "bench-fabric.png"
-    try:
-        plot.draw(rows, names, target, title, fabric_comparison.PANELS, fabric_comparison.OURS)
-    except ImportError:
-        console.print("no plot: install the `bench` extra for matplotlib")
-        return
-    console.print(f"written: {out / 'bench-fabric.json'}, .md and .png")
+    picture = Picture("From one host's broker to another's", fabric_comparison.PANELS, fabric_comparison.OURS)
+    outcome = Outcome(run, found, rows, context, ratios, notes)
+    publish(outcome, picture, out, "bench-fabric", console, json)
+    if run.failures or not found:
+        raise typer.Exit(1)
 
 
 @app.command()
 def mqtt(
-    rounds: Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")] = 5,
+    rounds: RoundsOption = 5,
     seconds: Annotated[float, typer.Option(min=0.1, help="how long each measured run takes, roughly")] = 5,
     rate: Annotated[
         list[int] | None,
@@ -195,17 +158,13 @@ def mqtt(
         ),
     ] = None,
     connections: Annotated[int, typer.Option(min=1, help="clients at rest")] = 10_000,
-    only: Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
-    out: Annotated[Path, typer.Option(help="where the JSON, the table and the plot go")] = Path("out"),
-    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = "treecast,mosquitto,floor",
-    treecast_python: Annotated[
-        str, typer.Option(help="the Python whose treecast is measured; default: this one")
-    ] = sys.executable,
-    data: Annotated[
-        Path | None, typer.Option(help="the folder under which data directories are made")
-    ] = None,
+    only: OnlyOption = None,
+    quick: QuickOption = False,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = "treecast,mosquitto,floor",
+    treecast_python: PythonOption = sys.executable,
+    data: DataOption = None,
 ) -> None:
     """Treecast's MQTT face against Mosquitto."""
     from bench.peers.floor_mqtt import FloorMqtt
@@ -230,29 +189,24 @@ def mqtt(
         loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
         chosen = _choose(loads, only, console)
         run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
-        context = {"comparison": "mqtt", "machine": machine.describe(), "rounds": rounds}
+        context = {"comparison": "mqtt", "rounds": rounds}
         run.run()
-    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
-    _finish(run, found, context, out, json, console, "Mosquitto", "bench-mqtt")
+    _finish(run, found, context, out, json, console, "Mosquitto")
     if run.failures:
         raise typer.Exit(1)
 
 
 @app.command()
 def switch(
-    rounds: Annotated[int, typer.Option(min=1, help="how often each switch takes its turn")] = 5,
+    rounds: RoundsOption = 5,
     seconds: Annotated[float, typer.Option(min=0.5, help="how long a measured run takes")] = 5,
     outputs: Annotated[int, typer.Option(min=1, max=11, help="ports that a packet goes to")] = 4,
     payload: Annotated[list[int] | None, typer.Option(help="bytes; default 100 and 1000")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
-    out: Annotated[Path, typer.Option(help="where the JSON, the table and the plot go")] = Path("out"),
-    peers: Annotated[
-        str, typer.Option(help="which of them, parted by commas")
-    ] = "embedded,register,ovs,floor",
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = "embedded,register,ovs,floor",
     ovs: Annotated[Path, typer.Option(help="where Open vSwitch's packages are unpacked")] = Path("/"),
-    treecast_python: Annotated[
-        str, typer.Option(help="the Python whose treecast is measured; default: this one")
-    ] = sys.executable,
+    treecast_python: PythonOption = sys.executable,
 ) -> None:
     """`treecast p4 switch` against Open vSwitch's userspace datapath. Needs root."""
     from bench import switch as comparison
@@ -270,41 +224,32 @@ def switch(
             raise typer.Exit(2)
         loads = comparison.workloads(wires, tuple(payload or (100, 1000)), seconds)
         run = Rounds(found, loads, rounds, settle=0.5, progress=console.print)
-        context = {"comparison": "switch", "machine": machine.describe(), "rounds": rounds}
+        context = {"comparison": "switch", "rounds": rounds}
         run.run()
         run.samples = [one for one in run.samples if one.workload != SERVER]  # no ratio is asked of start-up
-        context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
-    _finish(run, [*found], context, out, json, console, comparison.THEIRS, "bench-switch", comparison.OURS)
+        _finish(run, [*found], context, out, json, console, comparison.THEIRS, comparison.OURS)
     if run.failures:
         raise typer.Exit(1)
 
 
 @app.command()
 def spark(
-    rounds: Annotated[int, typer.Option(min=1, help="how often each combination takes its turn")] = 2,
+    rounds: RoundsOption = 2,
     rows: Annotated[int, typer.Option(min=2000, help="rows of 100 B that are read, and that are written")] = (
         10_000_000
     ),
     batches: Annotated[int, typer.Option(min=4, help="micro-batches of 1,000 rows for the latency")] = 40,
-    quick: Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
-    out: Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")] = Path("out"),
-    peers: Annotated[str, typer.Option(help="which of them, parted by commas")] = ",".join(
-        spark_comparison.NAMES
-    ),
-    treecast_python: Annotated[
-        str, typer.Option(help="the Python whose treecast is measured; default: this one")
-    ] = sys.executable,
-    fsync: Annotated[
-        str, typer.Option(help="Treecast's fsync policy; never is what Kafka's default promises")
-    ] = "never",
+    quick: QuickOption = False,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = SPARK_PEERS,
+    treecast_python: PythonOption = sys.executable,
+    fsync: FsyncOption = "never",
     connector_jar: Annotated[
         list[Path] | None,
         typer.Option(help="a jar of Spark's Kafka connector, and of what it needs; default: by Maven"),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="the folder under which data directories are made")
-    ] = None,
+    data: DataOption = None,
 ) -> None:
     """Spark: our source and sink against Spark's Kafka connector, on a daemon and on Apache Kafka."""
     console = _console(json, 190)
@@ -326,50 +271,17 @@ def spark(
         run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
         context = {
             "comparison": "spark",
-            "machine": machine.describe(),
             "rounds": rounds,
             "rows": rows,
             "left out": left_out,
         }
         run.run()
-    context["peers"] = {peer.name: dict(peer.settings()) for peer in found}
-    rows_found = report.summarise(run.samples, "", "")
-    _finish_spark(run, rows_found, [peer.name for peer in found], context, out, json, console)
+    shown = report.summarise(run.samples, "", "")
+    outcome = Outcome(run, found, shown, context, versus.compare(shown, spark_comparison.AGAINST))
+    picture = Picture("Spark's connectors", spark_comparison.PANELS, (spark_comparison.OURS,))
+    publish(outcome, picture, out, "bench-spark", console, json)
     if run.failures or not found:
         raise typer.Exit(1)
-
-
-def _finish_spark(
-    run: Rounds,
-    rows: list[report.Row],
-    names: list[str],
-    context: dict[str, object],
-    out: Path,
-    json: bool,
-    console: Console,
-) -> None:
-    """Prints both tables; writes the JSON, the tables as Markdown, and the plot."""
-    ratios = versus.compare(rows, spark_comparison.AGAINST)
-    document = report.as_json(rows, run.samples, {**context, "failures": run.failures})
-    document["ratios"] = versus.as_json(ratios)
-    report.write_json(out / "bench-spark.json", document)
-    tables = [report.as_markdown(rows, names, ratios=False), versus.as_markdown(ratios)]
-    (out / "bench-spark.md").write_text("\n".join([*tables, ""]))
-    if json:
-        Console().print_json(data=document)
-    else:
-        console.print(report.settings_table("machine", machine.describe()))
-        console.print(report.as_table(rows, names, ratios=False))
-        console.print(versus.as_table(ratios))
-        for failure in run.failures:
-            console.print(f"[red]failed: {failure}[/red]")
-    panels, ours = spark_comparison.PANELS, (spark_comparison.OURS,)
-    try:
-        plot.draw(rows, names, out / "bench-spark.png", "Spark's connectors", panels, ours)
-    except ImportError:
-        console.print("no plot: install the `bench` extra for matplotlib")
-        return
-    console.print(f"written: {out / 'bench-spark.json'}, .md and .png")
 
 
 @app.command("micro-mqtt")
@@ -384,12 +296,10 @@ def micro_mqtt(
 
 @app.command("micro-fabric")
 def micro_fabric(
-    rounds: Annotated[int, typer.Option(min=1, help="how often each variant takes its turn")] = 5,
+    rounds: RoundsOption = 5,
     messages: Annotated[int, typer.Option(min=100, help="messages of 16 KiB per run")] = 5_000,
-    json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
-    treecast_python: Annotated[
-        str, typer.Option(help="the Python whose treecast is measured; default: this one")
-    ] = sys.executable,
+    json: JsonOption = False,
+    treecast_python: PythonOption = sys.executable,
 ) -> None:
     """One stream between two processes, beside a bare loop of the same UDP bursts."""
     found = list(fabric_streams.rounds(treecast_python, messages, rounds))
@@ -445,28 +355,12 @@ def _finish(
     json: bool,
     console: Console,
     theirs: str = "Apache Kafka",
-    stem: str = "bench-kafka",
     ours: str = "Treecast",
 ) -> None:
-    """Prints the settings and the table; writes the JSON, the table as Markdown, and the plot."""
-    rows = report.summarise(run.samples, ours, theirs)
-    names = [peer.name for peer in peers]
-    document = report.as_json(rows, run.samples, {**context, "failures": run.failures})
-    report.write_json(out / f"{stem}.json", document)
-    (out / f"{stem}.md").write_text(report.as_markdown(rows, names))
-    if json:
-        Console().print_json(data=document)
-    else:
-        for peer in peers:
-            console.print(report.settings_table(peer.name, peer.settings()))
-        console.print(report.settings_table("machine", machine.describe()))
-        report.show(console, rows, names, run.failures)
-    try:
-        plot.draw(rows, names, out / f"{stem}.png", f"Treecast and {theirs} on one machine")
-    except ImportError:
-        console.print("no plot: install the `bench` extra for matplotlib")
-        return
-    console.print(f"written: {out / f'{stem}.json'}, .md and .png")
+    """Of a comparison of two, with a floor or without."""
+    outcome = Outcome(run, peers, report.summarise(run.samples, ours, theirs), context)
+    picture = Picture(f"Treecast and {theirs} on one machine")
+    publish(outcome, picture, out, f"bench-{context['comparison']}", console, json)
 
 
 if __name__ == "__main__":

@@ -55,19 +55,14 @@ class Server(Peer):
         """Host and port."""
 
 
-class LocalServer(Server):
-    """One process on loopback, in a folder of its own beneath `parent`, which `stop` removes."""
+class LocalProcess(Peer):
+    """One process in a folder of its own beneath `parent`, which `stop` removes."""
 
     def __init__(self, prefix: str, parent: Path | None) -> None:
         self._prefix = prefix
         self._parent = parent
         self._folder: Path | None = None
         self._process: ServerProcess | None = None
-        self._port = 0
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self._port
 
     @property
     def folder(self) -> Path:
@@ -77,7 +72,6 @@ class LocalServer(Server):
 
     def start(self) -> float:
         self._folder = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._parent))
-        self._port = free_port()
         try:
             return self.launch(self._folder)
         except BaseException:
@@ -86,7 +80,7 @@ class LocalServer(Server):
 
     @abc.abstractmethod
     def launch(self, folder: Path) -> float:
-        """Starts `_process` at `_port`; returns the seconds to the first useful answer."""
+        """Starts `_process`; returns the seconds to the first useful answer."""
 
     def stop(self) -> None:
         if self._process is not None:
@@ -98,3 +92,19 @@ class LocalServer(Server):
 
     def pids(self) -> list[int]:
         return [] if self._process is None else self._process.pids()
+
+
+class LocalServer(LocalProcess, Server):
+    """One process on loopback, which is to listen at `_port`."""
+
+    def __init__(self, prefix: str, parent: Path | None) -> None:
+        super().__init__(prefix, parent)
+        self._port = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    def start(self) -> float:
+        self._port = free_port()
+        return super().start()

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from .measure import ACK_P99, DELIVERY_P99, LAG_P99, Metric, Sample
@@ -243,9 +242,3 @@ def settings_table(name: str, settings: Mapping[str, str]) -> Table:
     for key, value in settings.items():
         table.add_row(key, value)
     return table
-
-
-def show(console: Console, rows: Sequence[Row], names: Sequence[str], failures: Sequence[str]) -> None:
-    console.print(as_table(rows, names))
-    for failure in failures:
-        console.print(f"[red]failed:[/red] {failure}")

@@ -69,7 +69,7 @@ class OpenVSwitch(SwitchPeer):
     def _socket(self) -> Path:
         return self.folder / "db.sock"
 
-    def open(self) -> float:
+    def launch(self, folder: Path) -> float:
         database = self.folder / "conf.db"
         self._run("ovsdb-tool", "create", str(database), str(self._schema))
         command = [self._found("ovsdb-server"), f"--remote=punix:{self._socket}", "--no-chdir", str(database)]
@@ -91,7 +91,7 @@ class OpenVSwitch(SwitchPeer):
         words = [self._found("ovs-vswitchd"), "--disable-system", "--no-chdir", f"unix:{self._socket}"]
         command = self.wires.command(self.wires.switch, SWITCH_CORE, words)
         process = ServerProcess(command, self.folder / "switch.log", environment=self._environment)
-        self.process = process
+        self._process = process
         self._vsctl("add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail-mode=secure")
         return process.wait_until((self.folder / "br0.mgmt").exists, _SECONDS)
 
@@ -124,9 +124,9 @@ class OpenVSwitch(SwitchPeer):
 
     def stop(self) -> None:
         database, self._database = self._database, None
-        if self.process is not None:
-            self.process.stop()
-            self.process = None
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
         if database is not None:
             database.stop()
         super().stop()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from bench.core.peer import Peer
+from bench.core.peer import LocalProcess
 from bench.core.process import ServerProcess
 from bench.core.wires import Wires
 from bench.workloads.flood import state_ids
@@ -32,53 +29,23 @@ PROGRAMS = Path(__file__).resolve().parents[2] / "p4"
 SWITCH_CORE = 1
 
 
-class SwitchPeer(Peer):
+class SwitchPeer(LocalProcess):
     """A process between the cables."""
 
     def __init__(self, name: str, wires: Wires, parent: Path | None) -> None:
+        super().__init__("switch-", parent)
         self.name = name
         self.wires = wires
-        self._parent = parent
-        self._folder: Path | None = None
-        self.process: ServerProcess | None = None
 
     def missing(self) -> str:
         """Why it cannot run here, or an empty string."""
         return ""
 
-    @property
-    def folder(self) -> Path:
-        assert self._folder is not None
-        return self._folder
-
-    def start(self) -> float:
-        self._folder = Path(tempfile.mkdtemp(prefix="switch-", dir=self._parent))
-        try:
-            return self.open()
-        except BaseException:
-            self.stop()
-            raise
-
-    @abc.abstractmethod
-    def open(self) -> float:
-        """Starts it in `folder`, programmed; the seconds that took."""
-
     def serve(self, command: list[str]) -> float:
         """Starts what prints a line that begins with `ready`."""
         command = self.wires.command(self.wires.switch, SWITCH_CORE, command)
-        process = self.process = ServerProcess(command, self.folder / "switch.log", cwd=Path.cwd())
+        process = self._process = ServerProcess(command, self.folder / "switch.log", cwd=Path.cwd())
         return process.wait_until(lambda: "ready" in process.tail(), 60)
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.stop()
-            self.process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def pids(self) -> list[int]:
-        return [] if self.process is None else self.process.pids()
 
 
 class TreecastSwitch(SwitchPeer):
@@ -90,8 +57,8 @@ class TreecastSwitch(SwitchPeer):
         self._python = os.path.abspath(python)
         self._compiled = "not started yet"
 
-    def open(self) -> float:
-        endpoint = f"unix:{self.folder}/p4runtime"
+    def launch(self, folder: Path) -> float:
+        endpoint = f"unix:{folder}/p4runtime"
         command = [str(Path(self._python).parent / "treecast"), "p4", "switch"]
         command += [str(PROGRAMS / f"stare_{self._design}.p4"), "--p4runtime", endpoint]
         command += [word for port in range(self.wires.count) for word in ("--port", f"{port}=sw{port}")]
@@ -141,7 +108,7 @@ class FloorSwitch(SwitchPeer):
     def __init__(self, wires: Wires, parent: Path | None) -> None:
         super().__init__("floor", wires, parent)
 
-    def open(self) -> float:
+    def launch(self, folder: Path) -> float:
         ports = [f"sw{port}" for port in range(self.wires.count)]
         return self.serve([sys.executable, "-m", "bench.floor.switch", *ports])
 

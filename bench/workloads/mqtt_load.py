@@ -201,7 +201,8 @@ class Load:
         for subscriber in self.subscribers:
             subscriber.set_payload(size)
         self._poll = select.epoll()
-        self._by_number = {one.socket.fileno(): one for one in (*self.publishers, *self.subscribers)}
+        everybody: list[Publisher | Subscriber] = [*self.publishers, *self.subscribers]
+        self._by_number = {one.socket.fileno(): one for one in everybody}
         for number in self._by_number:
             self._poll.register(number, select.EPOLLIN)
 

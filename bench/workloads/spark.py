@@ -39,7 +39,7 @@ _AHEAD = 8
 HERE = Path(__file__).resolve().parent
 
 
-class SparkJob(Workload):
+class SparkJob(Workload[Any]):
     """`rows` of `size` bytes each. `modules` goes before the packages of Spark's Python side."""
 
     def __init__(self, rows: int, size: int, batches: int, modules: str = "") -> None:
