@@ -77,14 +77,17 @@ class Writes:
         return {"named": named, "all": self._read(self._topic("repeated")).count()}
 
     def failed(self) -> dict[str, Any]:
-        """A task fails after it has staged; readers of committed records see what is written later."""
+        """A task fails after it has staged; readers of committed records see what is written later.
+
+        Its values are so large that the writer sends some long before the last one is made.
+        """
 
         def fail(n: int) -> str:
-            if n == 99_999:
+            if n == 49_999:
                 raise ValueError("this task fails")
-            return f"n{n}"
+            return f"{n} " + "." * 500
 
-        frame = self._numbers(100_000).select(f.udf(fail)("id").alias("value"))
+        frame = self._numbers(50_000).select(f.udf(fail)("id").alias("value"))
         error = _error(lambda: self._write(frame, topic=self._topic("failed")))
         nothing = self._read(self._topic("failed")).count()
         staged = self._read(self._topic("failed"), "read_uncommitted").count()
