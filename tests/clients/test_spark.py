@@ -121,6 +121,13 @@ def test_a_checkpoint_of_another_topic_is_refused(found: dict[str, Any]) -> None
     )
 
 
+def test_topics_and_partitions_that_come_while_a_query_runs_are_read_from_their_start(
+    found: dict[str, Any],
+) -> None:
+    ends = {("a", 0): 10, ("a", 1): 5, ("b", 0): 5}
+    assert found["grows"]["rows"] == [[*part, offset] for part, end in ends.items() for offset in range(end)]
+
+
 def test_a_topic_of_a_thousand_partitions(found: dict[str, Any]) -> None:
     assert found["many"] == {"written": [[0, 0], [500, 0], [999, 0]], "partitions": 1000}
 

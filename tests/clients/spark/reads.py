@@ -7,21 +7,21 @@ The topic `spark` holds, on each of 3 partitions, 1,000 JSON records {"n": 0...2
 from __future__ import annotations
 
 import json
-import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ["PYSPARK_PYTHON"] = sys.executable
-
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from writes import Writes
+
+from treecast.spark_connectors.workers import quick_start
 
 
 class Reads:
@@ -116,6 +116,45 @@ class Reads:
     def other_checkpoint(self) -> dict[str, Any]:
         return {"error": _error(lambda: self._stream("now", {"availableNow": True}, subscribe="spark-loss"))}
 
+    def grows(self) -> dict[str, Any]:
+        """A pattern's query reads a topic; another one, and a partition of the first, come while it runs."""
+        run = Path(self.folder).name  # a run that is repeated has topics of its own
+        first, second = f"grow-{run}-a", f"grow-{run}-b"
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.create_topics([NewTopic(first, 1, 1)])[first].result(60)
+        self._put((first, 0))
+        options = {"kafka.bootstrap.servers": self.address, "subscribePattern": f"grow-{run}-.*"}
+        source = self.spark.readStream.format("treecast").options(**options, startingOffsets="earliest")
+        writer = source.load().writeStream.format("memory").queryName("grown")
+        writer = writer.option("checkpointLocation", f"{self.folder}/grown")
+        query = writer.trigger(processingTime="100 milliseconds").start()
+        self._await_rows(query, 5)
+        admin.create_topics([NewTopic(second, 1, 1)])[second].result(60)
+        admin.create_partitions([NewPartitions(first, 2)])[first].result(60)
+        self._put((first, 0), (first, 1), (second, 0))
+        self._await_rows(query, 20)
+        query.stop()
+        rows = self.spark.table("grown").select("topic", "partition", "offset").collect()
+        return {"rows": sorted([row["topic"][-1], row["partition"], row["offset"]] for row in rows)}
+
+    def _put(self, *places: tuple[str, int]) -> None:
+        """Five records into each partition."""
+        producer = Producer({"bootstrap.servers": self.address})
+        for topic, partition in places:
+            for n in range(5):
+                producer.produce(topic, b"%d" % n, partition=partition)
+        assert producer.flush(60) == 0
+
+    def _await_rows(self, query: Any, count: int) -> None:
+        """Until the query has read so many, by its own account."""
+        deadline = time.monotonic() + 300
+        while sum(progress["numInputRows"] for progress in query.recentProgress) < count:
+            if query.exception() is not None:
+                raise query.exception()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the query has not read {count} records")
+            time.sleep(0.1)
+
     def many(self) -> dict[str, Any]:
         """A topic of a thousand partitions, three of which have records."""
         query = self._stream("many", {"availableNow": True}, subscribe="spark-many")
@@ -160,6 +199,7 @@ def _all(doer: Reads | Writes) -> dict[str, Any]:
 
 
 def main() -> None:
+    quick_start()
     reads = Reads(*sys.argv[1:])
     writes = Writes(reads.spark, reads.address, reads.folder)
     found = _all(reads) | {f"sink_{name}": value for name, value in _all(writes).items()}
