@@ -4,8 +4,10 @@
     spark_run.py --count 300 --drivers 30 --seed 7
 
 A query copies one topic into another by format("treecast"), each record with the place that it came from,
-while a feeder writes. Kills come at random moments; readers of committed records must find every input in the
-output exactly once: that the source neither skips nor repeats, and that the sink writes once.
+while a feeder writes. Kills come at random moments, each after the query has done at least one more batch,
+and some a second time while it recovers; readers of committed records must find every input in the output
+exactly once: that the source neither skips nor repeats, and that the sink writes once. A query that fails as
+Spark gave one of its Python workers too little time to start (10 s) is begun again and counted apart.
 
 It can be ended with Ctrl-C and goes on where it was with the same command: what is done is in
 out/spark/seed-N/state.json (`--fresh` begins again). Exit code: 0 nothing amiss, 1 something is, 130
@@ -60,7 +62,7 @@ def live(state: State, options: argparse.Namespace, folder: Path) -> None:
                 episode.look()
             if not options.json:
                 said = f"{number}/{options.count + options.drivers} kills, {len(episode.problems)} problems"
-                print(said, flush=True)
+                print(f"{said}, {time.monotonic() - begun:.0f} s", flush=True)
             if episode.problems:
                 break
         episode.end(damage=options.damage)

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 QUERY = Path(__file__).with_name("query.py")
-START_SECONDS = 180
+START_SECONDS = 600
+SLOW = b"failed to connect back"  # Spark gives a Python worker 10 s to start, whatever the machine does
 
 
 class Driver:
@@ -52,9 +53,15 @@ class Driver:
     def _said(self) -> bytes:
         return (self._folder / "spark.log").read_bytes()
 
-    def failures(self) -> int:
-        """How often the query has failed and been begun again."""
-        return self._said().count(b"failed: ")
+    def failures(self) -> tuple[int, int]:
+        """How often the query was begun again: in all, and as a worker took too long to start."""
+        failed = [line for line in self._said().splitlines() if line.startswith(b"failed: ")]
+        return len(failed), sum(SLOW in line for line in failed)
+
+    def batch(self) -> int:
+        """The number of the newest batch that is done, -1 for none: Spark notes each in its checkpoint."""
+        noted = self._folder / "checkpoint" / "commits"
+        return max((int(path.name) for path in noted.glob("[0-9]*")), default=-1)
 
     def tail(self) -> str:
         return self._said()[-3000:].decode(errors="replace")

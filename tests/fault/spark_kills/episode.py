@@ -20,7 +20,8 @@ from .driver import Driver
 
 PARTITIONS = {"in": 3, "out": 2}
 RATE = 100  # records a second
-CATCH_UP_SECONDS = 180
+CATCH_UP_SECONDS = 600
+AGAIN = 0.15  # of the kills are followed by another while the query recovers
 READ_SECONDS = 2.0  # that one look at a topic takes at most
 
 
@@ -90,6 +91,7 @@ class Episode:
         self.problems: list[str] = []
         self.kills: Counter[str] = Counter()
         self.records = 0
+        self._batch = -1  # the newest that was done at the last kill
         flags = ["--admin", "off", "--control", "off"]
         self.daemon = DaemonProcess(folder / "data", flags, python=python)
         self.daemon.log_path = folder / "daemon.log"
@@ -117,12 +119,31 @@ class Episode:
 
     def _end_driver(self) -> None:
         self.driver.end()
-        self.kills["query begun again after a failure"] = self.driver.failures()
+        failed, slow = self.driver.failures()
+        self.kills["query begun again after a failure"] = failed - slow
+        self.kills["query begun again as a worker did not start within Spark's 10 s"] = slow
 
     def cycle(self, number: int, *, drivers: bool) -> None:
-        """One kill, at a moment that the seed says. `drivers`: of the driver."""
+        """One kill of a query that runs, at a moment that the seed says. `drivers`: of the driver."""
         rng = random.Random(f"{self.seed}-{number}")
+        self._await_batch()
         time.sleep(rng.choice((rng.uniform(0, 0.3), rng.uniform(0.2, 1.5))))
+        self._batch = self.driver.batch()
+        self._kill(rng, drivers=drivers)
+        if rng.random() < AGAIN:
+            time.sleep(rng.uniform(0, 3))
+            self._kill(rng, drivers=False)
+            self.kills["of these, one more while the query recovered"] += 1
+
+    def _await_batch(self) -> None:
+        """Until the query has done a batch since the last kill: only what runs can be killed."""
+        deadline = time.monotonic() + CATCH_UP_SECONDS
+        while self.driver.batch() <= self._batch:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the query does no batch any more: {self.driver.tail()}")
+            time.sleep(0.05)
+
+    def _kill(self, rng: random.Random, *, drivers: bool) -> None:
         if drivers:
             alone = rng.random() < 0.5
             self.driver.kill_driver_alone() if alone else self.driver.kill()
@@ -131,13 +152,13 @@ class Episode:
                 time.sleep(rng.uniform(0, 0.5))
                 self.driver.kill()
             self.driver.start()
-        elif rng.random() < 0.5:
+        elif rng.random() < 0.5 and self.driver.kill_worker(rng):
+            self.kills["worker"] += 1
+        else:
             self.daemon.kill()
             self.kills["daemon"] += 1
             time.sleep(rng.choice((0, rng.uniform(0, 1))))
             self.daemon.restart()
-        elif self.driver.kill_worker(rng):
-            self.kills["worker"] += 1
 
     def damage(self) -> None:
         """Writes what is there once more, to show that it is found out."""

@@ -10,11 +10,11 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["PYSPARK_PYTHON"] = sys.executable
-
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+from treecast.spark_connectors.workers import quick_start
 
 ROWS = 4000  # of a batch at most
 
@@ -33,6 +33,7 @@ def begun(spark: SparkSession, address: str, checkpoint: str) -> StreamingQuery:
 
 def main() -> None:
     address, checkpoint, stop = sys.argv[1:]
+    quick_start()
     spark = (
         SparkSession.builder.master("local[2,8]")  # a task may fail seven times
         .config("spark.ui.enabled", "false")
@@ -49,7 +50,7 @@ def main() -> None:
                 pass
             query.stop()
         except StreamingQueryException as error:
-            print(f"failed: {str(error)[:600]}", flush=True)
+            print(f"failed: {' '.join(str(error)[:600].split())}", flush=True)
     spark.stop()
 
 
