@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from writes import Writes
+from writes import Writes, error_of
 
 from treecast.spark_connectors.workers import quick_start
 
@@ -109,12 +108,14 @@ class Reads:
         admin = AdminClient({"bootstrap.servers": self.address})
         for done in admin.delete_records([part]).values():
             done.result(60)
-        error = _error(lambda: self._stream("loss", now, **one))
+        error = error_of(lambda: self._stream("loss", now, **one))
         self._stream("loss", now, failOnDataLoss="false", **one)
         return {"before": before[-1], "error": error, "after": self._written("loss")[len(before) :]}
 
     def other_checkpoint(self) -> dict[str, Any]:
-        return {"error": _error(lambda: self._stream("now", {"availableNow": True}, subscribe="spark-loss"))}
+        return {
+            "error": error_of(lambda: self._stream("now", {"availableNow": True}, subscribe="spark-loss"))
+        }
 
     def grows(self) -> dict[str, Any]:
         """A pattern's query reads a topic; another one, and a partition of the first, come while it runs."""
@@ -169,27 +170,19 @@ class Reads:
         kept = self._batch(format="json", schema="n string, _offset bigint", mode="PERMISSIVE")
         return {
             "row": [row["n"], row["absent"], row["_offset"], row["_headers"][0]["key"]],
-            "failed": _error(strict.collect),
+            "failed": error_of(strict.collect),
             "dropped": self._batch(format="json", schema="n string", mode="DROPMALFORMED").count(),
             "kept": kept.where("n is null").count(),
-            "layout": _error(self._batch(format="fixed", layout="<ii", schema="n int").count),
+            "layout": error_of(self._batch(format="fixed", layout="<ii", schema="n int").count),
         }
 
     def wrong(self) -> dict[str, Any]:
         nobody = {"kafka.bootstrap.servers": "127.0.0.1:1"}
         return {
-            "option": _error(lambda: self._batch(subscribePatern="x").count()),
-            "topic": _error(lambda: self._batch(subscribe="absent").count()),
-            "nobody": _error(lambda: self._batch(**nobody).count()),
+            "option": error_of(lambda: self._batch(subscribePatern="x").count()),
+            "topic": error_of(lambda: self._batch(subscribe="absent").count()),
+            "nobody": error_of(lambda: self._batch(**nobody).count()),
         }
-
-
-def _error(action: Callable[[], object]) -> str:
-    try:
-        action()
-    except Exception as error:
-        return str(error)
-    return "no error"
 
 
 def _all(doer: Reads | Writes) -> dict[str, Any]:
