@@ -100,8 +100,10 @@ def test_a_harness_that_is_killed_leaves_no_server_behind(tmp_path):
     code = (
         "import pathlib, sys, time\n"
         "from bench.core.process import ServerProcess\n"
-        "sleeper = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
-        f"print(ServerProcess(sleeper, pathlib.Path({str(tmp_path)!r}) / 'log').pid, flush=True)\n"
+        "sleeper = [sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(600)']\n"
+        f"server = ServerProcess(sleeper, pathlib.Path({str(tmp_path)!r}) / 'log')\n"
+        "server.wait_until(server.tail, 60)\n"  # before it runs, nothing has asked for its death yet
+        "print(server.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
     with spawn(code) as harness:
