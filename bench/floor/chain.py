@@ -33,6 +33,8 @@ from .server import Floor, Partition
 
 _CHUNK = 1 << 20
 _KEPT = 10_000  # records for readers that come later
+_UDP_ROOM = 8 << 20  # bytes: nothing is repaired, so a stall of this process may not cost a record
+_SO_RCVBUFFORCE = 33  # asm-generic/socket.h: beyond the machine's limit, for root
 _OFFSET = struct.Struct(">q")
 
 
@@ -179,6 +181,17 @@ class Chain:
         return True
 
 
+def udp_socket(port: int) -> socket.socket:
+    """One with room for a stall of seconds; as much as the machine allows where this is not root."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        udp.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UDP_ROOM)
+    except PermissionError:
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UDP_ROOM)
+    udp.bind(("127.0.0.1", port))
+    return udp
+
+
 def serve(port: int, chain: Chain, udp: socket.socket | None) -> None:
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
     chain.floor.port = listener.getsockname()[1]
@@ -212,10 +225,7 @@ def main() -> None:
     parser.add_argument("--to", type=int, default=0)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    udp = None
-    if options.udp or options.to:
-        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        udp.bind(("127.0.0.1", options.udp))
+    udp = udp_socket(options.udp) if options.udp or options.to else None
     serve(options.port, Chain(options.directory, udp, options.to), udp)
 
 
