@@ -13,8 +13,8 @@ from bench.core.measure import DELIVERY_P50, REACHED, START_UP, THROUGHPUT, Samp
 from bench.core.process import keep_to_cores
 from bench.core.versus import Versus
 from bench.peers.floor_chain import FloorChain
-from bench.peers.kafka import jars
 from bench.peers.kafka.mirror import MirrorMaker, mirror_properties
+from bench.peers.maven import Jars
 from bench.peers.rabbitmq import Federation, node
 from bench.peers.rabbitmq.federation import downstream_definitions
 from bench.peers.treecast import TreecastPeer
@@ -176,7 +176,7 @@ def test_a_run_is_as_long_as_asked_and_no_larger_than_a_disk_likes():
 def test_what_is_missing_is_said_with_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(node, "DEBIAN", tmp_path / "nothing")
-    monkeypatch.setattr(jars, "jars_present", lambda: False)
+    monkeypatch.setattr(Jars, "present", False)
     assert "apt-get install rabbitmq-server" in Federation().missing()
     assert MirrorMaker().missing() == "Apache Kafka needs java and mvn on the PATH"
     (tmp_path / "rabbitmq-server").touch()

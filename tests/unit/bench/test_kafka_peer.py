@@ -4,6 +4,7 @@ import re
 
 import pytest
 from bench.kafka import workloads
+from bench.peers import maven
 from bench.peers.kafka import KafkaBroker, jars, tools
 from bench.workloads.java import parse_consumer, parse_producer
 
@@ -12,14 +13,14 @@ def test_the_version_stands_in_one_place():
     version = jars.kafka_version()
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
     assert jars.POM.read_text().count(version) == 1
-    assert jars.jar_folder().name == f"kafka-{version}"
+    assert jars.JARS.folder.name == f"kafka-{version}"
 
 
 def test_missing_programs_are_named(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr(jars, "jars_present", lambda: False)
+    monkeypatch.setattr(maven.Jars, "present", False)
     assert jars.missing_tools() == ["java", "mvn"]
-    monkeypatch.setattr(jars, "jars_present", lambda: True)
+    monkeypatch.setattr(maven.Jars, "present", True)
     assert jars.missing_tools() == ["java"]
 
 

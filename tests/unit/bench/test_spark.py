@@ -53,7 +53,7 @@ def test_an_unknown_combination_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_version_is_read_from_the_pom() -> None:
-    assert jars.spark_version().startswith("4.")
+    assert jars.JARS.version.startswith("4.")
 
 
 def test_what_a_job_finds_becomes_metrics(

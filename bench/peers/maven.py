@@ -1,0 +1,74 @@
+"""Jars that a POM names, fetched once by Maven into `.cache`."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_STAMP = "complete"
+
+
+@dataclass(frozen=True)
+class Jars:
+    """`what` they are of, for messages; `name`: of their folder, before the version; `key`: the POM's
+    property that is the version."""
+
+    what: str
+    name: str
+    pom: Path
+    key: str
+
+    @property
+    def version(self) -> str:
+        """The one that the POM names."""
+        found = re.search(rf"<{re.escape(self.key)}>([^<]+)</{re.escape(self.key)}>", self.pom.read_text())
+        if found is None:
+            raise RuntimeError(f"{self.pom} names no {self.key}")
+        return found[1].strip()
+
+    @property
+    def folder(self) -> Path:
+        return ROOT / ".cache" / f"{self.name}-{self.version}"
+
+    @property
+    def present(self) -> bool:
+        stamp = self.folder / _STAMP
+        return stamp.exists() and stamp.stat().st_mtime >= self.pom.stat().st_mtime
+
+    def missing_tools(self) -> list[str]:
+        """Which programs are not here: running takes `java`, and `mvn` while jars are missing."""
+        needed = ["java"] if self.present else ["java", "mvn"]
+        return [name for name in needed if shutil.which(name) is None]
+
+    def ensure(self) -> list[Path]:
+        """All jars by name; the first call fetches them. Safe to call from several processes at once.
+
+        RuntimeError where they cannot be had.
+        """
+        folder = self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder.parent / f"{folder.name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.present:
+                self._fetch(folder)
+        return sorted(folder.glob("*.jar"))
+
+    def _fetch(self, folder: Path) -> None:
+        if missing := self.missing_tools():
+            raise RuntimeError(f"{self.what} needs {' and '.join(missing)} on the PATH")
+        for old in folder.glob("*.jar"):
+            old.unlink()
+        command = ["mvn", "-B", "-q", "-f", str(self.pom), "dependency:copy-dependencies"]
+        done = subprocess.run(
+            [*command, f"-DoutputDirectory={folder}"], capture_output=True, check=False, text=True
+        )
+        if done.returncode != 0:
+            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            said = next((line for line in done.stdout.splitlines() if "Could not" in line), said)
+            raise RuntimeError(f"Maven could not fetch the jars of {self.what}: {said}")
+        (folder / _STAMP).touch()
