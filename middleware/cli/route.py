@@ -75,8 +75,9 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
         asked = _Asked(**{name: given.pop(name) for name in hints})
         command(asked, **given)
 
-    called.__signature__ = Signature([*shared, *own])  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*shared, *own)}
+    shown: Any = called  # mypy knows no __signature__, which is what typer looks at
+    shown.__signature__ = Signature([*shared, *own])
+    shown.__annotations__ = {parameter.name: parameter.annotation for parameter in (*shared, *own)}
     return called
 
 

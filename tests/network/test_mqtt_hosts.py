@@ -16,26 +16,16 @@ from treecast.middleware.dataplane.lab.lab import Lab
 
 HOSTS = ("h1", "h2", "h3")
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
-BAD = """
-[hosts.h1]
-[hosts.h2]
-[hosts.h3]
-[bridges.lan]
 
-[[links]]
-between = ["h1", "lan"]
-relay = true
 
-[[links]]
-between = ["h2", "lan"]
-loss = "1%"
-reorder = "2%"
+def topology(*, h1: str = "", h2: str = "", h3: str = "") -> str:
+    """Three hosts on a bridge; what is given is said of a host's link."""
+    links = {"h1": h1, "h2": h2, "h3": h3}
+    said = [f'[[links]]\nbetween = ["{host}", "lan"]\n{more}\n' for host, more in links.items()]
+    return "\n".join([*(f"[hosts.{host}]" for host in links), "[bridges.lan]", *said])
 
-[[links]]
-between = ["h3", "lan"]
-loss = "1%"
-duplicate = "2%"
-"""
+
+BAD = topology(h1="relay = true", h2='loss = "1%"\nreorder = "2%"', h3='loss = "1%"\nduplicate = "2%"')
 COUNT = 300
 
 
@@ -149,28 +139,13 @@ def test_both_ends_are_killed(cluster: Callable[[str], Cluster]) -> None:
     assert shown(again, "t") == payloads
 
 
-LAN = """
-[hosts.h1]
-[hosts.h2]
-[hosts.h3]
-[bridges.lan]
-
-[[links]]
-between = ["h1", "lan"]
-
-[[links]]
-between = ["h2", "lan"]
-
-[[links]]
-between = ["h3", "lan"]
-"""
 ROUNDS = 20
 LARGE, EACH = 20, 20_000  # messages of a round, and bytes of one
 
 
 def test_two_hosts_get_one_copy(cluster: Callable[[str], Cluster]) -> None:
     """Two by unicast; once the rate has earned a group, one: counted in bytes on the sender's wire."""
-    made = cluster(LAN)
+    made = cluster(topology())
     subscribers = [
         made.subscribe(host, "-t", "big", "-q", "1", "-F", "%t", "-W", "600", count=ROUNDS * LARGE)
         for host in HOSTS[1:]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import queue
-from typing import Any
+from typing import Any, Literal
 
 import paho.mqtt.client as paho
+from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -18,7 +19,9 @@ PATIENCE_S = 60.0
 class Client:
     """A paho client whose messages come in a queue."""
 
-    def __init__(self, client_id: str, version: int, transport: str = "tcp", **options: Any) -> None:
+    def __init__(
+        self, client_id: str, version: int, transport: Literal["tcp", "websockets"] = "tcp", **options: Any
+    ) -> None:
         self.version = version
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.connected: queue.Queue[bool] = queue.Queue()
@@ -26,8 +29,8 @@ class Client:
         self.paho = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
             client_id,
-            protocol=version,  # type: ignore[arg-type]
-            transport=transport,  # type: ignore[arg-type]
+            protocol=MQTTProtocolVersion(version),
+            transport=transport,
             **options,
         )
         self.paho.on_message = lambda client, data, message: self.messages.put(message)

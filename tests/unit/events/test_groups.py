@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.events.world import TestHost, World, until
 
@@ -16,10 +18,9 @@ COUNT, SIZE = 200, 2000
 
 
 @pytest.fixture
-async def hosts(world: World) -> list[TestHost]:
+async def hosts(world: World, require: Callable[[object, str], None]) -> list[TestHost]:
     """Three that may use groups."""
-    if not interface_of("127.0.0.1").name:
-        pytest.skip("the loopback interface is not known here")
+    require(interface_of("127.0.0.1").name, "the loopback interface is not known here")
     world.carriers = QUICK
     return await world.start(1, 2, 3)
 
@@ -50,7 +51,7 @@ async def test_two_hosts_earn_a_group_and_get_one_copy(world: World, hosts: list
     for number in range(COUNT):
         a.publish(f"t/{number % 7}", b"%d" % number + b"x" * SIZE, qos=number % 3)
         if number % 20 == 19:
-            await until(lambda: all(len(client.got) >= number for client in clients))  # noqa: B023
+            await until(lambda upto=number: all(len(client.got) >= upto for client in clients))
     await until(lambda: all(len(client.got) == COUNT + 1 for client in clients))
     sent = {name: size - before.get(name, 0) for name, size in data_sent(a).items()}
     assert COUNT * SIZE < sent["ip-multicast"] < 1.2 * COUNT * SIZE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.relay.world import TestHost, World, content, until
 
@@ -28,9 +30,8 @@ async def followed(world: World, *hosts: TestHost) -> None:
 
 
 @pytest.fixture
-def multicast() -> None:
-    if not interface_of("127.0.0.1").name:
-        pytest.skip("the loopback interface is not known here")
+def multicast(require: Callable[[object, str], None]) -> None:
+    require(interface_of("127.0.0.1").name, "the loopback interface is not known here")
 
 
 async def test_two_followers_earn_a_group_and_one_does_not(world: World, multicast: None) -> None:
