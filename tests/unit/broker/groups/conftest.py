@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
+from tests.unit.broker.groups.host import Host
 
 from treecast.middleware.broker.groups.effects import Answer, Write
 from treecast.middleware.broker.groups.group import Group
@@ -21,6 +23,7 @@ from treecast.middleware.broker.values import (
 )
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.fsync import FsyncPolicy
 
 RANGE = (("range", b"meta"),)
 
@@ -191,3 +194,13 @@ def new_group() -> Callable[..., Harness]:
 def harness(new_group: Callable[..., Harness]) -> Harness:
     """A group with the default settings."""
     return new_group()
+
+
+@pytest.fixture(params=[FsyncPolicy.NEVER, FsyncPolicy.BATCH], ids=["never", "batch"])
+async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Host]:
+    """A coordinator that has started."""
+    made = Host(tmp_path / "tables", request.param)
+    await made.start()
+    yield made
+    await made.coordinator.close()
+    made.tables.close()

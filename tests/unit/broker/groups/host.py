@@ -1,0 +1,99 @@
+"""A coordinator with tables of its own, whose clock stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.values import (
+    JoinGroup,
+    MemberIdentity,
+    SyncGroup,
+)
+from treecast.middleware.model.counters import BrokerCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.tables import Tables
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+NOBODY = MemberIdentity()
+DAY = 86_400.0
+START = 1_700_000_000.0
+
+
+class Host:
+    """A coordinator whose time stands still unless told; `restart` is what a kill leaves behind."""
+
+    def __init__(self, path: Path, fsync: FsyncPolicy = FsyncPolicy.NEVER) -> None:
+        self.path = path
+        self.fsync = fsync
+        self.now = START
+        self.settings = GroupSettings(initial_rebalance_delay_ms=0)
+        self.counters = BrokerCounters()
+        self.seed = 0
+        self.coordinator: GroupCoordinator
+
+    async def start(self) -> GroupCoordinator:
+        self.tables = Tables(self.path, self.fsync)
+        self.seed += 1
+        self.coordinator = GroupCoordinator(
+            self.settings,
+            self.tables,
+            self.counters,
+            clock=lambda: self.now,
+            rng=random.Random(self.seed),
+            timer=lambda: self.now - START,
+        )
+        await self.coordinator.start()
+        return self.coordinator
+
+    async def restart(self) -> GroupCoordinator:
+        await self.coordinator.close()
+        self.tables.close()
+        return await self.start()
+
+    def join(self, member_id: str = "", group: str = "g", **how: object) -> asyncio.Task:
+        values = {
+            "group_id": group,
+            "member_id": member_id,
+            "instance_id": None,
+            "client_id": "client",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": (("range", b"meta"),),
+            "require_known_member_id": False,
+        }
+        return asyncio.create_task(self.coordinator.join(JoinGroup(**{**values, **how})))
+
+    def sync(self, member_id: str, generation: int, assignments=(), group: str = "g") -> asyncio.Task:
+        request = SyncGroup(group, generation, member_id, None, None, None, tuple(assignments))
+        return asyncio.create_task(self.coordinator.sync(request))
+
+    async def member(self, group: str = "g", **how: object) -> MemberIdentity:
+        """A group of one, stable."""
+        joined = await self.join(group=group, **how)
+        assignments = [(m.member_id, b"all") for m in joined.members]
+        await self.sync(joined.member_id, joined.generation, assignments, group)
+        return MemberIdentity(joined.member_id, None, joined.generation)
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.coordinator.expire()
+
+
+async def fault_of(awaitable) -> Fault:
+    with pytest.raises(TreecastError) as refused:
+        await awaitable
+    return refused.value.fault
+
+
+async def turns(number: int = 5) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
