@@ -104,6 +104,7 @@ foreign: setup
 	@$(PY) -m tests.foreign.p4runtime_shell
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
+	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)" --cluster
 	@test -z "$(P4C)" || $(PY) -m tests.foreign.p4_real --p4c "$(P4C)" $(P4_REAL)
 
 HOSTS ?= all

@@ -1,9 +1,9 @@
 """Eclipse's paho.mqtt.testing against our MQTT face, or against Mosquitto as the control.
 
-    python -m tests.foreign.paho --suites DIR [--control] [-k SELECT] [--json]
+    python -m tests.foreign.paho --suites DIR [--cluster | --control] [-k SELECT] [--json]
 
 DIR holds a clone of github.com/eclipse/paho.mqtt.testing, or is one. Its client_test.py and client_test5.py
-run.
+run. `--cluster`: our daemon is the second of two hosts, with all its faces and the fabric between them.
 
 Exit code 0: nothing failed but what the allow list names, and everything that it names did fail.
 """
@@ -32,7 +32,9 @@ ALLOW_LIST = HERE / "paho.toml"
 SCRIPTS = ("client_test", "client_test5")
 # What the scripts expect beyond the protocol: a filter that is refused, a keep-alive of 60 s at most.
 FLAGS = ("--mqtt-refused-filters", "test/nosubscribe", "--mqtt-max-keep-alive", "60")
-OURS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0", *FLAGS)
+MQTT = ("--mqtt", "127.0.0.1:0", *FLAGS)
+OURS = ("--kafka", "off", "--admin", "off", "--stare", "off", *MQTT)
+FABRIC = ("--fabric", "127.0.0.1:0")
 MOSQUITTO = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_keepalive 60\npersistence false\n"
 LIMIT_S = 900
 
@@ -50,6 +52,19 @@ def treecast() -> Iterator[tuple[str, int]]:
     """A daemon of our own."""
     with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", OURS) as daemon:
         yield daemon.address("mqtt")
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[tuple[str, int]]:
+    """The second of two hosts, which the suite meets alone; the first has the coordinator."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "first"
+        with DaemonProcess(data, ("--name", "first", *FABRIC, *MQTT)) as first:
+            join = ("--join", first.control, "--join-token", f"@{data / 'join-token'}")
+            with DaemonProcess(
+                Path(folder) / "second", ("--name", "second", *FABRIC, *join, *MQTT)
+            ) as daemon:
+                yield daemon.address("mqtt")
 
 
 @contextlib.contextmanager
@@ -117,7 +132,9 @@ def news(outcome: Outcome, known: list[Known]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.foreign.paho", description=__doc__)
     parser.add_argument("--suites", default="", help="where paho.mqtt.testing is")
-    parser.add_argument("--control", action="store_true", help="Mosquitto instead of our daemon")
+    server = parser.add_mutually_exclusive_group()
+    server.add_argument("--cluster", action="store_true", help="our daemon as one of two hosts, all faces on")
+    server.add_argument("--control", action="store_true", help="Mosquitto instead of our daemon")
     parser.add_argument("-k", dest="select", default="", help="only tests that match, as unittest's -k")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -125,7 +142,8 @@ def main() -> int:
     if folder is None:
         print(f"{options.suites or 'no folder'} holds no paho.mqtt.testing: clone it, and say --suites DIR")
         return 2
-    with mosquitto() if options.control else treecast() as address:
+    start = mosquitto if options.control else cluster if options.cluster else treecast
+    with start() as address:
         outcome = run(folder, address, options.select)
     known = [] if options.control else known_failures(ALLOW_LIST)
     lines = news(outcome, known) if not options.select else []
