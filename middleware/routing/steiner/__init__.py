@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..bits import mask_of
-from ..errors import RoutingError
+from ..errors import RoutingError, Unreachable
 from ..network import Network
 from .kou import kou
 from .mehlhorn import mehlhorn
@@ -30,7 +30,7 @@ def steiner_tree(
     """The edges of a tree over all terminals, as bits; 0 for fewer than two.
 
     `costs` are one number per edge, from 0; all edges cost 1 where it is absent. RoutingError for a method
-    that there is not, and where terminals cannot reach each other.
+    that there is not, Unreachable where terminals cannot reach each other.
     """
     if method not in METHODS:
         raise RoutingError(f"no Steiner heuristic {method!r}; there are {', '.join(METHODS)}")
@@ -56,4 +56,4 @@ def _check_connected(network: Network, terminals: list[int]) -> None:
     lost = mask_of(terminals) & ~seen
     if lost:
         name = network.names[lost.bit_length() - 1]
-        raise RoutingError(f"{name} cannot be reached from {network.names[terminals[0]]}")
+        raise Unreachable(f"{name} cannot be reached from {network.names[terminals[0]]}")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ...errors import Unreachable
 from ...network import Network
 from ...rng import Rng
 from ..rules import RuleBase
@@ -53,21 +54,35 @@ STRATEGIES: dict[str, Strategy] = {
 # So many trees in a row for each client that do not fit, and a strategy without end is thought to be done.
 _REFUSED = 4
 
+_IN_PARTS = (
+    "this strategy lays trees over the whole network, which is in parts: join them, leave all but one out, "
+    "or choose a strategy that knows links alone (broadcast, topological, cycles)"
+)
+
 
 def install(network: Network, limit: int, strategy: Strategy, knowledge: Knowledge, rng: Rng) -> RuleBase:
-    """A rule base under a limit of rules per switch."""
+    """A rule base under a limit of rules per switch.
+
+    Unreachable, with what can be done, where a strategy lays trees over a network in parts.
+    """
     rules = RuleBase(network, limit)
+    if limit:
+        try:
+            _fill(rules, strategy(network, knowledge, rng))
+        except Unreachable as error:
+            raise Unreachable(f"{error}; {_IN_PARTS}") from error
+    return rules
+
+
+def _fill(rules: RuleBase, trees: Iterator[int]) -> None:
     refused = 0
-    if limit == 0:
-        return rules
-    for edges in strategy(network, knowledge, rng):
+    for edges in trees:
         if rules.offer(edges):
             refused = 0
         elif edges:
             refused += 1
-            if refused >= _REFUSED * len(network.clients):
+            if refused >= _REFUSED * len(rules.network.clients):
                 break
-    return rules
 
 
 __all__ = ["STRATEGIES", "Knowledge", "Match", "Strategy", "install", "match"]

@@ -17,8 +17,9 @@ def roots(network: Network) -> list[int]:
     """Where broadcast trees begin: the switches farthest from hosts (a fabric's spines), or the centre."""
     if not network.hosts:
         return [center(network, network.switches)]
-    far = [min(distances(network, host)[switch] for host in network.hosts) for switch in network.switches]
-    return [switch for switch, hops in zip(network.switches, far, strict=True) if hops == max(far)]
+    hops = [distances(network, host) for host in network.hosts]
+    far = [min(one[switch] for one in hops) for switch in network.switches]
+    return [switch for switch, least in zip(network.switches, far, strict=True) if least == max(far)]
 
 
 def broadcast_tree(network: Network, root: int) -> int:
