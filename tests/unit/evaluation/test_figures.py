@@ -121,20 +121,30 @@ def test_modified_rules_as_a_whole() -> None:
     assert [check.holds for check in result.checks] == [True] * 3
 
 
-def test_elmos_headers_are_counted_as_its_paper_says() -> None:
+def test_elmos_headers_are_counted_as_its_programs_read_them() -> None:
     """A group in the publisher's rack, one in its pod, one in another: the parts of a header one by one."""
     network = elmo.clos()
     source, same, near, other = (
         network.names.index(f"host{name}") for name in ("0.0.0", "0.0.1", "0.1.0", "3.2.0")
     )
-    rack = elmo.MACHINES + elmo.PLANES + 1
-    pod = elmo.RACKS + elmo.SPINES + 1
+    rack = 1 + elmo.MACHINES + elmo.PLANES + 2
+    pod = elmo.RACKS + elmo.SPINES + 2
     assert elmo.elmo_bytes(request(network, source, [same])) == -(-rack // 8)
-    below = elmo.MACHINES + 7 + 1  # 96 racks have ids of 7 bits
+    below = 1 + elmo.MACHINES + 1 + 7 + 1  # 96 racks have ids of 7 bits
     assert elmo.elmo_bytes(request(network, source, [same, near])) == -(-(rack + pod + below) // 8)
     shared = below + 7 + 1  # both racks have the same machine's bit
-    far = elmo.PODS + elmo.RACKS + 4 + 1
+    far = elmo.PODS + 1 + elmo.RACKS + 1 + 4 + 1
     assert elmo.elmo_bytes(request(network, source, [near, other])) == -(-(rack + pod + far + shared) // 8)
+
+
+def test_a_tenant_fills_a_pods_racks_first() -> None:
+    network = elmo.clos()
+    tenant = elmo._placed(network, 100, Random(3))
+    places = [network.names[network.switch_of(host)] for host in tenant]
+    assert len(set(tenant)) == 100
+    assert [places.count(rack) for rack in dict.fromkeys(places)] == [*[elmo.PER_RACK] * 8, 4]
+    assert len({rack.split(".")[0] for rack in places[:96]}) == 1
+    assert len(elmo._placed(network, 10**6, Random(3))) == elmo.PODS * elmo.RACKS * elmo.PER_RACK
 
 
 def test_what_is_learned_is_measured_on_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
