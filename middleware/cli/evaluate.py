@@ -25,7 +25,11 @@ Seed = Annotated[int, typer.Option("--seed", help="All that is drawn follows fro
 Runs = Annotated[int, typer.Option("--runs", min=0, help="Runs per point; 0: the figure's own number.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0: one per core.")]
 Topologies = Annotated[
-    list[str] | None, typer.Option("--topology", help="A network by name; may be given again.")
+    list[str] | None,
+    typer.Option(
+        "--topology",
+        help="A network by name, may be given again; all: those of the thesis' Table 6.1 that are at hand.",
+    ),
 ]
 Folder = Annotated[
     Path | None, typer.Option("--topology-dir", help="REPETITA or GraphML files; else topohub is asked.")
@@ -74,7 +78,7 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
     from treecast.middleware.evaluation.registry import figures
     from treecast.middleware.evaluation.runner import run
     from treecast.middleware.evaluation.thesis.encoding import ENCODERS
-    from treecast.middleware.routing.errors import RoutingError
+    from treecast.middleware.routing.errors import RoutingError, Unreachable
 
     known = figures()
     if name not in known:
@@ -90,6 +94,8 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
         raise CommandError(str(error)) from error
     except OSError as error:
         raise TreecastError(Fault.STORAGE, f"{error.filename}: {error.strerror}") from error
+    except Unreachable as error:
+        raise CommandError(str(error)) from error
     except RoutingError as error:
         raise CommandError(
             f"{error}; --topology-dir DIR names a folder of .graph or .graphml files"

@@ -34,6 +34,7 @@ class Check(Struct, frozen=True):
 
 class Plot(Struct, frozen=True):
     """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`.
+    Rows without a `panel` are left out where one is named.
 
     `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
     scatter (at `x` and `y`, as large as `stacked` says).
@@ -47,8 +48,15 @@ class Plot(Struct, frozen=True):
     stacked: tuple[str, ...] = ()
 
 
+class Table(Struct, frozen=True):
+    """What is printed of more rows than anybody would read."""
+
+    columns: tuple[str, ...]
+    rows: list[Row]
+
+
 class Result(Struct, frozen=True):
-    """What a figure came to."""
+    """What a figure came to. `table` is printed in the place of `columns` and `rows`, where there is one."""
 
     name: str
     title: str
@@ -58,6 +66,7 @@ class Result(Struct, frozen=True):
     notes: list[str] = field(default_factory=list)
     plots: tuple[Plot, ...] = ()
     settings: Row = field(default_factory=dict)
+    table: Table | None = None
 
 
 class Task(Struct, frozen=True):

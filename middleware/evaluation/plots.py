@@ -32,18 +32,19 @@ def draw(result: Result, folder: Path) -> list[Path]:
 def _draw(result: Result, plot: Plot, path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    panels = list(dict.fromkeys(str(row[plot.panel]) for row in result.rows)) if plot.panel else [""]
+    drawn = [row for row in result.rows if not plot.panel or plot.panel in row]
+    panels = list(dict.fromkeys(str(row[plot.panel]) for row in drawn)) if plot.panel else [""]
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     names = dict.fromkeys(str(row[plot.series]) for row in result.rows)
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
-    width, height = 5.2 * columns, _height(plot, result.rows) * lines
+    width, height = 5.2 * columns, _height(plot, drawn) * lines
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")
     for number, axis in enumerate(axes.flat):
         if number >= len(panels):
             axis.set_visible(False)
             continue
-        rows = [row for row in result.rows if not plot.panel or str(row[plot.panel]) == panels[number]]
+        rows = [row for row in drawn if not plot.panel or str(row[plot.panel]) == panels[number]]
         _KINDS[plot.kind](axis, plot, rows, colours)
         axis.set_title(f"{plot.panel} {panels[number]}" if panels[number].isdigit() else panels[number])
     found: dict[str, Any] = {}

@@ -8,26 +8,27 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Lines
 
-from .figure import Result
+from .figure import Result, Table
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """All of a result but how it is drawn."""
+    """All of a result but how it is shown."""
     found: dict[str, Any] = msgspec.to_builtins(result)
-    del found["plots"]
+    del found["plots"], found["table"]
     return found
 
 
 def print_result(result: Result, console: Console) -> None:
     """Table, notes, and the statements with what was seen."""
-    table = Table(title=f"{result.name}: {result.title}", title_justify="left")
-    for column in result.columns:
-        table.add_column(column, justify="right" if _is_number(result, column) else "left")
-    for row in result.rows:
-        table.add_row(*(_cell(row.get(column, "")) for column in result.columns))
-    console.print(table)
+    table = result.table or Table(result.columns, result.rows)
+    lines = Lines(title=f"{result.name}: {result.title}", title_justify="left")
+    for column in table.columns:
+        lines.add_column(column, justify="right" if _is_number(table, column) else "left")
+    for row in table.rows:
+        lines.add_row(*(_cell(row.get(column, "")) for column in table.columns))
+    console.print(lines)
     for note in result.notes:
         console.print(f"note: {note}", highlight=False)
     for check in result.checks:
@@ -35,8 +36,8 @@ def print_result(result: Result, console: Console) -> None:
         console.print(f"{mark}: {check.statement} ({check.seen})", highlight=False)
 
 
-def _is_number(result: Result, column: str) -> bool:
-    return bool(result.rows) and isinstance(result.rows[0].get(column), int | float)
+def _is_number(table: Table, column: str) -> bool:
+    return bool(table.rows) and isinstance(table.rows[0].get(column), int | float)
 
 
 def _cell(value: object) -> str:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from ..routing.errors import RoutingError
 from ..routing.network import Network
+from ..routing.rooted import diameter
 from ..routing.topologies import from_topohub, parse_graphml, parse_repetita
+
+ALL = "all"  # stands for every network of Table 6.1 that is at hand
 
 # Name in the files: nodes and edges in Table 6.1. Uninett is absent there and in the files' collection.
 TABLE_6_1: dict[str, tuple[int, int]] = {
@@ -69,6 +72,33 @@ def available(names: list[str], folder: Path | None = None) -> list[str]:
             continue
         found.append(name)
     return found
+
+
+def named(names: tuple[str, ...], folder: Path | None = None) -> tuple[str, ...]:
+    """The networks that names stand for, each once. RoutingError where `ALL` finds none."""
+    found: dict[str, None] = {}
+    for name in names:
+        found |= dict.fromkeys(available(list(TABLE_6_1), folder) if name == ALL else (name,))
+    if names and not found:
+        raise RoutingError(f"{folder or 'topohub'} has none of the networks of the thesis' Table 6.1")
+    return tuple(found)
+
+
+def degree_variance(network: Network) -> float:
+    """Of its switches' and hosts' numbers of links."""
+    degrees = [len(links) for links in network.out]
+    middle = sum(degrees) / len(degrees)
+    return sum((degree - middle) ** 2 for degree in degrees) / len(degrees)
+
+
+def scale_free(networks: dict[str, Network]) -> dict[str, bool]:
+    """Which have degrees farther apart, for their diameter, than the network in the middle.
+
+    The thesis parts networks by eye into scale-free ones (small diameter, degrees far apart) and others.
+    """
+    ratios = {name: degree_variance(one) / diameter(one) for name, one in networks.items()}
+    middle = sorted(ratios.values())[len(ratios) // 2]
+    return {name: ratio > middle for name, ratio in ratios.items()}
 
 
 def counts_note(name: str, network: Network) -> str:

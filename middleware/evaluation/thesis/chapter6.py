@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...routing.network import Network
+from ...routing.virtual.rules import RuleBase
 from ...routing.virtual.stacks import Request
 from ...routing.virtual.strategies import STRATEGIES, install
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, mean, rng_of, value
 from ..population import SHARE, Population, notifications, scenario
-from ..topologies import counts_note, load
+from ..topologies import counts_note, load, named
 from .encoding import encoder_of
 
 NETWORKS = ("Litnet", "Dfn", "VtlWavenet2008")
@@ -21,8 +22,9 @@ LABELS = ("hops", "stops", "trees")
 COLUMNS = ("network", "strategy", "rules/switch", "labels", *LABELS, "links")
 
 
-def networks(options: Options, default: tuple[str, ...] = NETWORKS) -> tuple[str, ...]:
-    return options.topologies or default
+def networks(options: Options) -> tuple[str, ...]:
+    """Those that are asked for, else the three that the thesis looks at closely."""
+    return named(options.topologies, options.topology_dir) or NETWORKS
 
 
 def measure(
@@ -35,17 +37,27 @@ def measure(
     what: object,
 ) -> Row:
     """The labels per notification of a strategy that knows a population."""
-    rules = install(network, limit, STRATEGIES[name], known.knowledge, rng_of(options, "trees", name, what))
+    return encoded(options, network, trees_of(options, network, name, limit, known, what), asked)
+
+
+def trees_of(
+    options: Options, network: Network, name: str, limit: int, known: Population, what: object
+) -> RuleBase:
+    """What a strategy installs that knows a population."""
+    return install(network, limit, STRATEGIES[name], known.knowledge, rng_of(options, "trees", name, what))
+
+
+def encoded(options: Options, network: Network, rules: RuleBase, asked: list[Request]) -> Row:
+    """The labels per notification with these trees."""
     encode = encoder_of(options.encoder, network, rules)
     found = [encode(one) for one in asked]
-    row: Row = {
+    return {
         "labels": sum(one.label_count for one in found) / len(found),
         "hops": sum(len(one.hops) for one in found) / len(found),
         "stops": sum(len(one.stops) for one in found) / len(found),
         "trees": sum(len(one.trees) for one in found) / len(found),
         "links": sum(one.edges.bit_count() for one in found) / len(found),
     }
-    return row
 
 
 def points(options: Options) -> list[tuple[Any, ...]]:

@@ -1,18 +1,13 @@
-"""Figure 6.15: which strategy needs the fewest labels when all clients have moved, by network.
-
-The thesis parts networks by eye into scale-free ones (small diameter, degrees far apart) and others; here by
-the variance of the degrees over the diameter: above that of the network in the middle, or not.
-"""
+"""Figure 6.15: which strategy needs the fewest labels when all clients have moved, by network."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...routing.network import Network
 from ...routing.rooted import diameter
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, mean, rng_of
 from ..population import SCENARIOS, moved, notifications, scenario
-from ..topologies import TABLE_6_1, available, counts_note, load
+from ..topologies import ALL, counts_note, degree_variance, load, named, scale_free
 from .chapter6 import COMPARED, NOTIFICATIONS, measure
 
 DENSITIES = (15, 30, 45)
@@ -20,7 +15,7 @@ COLUMNS = ("network", "diameter", "degree variance", "scenario", "subscribers %"
 
 
 def places_of(options: Options) -> tuple[str, ...]:
-    return options.topologies or tuple(available(list(TABLE_6_1), options.topology_dir))
+    return named(options.topologies or (ALL,), options.topology_dir)
 
 
 def points(options: Options) -> list[tuple[Any, ...]]:
@@ -43,12 +38,6 @@ def work(options: Options, task: Task) -> list[Row]:
         }
         for name in COMPARED
     ]
-
-
-def degree_variance(network: Network) -> float:
-    degrees = [len(links) for links in network.out]
-    middle = mean(degrees)
-    return mean([(degree - middle) ** 2 for degree in degrees])
 
 
 def finish(options: Options, rows: list[Row]) -> Result:
@@ -75,38 +64,40 @@ def finish(options: Options, rows: list[Row]) -> Result:
     ]
     shown.sort(key=lambda row: row["diameter"])
     shown.sort(key=lambda row: (SCENARIOS.index(row["scenario"]), row["subscribers %"]))
-    notes = [f"encoder: {options.encoder}; all clients moved; {options.rules} rules per switch"]
+    notes = [
+        f"encoder: {options.encoder}; all clients moved; {options.rules} rules per switch; "
+        f"runs: {len(rows) // len(found)}"
+    ]
     notes += filter(None, (counts_note(place, network) for place, network in networks.items()))
     plots = (
         Plot("diameter", "degree variance", "best", "panel", kind="scatter", stacked=("labels",)),
         Plot("subscribers %", "place", "best", "scenario", kind="grid"),
     )
     title = "the best strategy by network (and its diameter) and scenario"
-    return Result("thesis-fig6.15", title, COLUMNS, shown, checks_of(shown), notes, plots)
+    return Result(
+        "thesis-fig6.15", title, COLUMNS, shown, checks_of(shown, scale_free(networks)), notes, plots
+    )
 
 
-def checks_of(shown: list[Row]) -> list[Check]:
-    checks = []
-    for kind, expected in (
-        ("uniform", "partitions"),
-        ("nearby", "frequency-relation"),
-        ("distant", "clusters"),
-    ):
-        counts = _counts([row for row in shown if row["scenario"] == kind])
-        first = max(counts, key=lambda name: counts[name])
-        statement = f"{kind}: {expected} or its hybrid is best most often"
-        checks.append(Check(statement, first in (expected, "hybrid"), f"{counts}"))
-    free = [row for row in shown if _is_scale_free(row, shown)]
-    others = [row for row in shown if not _is_scale_free(row, shown)]
+def checks_of(shown: list[Row], is_scale_free: dict[str, bool]) -> list[Check]:
+    """What the thesis says in 6.6.3."""
+    free = [row for row in shown if is_scale_free[row["network"]]]
+    others = [row for row in shown if not is_scale_free[row["network"]]]
     sizes = [mean([row["labels"] for row in some]) for some in (free, others)]
     alike = [
         len({row["best"] for row in shown if (row["network"], row["scenario"]) == key}) == 1
         for key in {(row["network"], row["scenario"]) for row in shown}
     ]
     return [
-        *checks,
+        _first("all networks", "uniform", shown, "partitions"),
+        _first("all networks", "nearby", shown, "frequency-relation"),
+        _first("all networks", "distant", shown, "clusters"),
         _leading("scale-free networks", free, ("partitions", "clusters")),
+        _before("scale-free networks", "uniform", free, "partitions", "clusters"),
         _leading("other networks", others, ("frequency-relation", "clusters")),
+        _first("other networks", "nearby", others, "frequency-relation"),
+        _first("other networks", "distant", others, "clusters"),
+        *_random_checks(shown),
         Check(
             "scale-free networks need more labels than others",
             sizes[0] > sizes[1],
@@ -120,24 +111,40 @@ def checks_of(shown: list[Row]) -> list[Check]:
     ]
 
 
+def _random_checks(shown: list[Row]) -> list[Check]:
+    ring = [row["best"] for row in shown if row["network"] == "VtlWavenet2008"]
+    places = [row["network"] for row in shown if row["best"] == "random"]
+    counts = {place: places.count(place) for place in sorted(set(places))}
+    few = Check("random is best in few cases (here: a tenth)", len(places) <= len(shown) / 10, f"{counts}")
+    if not ring:
+        return [few]
+    always = Check("VtlWavenet2008: random is always best", set(ring) == {"random"}, f"{_counts(ring)}")
+    return [always, few]
+
+
+def _first(what: str, kind: str, rows: list[Row], expected: str) -> Check:
+    counts = _counts([row["best"] for row in rows if row["scenario"] == kind])
+    statement = f"{what}, {kind}: {expected} or its hybrid is best most often"
+    return Check(statement, next(iter(counts), "") in (expected, "hybrid"), f"{counts}")
+
+
+def _before(what: str, kind: str, rows: list[Row], one: str, other: str) -> Check:
+    counts = _counts([row["best"] for row in rows if row["scenario"] == kind])
+    statement = f"{what}, {kind}: {one} is best more often than {other}"
+    return Check(statement, counts.get(one, 0) > counts.get(other, 0), f"{counts}")
+
+
 def _leading(what: str, rows: list[Row], expected: tuple[str, ...]) -> Check:
-    counts = _counts(rows)
+    counts = _counts([row["best"] for row in rows])
     share = sum(counts.get(name, 0) for name in expected) / max(1, len(rows))
     return Check(f"{what}: {' or '.join(expected)} is best in half of all cases", share >= 0.5, f"{counts}")
 
 
-def _counts(rows: list[Row]) -> dict[str, int]:
+def _counts(names: list[str]) -> dict[str, int]:
     """How often each strategy is best, the most frequent first."""
-    names = [row["best"] for row in rows]
     return {
         name: names.count(name) for name in sorted(set(names), key=lambda name: (-names.count(name), name))
     }
-
-
-def _is_scale_free(row: Row, shown: list[Row]) -> bool:
-    """Whether its degrees are farther apart, for its diameter, than those of the network in the middle."""
-    ratios = sorted({one["network"]: one["degree variance"] / one["diameter"] for one in shown}.values())
-    return bool(row["degree variance"] / row["diameter"] > ratios[len(ratios) // 2])
 
 
 FIGURES = (Figure("thesis-fig6.15", "the best strategy by network and scenario", 1, points, work, finish),)

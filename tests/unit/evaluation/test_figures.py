@@ -25,9 +25,17 @@ from treecast.middleware.evaluation.population import SCENARIOS, moved, notifica
 from treecast.middleware.evaluation.registry import figures
 from treecast.middleware.evaluation.report import as_json, write
 from treecast.middleware.evaluation.runner import run
-from treecast.middleware.evaluation.thesis import elmo, learned
-from treecast.middleware.evaluation.topologies import TABLE_6_1, available, counts_note, load
+from treecast.middleware.evaluation.thesis import chapter6_churn, elmo, learned
+from treecast.middleware.evaluation.topologies import (
+    TABLE_6_1,
+    available,
+    counts_note,
+    load,
+    named,
+    scale_free,
+)
 from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.network import build
 from treecast.middleware.routing.virtual.stacks import request
 
 FIGURES = figures()
@@ -62,6 +70,23 @@ def test_figures_on_networks(name: str, folder: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(as_json(result)))
     assert result.title in (tmp_path / f"{name}.txt").read_text()
     assert len([file for file in files if file.suffix == ".png"]) == len(result.plots)
+
+
+def test_of_many_networks_the_mean_is_shown(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chapter6_churn, "NETWORKS", ())
+    result = run(FIGURES["thesis-fig6.14"], options(folder), quiet=True)
+    assert result.table is not None
+    assert [row["network"] for row in result.table.rows] == [chapter6_churn.MEAN] * 18 + ["Mini"] * 6
+    assert all(set(result.table.columns) == set(row) for row in result.table.rows)
+    means, own = (
+        [row["labels"] for row in result.rows if row["network"] == name]
+        for name in (chapter6_churn.MEAN, "Mini")
+    )
+    assert means == own
+    assert len(result.checks) == 2 * len(chapter6_churn.checks_of(result.rows, ("Mini",)))
+    assert "mean of the networks" in write(result, tmp_path)[1].read_text()
 
 
 def test_the_number_of_processes_changes_nothing(folder: Path) -> None:
@@ -213,7 +238,25 @@ def test_topologies_by_name(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(RoutingError, match="Bad"):
         load("Bad", tmp_path)
     assert counts_note("Mini", load("Mini", folder)) == ""
+    assert named(("Mini", "Mini"), folder) == ("Mini",)
+    with pytest.raises(RoutingError, match="none of the networks"):
+        named(("all",), folder)
+    (tmp_path / "Litnet.graph").write_text((folder / "Mini.graph").read_text())
+    assert named(("all",), tmp_path) == ("Litnet",)
     assert len(TABLE_6_1) == 27
+
+
+def test_which_networks_are_scale_free() -> None:
+    star, ring = (
+        build("abcdefgh", [(0, n) for n in range(1, 8)]),
+        build("abcdefgh", [(n, (n + 1) % 8) for n in range(8)]),
+    )
+    middle = build("abcdefgh", [(n, n + 1) for n in range(6)] + [(3, 7)])
+    assert scale_free({"star": star, "ring": ring, "middle": middle}) == {
+        "star": True,
+        "ring": False,
+        "middle": False,
+    }
 
 
 def test_averages() -> None:
