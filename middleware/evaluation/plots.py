@@ -136,7 +136,9 @@ def _dots(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> No
 
 def _grid(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
     """A cell for each x (across) and y (down), in the colour of its series."""
-    across = list(dict.fromkeys(str(row[plot.x]) for row in rows))
+    columns = dict.fromkeys(row[plot.x] for row in rows)
+    numbers = all(isinstance(column, int) for column in columns)
+    across = [str(column) for column in (sorted(columns) if numbers else columns)]
     down = list(dict.fromkeys(str(row[plot.y]) for row in rows))
     for name in dict.fromkeys(str(row[plot.series]) for row in rows):
         mine = [row for row in rows if str(row[plot.series]) == name]

@@ -37,6 +37,18 @@ class Network:
             first, second = ends[edge]
             self._add(2 * edge, first, second)
             self._add(2 * edge + 1, second, first)
+        self.part = self._parts()  # by node; nodes with one number can reach each other
+
+    def _parts(self) -> list[int]:
+        found = [-1] * len(self.names)
+        for first in range(len(self.names)):
+            waiting = [first] if found[first] < 0 else []
+            while waiting:
+                node = waiting.pop()
+                if found[node] < 0:
+                    found[node] = first
+                    waiting += [self.heads[link] for link in self.out[node]]
+        return found
 
     def _add(self, link: int, tail: int, head: int) -> None:
         self.tails.append(tail)

@@ -32,7 +32,7 @@ COLUMNS = ("network", "scenario", "strategy", "churn %", "labels", *LABELS)
 TITLE = "labels per notification under churn"
 MEAN = "mean of the networks"
 LINES = Plot("churn %", "labels", "strategy", "panel")
-MANY = (LINES, Plot("churn %", "network", "strategy", "best where clients move", kind="grid"))
+MANY = (LINES, Plot("churn %", "network", "strategy", "best of", kind="grid"))
 
 
 def points(options: Options) -> list[tuple[Any, ...]]:
@@ -180,7 +180,7 @@ def _drawn(found: list[Row]) -> list[Row]:
         if key not in best or row["labels"] < best[key]["labels"]:
             best[key] = row
     for row in best.values():
-        row["best where clients move"] = row["scenario"]
+        row["best of"] = f"{row['scenario']}: the best strategy"
     return [{**row, "panel": f"{row['scenario']}, {row['network']}"} for row in _means(found)]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..bits import mask_of
 from ..errors import RoutingError, Unreachable
 from ..network import Network
 from .kou import kou
@@ -46,14 +45,7 @@ def steiner_tree(
 
 
 def _check_connected(network: Network, terminals: list[int]) -> None:
-    seen, waiting = 1 << terminals[0], [terminals[0]]
-    while waiting:
-        for link in network.out[waiting.pop()]:
-            head = network.heads[link]
-            if not seen >> head & 1:
-                seen |= 1 << head
-                waiting.append(head)
-    lost = mask_of(terminals) & ~seen
-    if lost:
-        name = network.names[lost.bit_length() - 1]
-        raise Unreachable(f"{name} cannot be reached from {network.names[terminals[0]]}")
+    part, first = network.part, terminals[0]
+    for node in reversed(terminals):
+        if part[node] != part[first]:
+            raise Unreachable(f"{network.names[node]} cannot be reached from {network.names[first]}")
