@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
-from treecast.middleware.fabric.stare.subscriptions import Subscriptions
+from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
 from treecast.middleware.fabric.stare.timers import Random, Timers
 from treecast.middleware.wire.stare import StareError, StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
@@ -96,6 +96,11 @@ class EmbeddedController:
     def ports(self, state: int) -> int:
         """The ports that have subscribers, as a set."""
         return self._ports.get(state, 0)
+
+    def asked(self, state: int) -> dict[int, SubState]:
+        """How it stands with the neighbours that know of subscribers here, by tree port."""
+        found = {port: link.state(state) for port, link in self._links.items()}
+        return {port: how for port, how in found.items() if how is not None}
 
     @property
     def settled(self) -> bool:

@@ -114,7 +114,7 @@ def finished(path: Path, fresh: bool, console: Console) -> dict[str, Any] | None
 
 
 def one(options: Options, path: Path, progress: Progress) -> dict[str, Any]:
-    """Runs it; what has no problems is kept."""
+    """Runs it; what has no problems is kept, and what switches hold wrongly is written beside it."""
     begun = time.process_time()
     result: Result = run(options, progress)
     rows = {
@@ -128,6 +128,9 @@ def one(options: Options, path: Path, progress: Progress) -> dict[str, Any]:
         "problems": result.problems,
         "date": time.strftime("%Y-%m-%d %H:%M"),
     }
+    if result.views:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".views.json").write_text(json.dumps(result.views, indent=1) + "\n")
     if not result.problems:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found, indent=1) + "\n")

@@ -21,15 +21,18 @@ AT_ONCE = 0.001  # operations of so much time are one moment
 REFRESHES = 3
 LONGEST = 1.5  # a refresh comes after 1 to 1.5 times its setting
 CONFIRM_EVERY = 0.05  # how often it is seen which subscriptions are confirmed
+_MOST_VIEWS = 100  # differences
 Say = Callable[[str, float], None]  # what is done, and how much of it
 
 
 @dataclass
 class Result:
-    """`rows`: what was measured; `problems`: what must not be."""
+    """`rows`: what was measured; `problems`: what must not be; `views`: what hosts and switches know of the
+    states that switches hold wrongly."""
 
     rows: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    views: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Run:
@@ -159,7 +162,24 @@ class Run:
         if counted != self.ledger.delivered:
             problems.append(f"hosts counted {counted} deliveries, VNFs got {self.ledger.delivered}")
         before = {f"{name} before refreshes": count for name, count in self._before.items()}
-        return Result({**self._rows(rested), **account, **before, **_bits(differences)}, problems)
+        views = [self.view(state) for state in sorted({state for _, state, *_ in differences[:_MOST_VIEWS]})]
+        return Result({**self._rows(rested), **account, **before, **_bits(differences)}, problems, views)
+
+    def view(self, state: int) -> dict[str, Any]:
+        """What each host and switch knows of a state; ports of switches in binary."""
+        hosts = {node: host.node.subscription(state) for node, host in self.net.hosts.items()}
+        switches = {}
+        for node, one in self.net.switches.items():
+            switches[node] = {"held": f"{one.held(state):b}"}
+            if one.cpu is not None:
+                asked = one.cpu.controller.asked(state).items()
+                switches[node]["controller"] = f"{one.cpu.controller.ports(state):b}"
+                switches[node]["asked"] = ", ".join(f"{port} {how.value}" for port, how in asked)
+        return {
+            "state": state,
+            "hosts": {node: how.value for node, how in hosts.items() if how is not None},
+            "switches": switches,
+        }
 
     def _replica_problems(self) -> list[str]:
         controller = self.net.controller
