@@ -11,7 +11,7 @@ UDP destination port 65432. The header, 8 bytes, big-endian:
 
 In a publish VNF id 0 means that a Treecast segment follows (`wire.segment`); update number and segment fields
 are 0 then. Nothing follows the other kinds: the update number of a SUB-register or SUB-remove is a number of
-the host's own, which the switch's SUB-ack repeats, and VNF id 0 there is the host itself.
+the host's own, counted for each state, which the switch's SUB-ack repeats; VNF id 0 there is the host itself.
 With IPv4 (20) and UDP (8) the overhead is 36 bytes. State ids 0 to 255 are never allotted.
 """
 

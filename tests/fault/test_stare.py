@@ -20,6 +20,14 @@ def test_the_run_short(design: str) -> None:
     assert result.rows["delivered"] == result.rows["addressed"] > 100
 
 
+def test_a_run_with_so_many_changes_that_late_requests_are_overtaken_by_hundreds() -> None:
+    """A neighbour's late request would undo a newer one for good, if it were not known by its number."""
+    result = run(Options(states=300, operations=10.0, rate=300_000.0, settle=60.0, seed=1))
+    assert not result.problems, "\n".join(result.problems)
+    assert result.rows["of them to come to rest"] < 60.0
+    assert result.rows["requests of hosts"] > 2000
+
+
 def test_a_run_is_its_seeds_alone() -> None:
     first, again, other = (run(Options(states=20, switches=5, seed=seed)).rows for seed in (1, 1, 2))
     assert first == again != other

@@ -7,10 +7,12 @@
 With B the ports that have subscribers of a state, the neighbour at tree port j is registered with exactly if
 B without j is not empty. So a SUB-register from port i goes on to j only if B without j was empty before, and
 a SUB-remove when it becomes empty. Requests between switches are sent again until the neighbour acknowledges;
-one is acknowledged when the table holds what it asked for. What was overtaken is found by its number.
+one is acknowledged when the table holds what it asked for. What was overtaken is found by its number, as
+requests for a state are counted by themselves (`fabric.stare.subscriptions`).
 
-Hosts refresh, neighbours do not: what a host has not refreshed for `expire` seconds is over, as if it had
-sent a SUB-remove. A neighbour's word stands until it says otherwise.
+Hosts refresh: what a host has not refreshed for `expire` seconds is over, as if it had sent a SUB-remove.
+Neighbours repeat all that they asked for in rounds of `settings.round` seconds, so that a switch whose
+controller has begun anew hears of it; what a neighbour has not repeated in `_ROUNDS` of these is over, too.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.fabric.stare.recent import LATE, Recent
 from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
 from treecast.middleware.fabric.stare.timers import Random, Timers
@@ -28,10 +31,12 @@ from treecast.middleware.wire.stare import StareError, StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 from treecast.middleware.wire.stare_numbers import step
 
-BETWEEN_SWITCHES: Final = StareSettings(resend_tries=1 << 30, refresh=0.0)  # until acknowledged
+BETWEEN_SWITCHES: Final = StareSettings(resend_tries=1 << 30, refresh=0.0, round=300.0)  # until acknowledged
+_ROUNDS: Final = (
+    4  # two lie at most between two requests for a state, and each is sent until it is acknowledged
+)
 _PORT: Final = struct.Struct(">H")
-_STALE: Final = 64  # a request with a number so little before that of another is older than it
-_STALE_SECONDS: Final = 1.0  # if it comes so soon after it
+_STALE: Final = 256  # a request so little before the last one for its state was overtaken by it
 EXPIRE: Final = 150.0  # three of a host's refreshes at their longest, and its tries
 
 
@@ -66,7 +71,7 @@ def _link_local(mac: bytes) -> bytes:
 
 
 class EmbeddedController:
-    """One switch's. `refused` counts packets by reason, `expired` subscriptions that were not refreshed."""
+    """One switch's. `refused` counts packets by reason, `expired` subscriptions that were not repeated."""
 
     def __init__(
         self,
@@ -87,7 +92,10 @@ class EmbeddedController:
         self._driver = driver
         self._ports: dict[int, int] = {}  # B by state
         self._links = {port: Subscriptions(settings, random) for port in sorted(place.tree)}
-        self._recent: dict[tuple[int, int], tuple[float, int]] = {}  # (state, port): when, number
+        self._period = settings.round * _ROUNDS if expire else 0.0
+        self._period_ends = NEVER
+        self._heard: dict[int, int] = {}  # tree ports by state that have asked for it in this period
+        self._recent = Recent(LATE)  # the last number, by state and port
 
     @property
     def states(self) -> int:
@@ -134,15 +142,12 @@ class EmbeddedController:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _is_stale(self, port: int, header: StareHeader, now: float) -> bool:
-        recent = self._recent
-        while recent and (oldest := next(iter(recent.items())))[1][0] < now - _STALE_SECONDS:
-            del recent[oldest[0]]
-        key = header.state, port
-        known = recent.pop(key, None)
-        if known is not None and -_STALE < step(header.update, known[1]) < 0:
-            recent[key] = known
+        """Whether it was overtaken by a later one for the same state."""
+        key = header.state * self._width + port
+        known = self._recent.get(key, now)
+        if known is not None and -_STALE < step(header.update, known) < 0:
             return True
-        recent[key] = (now, header.update)
+        self._recent.put(key, header.update, now)
         return False
 
     def _request(self, port: int, frame: StareFrame, now: float) -> None:
@@ -157,8 +162,13 @@ class EmbeddedController:
         self._send(bit, ack, ipv6=frame.ipv6)
 
     def _age(self, state: int, port: int, wanted: bool, now: float) -> None:
-        """A host has been heard."""
-        if wanted and self._expire and port not in self._links:
+        """A host or a neighbour has been heard."""
+        if port in self._links:
+            if wanted and self._period:
+                self._heard[state] = self._heard.get(state, 0) | 1 << port
+                if self._period_ends == NEVER:
+                    self._period_ends = now + self._period
+        elif wanted and self._expire:
             self._ages.set((state, port), now + self._expire)
         else:
             self._ages.clear((state, port))
@@ -167,6 +177,19 @@ class EmbeddedController:
         for state, port in self._ages.due(now):
             self.expired += 1
             self._set(state, self._ports[state] & ~(1 << port), now)
+        if now >= self._period_ends:
+            self._forget_unheard(now)
+
+    def _forget_unheard(self, now: float) -> None:
+        """What neighbours have not repeated in a whole period."""
+        tree, heard = port_set(self._links), self._heard
+        self._heard = {}
+        self._period_ends = now + self._period
+        for state, ports in list(self._ports.items()):
+            over = ports & tree & ~heard.get(state, 0)
+            if over:
+                self.expired += over.bit_count()
+                self._set(state, ports & ~over, now)
 
     def _set(self, state: int, ports: int, now: float) -> None:
         if ports:
@@ -193,7 +216,7 @@ class EmbeddedController:
             link.changes.clear()
 
     def work(self, now: float) -> None:
-        """Sends again what no neighbour has acknowledged, lets go what no host has refreshed."""
+        """Sends again what no neighbour has acknowledged, lets go what nobody has repeated."""
         self._forget_old(now)
         for link in self._links.values():
             link.work(now)
@@ -201,7 +224,7 @@ class EmbeddedController:
 
     def next_deadline(self) -> float:
         links = min((link.next_deadline() for link in self._links.values()), default=NEVER)
-        return min(links, self._ages.next())
+        return min(links, self._ages.next(), self._period_ends)
 
     def check_invariants(self) -> None:
         """For tests."""

@@ -20,6 +20,7 @@ class StareSettings(Struct, frozen=True):
     resend_longest: float = 5.0
     resend_tries: int = 8  # then the network is taken for one that acknowledges nothing
     refresh: float = 30.0  # SUB-register again, for switches that forget or missed one; 0: never
+    round: float = 0.0  # instead: all again, evenly spread over so long a time; 0: never
 
     # signals with the replica controller, until answered
     signal_first: float = 0.2  # doubles

@@ -9,21 +9,29 @@
           tries used up          ^_________/  unwant _________/
 
 A request's number (14 bits, in the header's update number) is repeated by the acknowledgement, so that a late
-one of an earlier request says nothing about this one. In a network without STARE's switches nobody answers:
-then the subscription is UNANSWERED, and works by plain multicast.
+one of an earlier request says nothing about this one. Requests for a state count on by one, so that a switch
+knows which of two is the later, however many for others were sent between them; the count goes on for a while
+after the state is forgotten, for the same reason. In a network without STARE's switches nobody answers: then
+the subscription is UNANSWERED, and works by plain multicast.
+
+Who has very many and need not hurry asks again in rounds, not by a timer for each (`settings.round`).
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from typing import Final
 
 from msgspec import Struct
 
 from treecast.middleware.wire.stare import LAST_UPDATE, StareHeader, StareKind
 
-from .settings import StareSettings
+from .recent import LATE, Recent
+from .settings import NEVER, StareSettings
 from .timers import Random, Timers, Wait
+
+_ROUND_STEP: Final = 1.0  # seconds
 
 
 class SubState(enum.Enum):
@@ -90,7 +98,7 @@ TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
 
 class _Entry(Struct, gc=False):  # it refers to nothing, and there may be a million
     state: SubState
-    number: int  # of the request
+    number: int  # of the request; before the first, what it follows
     tries: int = 0
 
 
@@ -111,7 +119,12 @@ class Subscriptions:
         self._timers: Timers[int] = Timers()
         self._settings = settings
         self._wait = Wait(settings.resend_first, settings.resend_longest, settings.spread, random)
-        self._next_number = int(random.random() * (LAST_UPDATE + 1))  # others than before a restart
+        self._ended = Recent(
+            4 * LATE
+        )  # the last number of what is forgotten: for longer than a switch knows it
+        self._random = random
+        self._round: list[int] = []  # states that are still to be asked for again in this round
+        self._round_due = self._step_due = NEVER
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -132,7 +145,12 @@ class Subscriptions:
         if state_id in self._entries:
             self._step(state_id, SubEvent.WANT, now)
             return
-        entry = self._entries[state_id] = _Entry(SubState.REGISTERING, 0)
+        number = self._ended.get(state_id, now)
+        if number is None:
+            number = int(self._random.random() * (LAST_UPDATE + 1))  # another than before a restart
+        if not self._entries and self._settings.round and self._round_due == NEVER:
+            self._round_due = self._step_due = now + self._settings.round
+        entry = self._entries[state_id] = _Entry(SubState.REGISTERING, number)
         self.changes.append(SubChange(state_id, entry.state))
         self._begin(state_id, entry, now)
 
@@ -152,7 +170,8 @@ class Subscriptions:
     def farewell(self) -> list[StareHeader]:
         """One SUB-remove of each, as the host goes and waits for no answer."""
         return [
-            StareHeader(StareKind.SUB_REMOVE, state_id, 0, e.number) for state_id, e in self._entries.items()
+            StareHeader(StareKind.SUB_REMOVE, state_id, 0, e.number + 1 & LAST_UPDATE)
+            for state_id, e in self._entries.items()
         ]
 
     def work(self, now: float) -> None:
@@ -161,9 +180,23 @@ class Subscriptions:
             entry = self._entries[state_id]
             tired = entry.tries >= self._settings.resend_tries
             self._step(state_id, SubEvent.TIRED if tired else SubEvent.DUE, now)
+        if now >= self._step_due < NEVER:
+            self._ask_again(now)
+
+    def _ask_again(self, now: float) -> None:
+        """A step of a round: each state is asked for once in it."""
+        if now >= self._round_due and not self._round:
+            self._round = list(self._entries)
+            self._round_due = now + self._settings.round
+        share = math.ceil(len(self._entries) * _ROUND_STEP / self._settings.round)
+        for state_id in self._round[: -share - 1 : -1]:
+            if self.state(state_id) is SubState.REGISTERED:
+                self._step(state_id, SubEvent.DUE, now)
+        del self._round[-share:]
+        self._step_due = now + _ROUND_STEP if self._round else self._round_due
 
     def next_deadline(self) -> float:
-        return self._timers.next()
+        return min(self._timers.next(), self._step_due)
 
     def _step(self, state_id: int, event: SubEvent, now: float) -> None:
         entry = self._entries[state_id]
@@ -178,6 +211,7 @@ class Subscriptions:
                 self._rest(state_id, entry, now)
             case _Do.FORGET:
                 del self._entries[state_id]
+                self._ended.put(state_id, entry.number, now)
                 self._timers.clear(state_id)
                 self.changes.append(SubChange(state_id, None))
                 return
@@ -187,8 +221,7 @@ class Subscriptions:
             self.changes.append(SubChange(state_id, entry.state))
 
     def _begin(self, state_id: int, entry: _Entry, now: float) -> None:
-        entry.number = self._next_number
-        self._next_number = (self._next_number + 1) & LAST_UPDATE
+        entry.number = (entry.number + 1) & LAST_UPDATE
         entry.tries = 0
         self._send(state_id, entry, now)
 

@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.stare.tree import CPU, PROGRAMS, TreeWorld
+from tests.unit.stare.tree import CPU, PROGRAMS, StareSwitch, TreeWorld
 from tests.unit.stare.world import Links
 
-from treecast.middleware.control.stare_switch.embedded import EXPIRE, Place, port_set
+from treecast.middleware.control.stare_switch.embedded import BETWEEN_SWITCHES, EXPIRE, Place, port_set
 from treecast.middleware.control.stare_switch.programming import (
     REGISTER,
     ControlDriver,
@@ -204,6 +204,19 @@ def test_an_entry_without_age_stays() -> None:
     world.silent = {1, 2, 3}
     world.run(2 * EXPIRE)
     assert len(world.held(STATES)) == 3 * len(STATES)  # the controller subscribes on
+
+
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_switch_that_begins_anew_is_told_all_again(which: int) -> None:
+    """By its hosts, which refresh, and by its neighbours, in a round of theirs."""
+    world = TreeWorld("embedded", Links(0.1), seed=6)
+    subscribed(world)
+    world.switches[which] = StareSwitch(which, "embedded", 77, EXPIRE)
+    world.run(60)
+    if which == 0:
+        assert world.held(STATES)  # it has no host but the controller of replicas
+    world.run(2 * BETWEEN_SWITCHES.round)
+    assert world.held(STATES) == {}
 
 
 def test_there_is_a_group_for_each_set_of_ports() -> None:
