@@ -72,7 +72,7 @@ unit: setup
 static: setup
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy -p treecast.middleware -p treecast.shims
+	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.spark_connectors
 	@$(PY) -m pytest tests/house
 
 check: static test

@@ -101,6 +101,7 @@ HOT_MODULES: list[str] = [
     "middleware/relay/partitions/relay_partitions.py",
     "middleware/relay/cluster.py",
     "spark_connectors/source/columns.py",
+    "spark_connectors/source/packed.py",
     "spark_connectors/sink/rows.py",
     "shims/kafka/codec_produce.py",
     "shims/kafka/codec_fetch.py",

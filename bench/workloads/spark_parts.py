@@ -1,6 +1,6 @@
 """What Python costs of reading and writing, without Spark: `spark_parts.py ADDRESS ROWS SIZE`.
 
-Microseconds of one process for each row, step by step: what a task fetches, decodes into columns and makes
+Microseconds of a core for each row, step by step: what a task fetches, decodes into columns and makes
 Arrow of; and what it makes records of out of Arrow. Prints one line of JSON.
 """
 
@@ -22,6 +22,7 @@ from treecast.spark_connectors.source.arrow import ArrowMaker, schema_of
 from treecast.spark_connectors.source.columns import Columns
 from treecast.spark_connectors.source.fetch import Answer, Decoder, PartitionReader
 from treecast.spark_connectors.source.offsets import Partition
+from treecast.spark_connectors.source.packed import Packed
 from treecast.spark_connectors.source.planning import Range
 
 ARROW_ROWS = 10_000  # of a batch that Spark hands over
@@ -30,33 +31,33 @@ ARROW_ROWS = 10_000  # of a batch that Spark hands over
 class _Raw(Decoder):
     """Goes over batches and decodes none."""
 
-    def decode(self, answer: Answer) -> Columns:
+    def decode(self, answer: Answer) -> Iterator[Columns | Packed]:
         for _, header in answer.headers():
             self.next = max(self.next, header.next_offset)
-        return Columns(False)
+        yield Packed()
 
 
 def fetched(address: Address, rows: int) -> float:
-    """Seconds to fetch a partition, with nothing done with it."""
+    """Seconds of a core to fetch a partition, with nothing done with it."""
     reader = PartitionReader(Range(Partition("rows", 0), 0, rows), address)
     decoder = _Raw(Range(Partition("rows", 0), 0, rows), committed=False, with_headers=False)
-    begun = time.monotonic()
+    begun = time.process_time()
     try:
         for _ in reader._answers(decoder):
             pass
     except (OSError, LoadError) as error:
         raise SystemExit(f"the partition cannot be read: {error}") from error
-    took = time.monotonic() - begun
+    took = time.process_time() - begun
     reader.close()
     return took
 
 
-def decoded(address: Address, rows: int) -> Iterator[Columns]:
-    yield from PartitionReader(Range(Partition("rows", 0), 0, rows), address).read()
+def decoded(address: Address, rows: int) -> Iterator[Columns | Packed]:
+    yield from PartitionReader(Range(Partition("rows", 0), 0, rows), address, packed=True).read()
 
 
 def encoded(rows: int, size: int) -> float:
-    """Seconds from Arrow to sealed batches."""
+    """Seconds of a core from Arrow to sealed batches."""
     values = pa.array([b"%0*d" % (size, n) for n in range(ARROW_ROWS)], pa.binary())
     batch = pa.RecordBatch.from_arrays([values], ["value"])
 
@@ -65,26 +66,26 @@ def encoded(rows: int, size: int) -> float:
             seal_batch(pending.body(), pending.count, pending.base_time, pending.max_time)
 
     router = Router("out", lambda topic: 2, 0)
-    begun = time.monotonic()
+    begun = time.process_time()
     for _ in range(rows // ARROW_ROWS):
         router.take(batch, seal)
     seal(router.taken())
-    return time.monotonic() - begun
+    return time.process_time() - begun
 
 
 def main() -> None:
     address, rows, size = Address.parse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     rows -= rows % ARROW_ROWS
     raw = fetched(address, rows)
-    begun = time.monotonic()
+    begun = time.process_time()
     for _ in decoded(address, rows):
         pass
-    plain = time.monotonic() - begun
+    plain = time.process_time() - begun
     maker = ArrowMaker(schema_of(include_headers=False), "rows", 0)
-    begun = time.monotonic()
+    begun = time.process_time()
     for columns in decoded(address, rows):
         maker.make(columns)
-    whole = time.monotonic() - begun
+    whole = time.process_time() - begun
     found = {"fetch": raw, "decode": plain - raw, "Arrow": whole - plain, "encode": encoded(rows, size)}
     print("FOUND " + json.dumps({name: seconds / rows * 1e6 for name, seconds in found.items()}))
 

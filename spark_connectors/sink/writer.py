@@ -27,7 +27,8 @@ from treecast.middleware.api.discovery import Address, find_face
 
 from ..errors import OptionError
 from ..source.cluster import address_of
-from ..source.reader import cluster_id_of, same_cluster
+from ..source.fetch import same_cluster
+from ..source.reader import cluster_id_of
 from .frames import Staged
 from .options import SinkOptions
 from .producing import Producer, abort_part, end_parts

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .columns import Columns
+from .packed import Blobs, Packed
 
 if TYPE_CHECKING:
     import pyarrow
+    from librt.strings import BytesWriter
     from pyspark.sql.types import StructType
 
 
@@ -46,7 +48,40 @@ class ArrowMaker:
         self._topic = pa.scalar(topic, self._schema.field("topic").type)
         self._partition = pa.scalar(partition, pa.int32())
 
-    def make(self, columns: Columns) -> pyarrow.RecordBatch:
+    def make(self, columns: Columns | Packed) -> pyarrow.RecordBatch:
+        return self._of_packed(columns) if isinstance(columns, Packed) else self._of_lists(columns)
+
+    def _of_packed(self, packed: Packed) -> pyarrow.RecordBatch:
+        """Without a look at single rows. The schema has no headers."""
+        pa, schema, count = self._pa, self._schema, len(packed)
+        times = self._numbers(packed.timestamps, pa.timestamp("ms", "UTC"), count)
+        arrays = [
+            self._blobs(packed.keys),
+            self._blobs(packed.values),
+            pa.repeat(self._topic, count),
+            pa.repeat(self._partition, count),
+            self._numbers(packed.offsets, pa.int64(), count),
+            times.cast(schema.field("timestamp").type),
+            self._numbers(packed.timestamp_types, pa.int32(), count),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _numbers(self, numbers: BytesWriter, kind: pyarrow.DataType, count: int) -> pyarrow.Array:
+        return self._pa.Array.from_buffers(kind, count, [None, self._pa.py_buffer(numbers.getvalue())])
+
+    def _blobs(self, blobs: Blobs) -> pyarrow.Array:
+        import numpy as np
+
+        pa = self._pa
+        if blobs.nulls == blobs.count:
+            return pa.nulls(blobs.count, pa.binary())
+        buffers = [None, pa.py_buffer(blobs.ends.getvalue()), pa.py_buffer(blobs.data.getvalue())]
+        if blobs.nulls:
+            present = np.frombuffer(blobs.present.getvalue(), np.uint8)
+            buffers[0] = pa.py_buffer(np.packbits(present, bitorder="little"))
+        return pa.Array.from_buffers(pa.binary(), blobs.count, buffers, blobs.nulls)
+
+    def _of_lists(self, columns: Columns) -> pyarrow.RecordBatch:
         pa, schema = self._pa, self._schema
         count = len(columns)
         times = pa.array(columns.timestamps, pa.timestamp("ms", "UTC"))

@@ -17,6 +17,7 @@ import msgspec
 
 from ..errors import DecodeError, OptionError
 from .columns import Columns
+from .packed import Packed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -201,10 +202,11 @@ class DecodingMaker:
         self._topic = topic
         self._partition = partition
 
-    def make(self, columns: Columns) -> pyarrow.RecordBatch:
+    def make(self, columns: Columns | Packed) -> pyarrow.RecordBatch:
         """DecodeError for a value that cannot be decoded, where that fails the query."""
+        assert isinstance(columns, Columns), "values that are decoded come in lists"
         rows = self._decode(columns.values)
-        places = range(len(rows))
+        places: Sequence[int] = range(len(rows))
         if self._mode != KEEP and None in rows:
             if self._mode == FAIL:
                 self._fail(columns, rows.index(None))

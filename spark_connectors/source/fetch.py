@@ -29,9 +29,11 @@ from treecast.middleware.wire.record_batch import (
 from ..errors import DataLossError, ReadError
 from ..fields import Fields, framed, uvarint
 from .columns import Columns, add_records
+from .packed import Packed, add_packed
 from .planning import Range, loss_text
 
 MAX_BYTES: Final = 4 << 20
+COLUMNS_BYTES: Final = 64 << 20  # of records that become one Arrow batch, beside those of one batch more
 _FEW_BYTES: Final = 128 << 10
 _RECORD_BYTES: Final = 512  # guessed: small ranges in long logs are not to fetch what they leave aside
 _WAIT_MS: Final = 500
@@ -88,16 +90,26 @@ class Answer:
 class Decoder:
     """Batches of one range into columns, without what a reader of committed records must not see."""
 
-    def __init__(self, part: Range, *, committed: bool, with_headers: bool) -> None:
+    def __init__(
+        self, part: Range, *, committed: bool, with_headers: bool = False, packed: bool = False
+    ) -> None:
+        """`packed`: into Arrow's buffers instead of lists; there are no headers then."""
         self.next = part.first
         self._until = part.until
         self._committed = committed
         self._with_headers = with_headers
+        self._packed = packed
         self._aborting: set[int] = set()  # producers whose transaction at this place is aborted
 
-    def decode(self, answer: Answer) -> Columns:
-        """The answer's records from `next` on. ReadError where they can't be read."""
-        columns = Columns(self._with_headers)
+    def _columns(self) -> Columns | Packed:
+        return Packed() if self._packed else Columns(self._with_headers)
+
+    def decode(self, answer: Answer) -> Iterator[Columns | Packed]:
+        """The answer's records from `next` on: all in one, but for those that compression had made small.
+
+        ReadError where they can't be read.
+        """
+        columns, size = self._columns(), 0
         waiting = sorted(((first, producer) for producer, first in answer.aborted), reverse=True)
         for position, header in answer.headers():
             if header.base_offset >= self._until:
@@ -108,22 +120,30 @@ class Decoder:
             if header.control:
                 self._marker(answer.data, position, header)
             elif not (self._committed and header.transactional and header.producer_id in self._aborting):
-                self._take(columns, answer.data, position, header)
+                size += self._take(columns, answer.data, position, header)
             self.next = max(self.next, header.next_offset)
-        return columns
+            if size > COLUMNS_BYTES:
+                yield columns
+                columns, size = self._columns(), 0
+        yield columns
 
     def _marker(self, data: bytes, position: int, header: BatchHeader) -> None:
         if header.count and read_control_type(data, position, header) == ABORT:
             self._aborting.discard(header.producer_id)
 
-    def _take(self, columns: Columns, data: bytes, position: int, header: BatchHeader) -> None:
+    def _take(self, columns: Columns | Packed, data: bytes, position: int, header: BatchHeader) -> int:
+        """How many bytes they are, decompressed."""
         body = data[position + HEADER_SIZE : position + header.size]
         try:
             if header.compression:
                 body = decompress(Compression(header.compression), memoryview(body), MAX_UNCOMPRESSED_BYTES)
-            add_records(columns, header, body, self.next, self._until)
+            if isinstance(columns, Packed):
+                add_packed(columns, header, body, self.next, self._until)
+            else:
+                add_records(columns, header, body, self.next, self._until)
         except (ValueError, TreecastError) as error:
             raise ReadError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
+        return len(body)
 
 
 class PartitionReader:
@@ -136,6 +156,7 @@ class PartitionReader:
         *,
         committed: bool = False,
         with_headers: bool = False,
+        packed: bool = False,
         text: str | None = None,
         fail_on_data_loss: bool = True,
         timeout: float = 60,
@@ -144,15 +165,18 @@ class PartitionReader:
         self._bootstrap = bootstrap
         self._committed = committed
         self._with_headers = with_headers
+        self._packed = packed
         self._text = text
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout = timeout
         self._connection: Connection | None = None
 
-    def read(self) -> Iterator[Columns]:
+    def read(self) -> Iterator[Columns | Packed]:
         """Columns with at least one row each, in order of offsets."""
         part = self._part
-        decoder = Decoder(part, committed=self._committed, with_headers=self._with_headers)
+        decoder = Decoder(
+            part, committed=self._committed, with_headers=self._with_headers, packed=self._packed
+        )
         deadline = time.monotonic() + self._timeout
         while decoder.next < part.until:
             before = decoder.next
@@ -171,7 +195,7 @@ class PartitionReader:
                 time.sleep(_PAUSE_S)
         self.close()
 
-    def _answers(self, decoder: Decoder) -> Iterator[Columns]:
+    def _answers(self, decoder: Decoder) -> Iterator[Columns | Packed]:
         """As long as the connection lives. An answer is decoded while the next is on its way."""
         connection = self._connected()
         connection.send(self._request(decoder.next))
@@ -185,7 +209,7 @@ class PartitionReader:
             self._check_end(answer, after)
             if after < self._part.until:
                 connection.send(self._request(after))
-            yield decoder.decode(answer)
+            yield from decoder.decode(answer)
 
     def _check_end(self, answer: Answer, after: int) -> None:
         if answer.high_watermark < min(self._part.until, after):

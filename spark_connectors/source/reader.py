@@ -24,6 +24,7 @@ from treecast.middleware.filters.records import RecordFilter
 from ..errors import OptionError
 from .arrow import ArrowMaker
 from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
+from .columns import Columns
 from .decoding import DecodingMaker, decoder
 from .fetch import PartitionReader, same_cluster
 from .offsets import Offsets, Partition, from_json, to_json
@@ -92,6 +93,7 @@ class _Reading:
             address,
             committed=options.isolation == "read_committed",
             with_headers=self._with_headers(),
+            packed=not options.format and not self._with_headers(),
             text=options.filter,
             fail_on_data_loss=options.fail_on_data_loss,
             timeout=options.read_timeout,
@@ -99,7 +101,9 @@ class _Reading:
         maker = self._maker(part.partition)
         passes = None if options.filter is None else RecordFilter(parse(options.filter), *part.partition)
         for columns in reader.read():
-            yield maker.make(columns if passes is None else columns.passing(passes))
+            if isinstance(columns, Columns) and passes is not None:
+                columns = columns.passing(passes)
+            yield maker.make(columns)
 
     def _with_headers(self) -> bool:
         """A filter may look at them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -23,9 +24,12 @@ from treecast.middleware.wire.record_batch import (
     read_records,
 )
 from treecast.spark_connectors.errors import ReadError
+from treecast.spark_connectors.source import fetch
+from treecast.spark_connectors.source.arrow import ArrowMaker, schema_of
 from treecast.spark_connectors.source.columns import Columns, add_records
 from treecast.spark_connectors.source.fetch import Answer, Decoder, fetch_request
 from treecast.spark_connectors.source.offsets import Partition
+from treecast.spark_connectors.source.packed import Packed, add_packed
 from treecast.spark_connectors.source.planning import Range
 
 P = Partition("t", 2)
@@ -98,12 +102,14 @@ def test_columns_hold_what_records_do(
         if 100 + first <= record.offset < 100 + until
     ]
     decoder = Decoder(Range(P, 100 + first, 100 + until), committed=False, with_headers=True)
-    columns = decoder.decode(answer(data))
+    (columns,) = decoder.decode(answer(data))
     assert rows(columns) == plain
     assert set(columns.timestamp_types) <= {int(by_log)}
 
 
-def values(columns: Columns) -> list[bytes | None]:
+def values(found: Iterable[Columns | Packed]) -> list[bytes | None]:
+    (columns,) = found
+    assert isinstance(columns, Columns)
     return columns.values
 
 
@@ -129,6 +135,56 @@ LOG = (
     + marker(COMMIT, 8, 6)
     + batch(b"d", offset=9)
 )
+
+
+@settings(max_examples=60)
+@given(st.lists(records, max_size=3), st.booleans(), st.booleans(), st.integers(0, 12), st.integers(0, 25))
+def test_packed_columns_are_the_arrow_that_lists_make(
+    sent: list[list[Record]], keys: bool, by_log: bool, first: int, until: int
+) -> None:
+    pytest.importorskip("pyspark")
+    kind = TimestampType.LOG_APPEND_TIME if by_log else TimestampType.CREATE_TIME
+    data, offset = b"", 100
+    for found in sent:
+        if not keys:
+            found = [Record(None, record.value, record.headers, record.timestamp) for record in found]
+        data += build_batch(found, base_offset=offset, timestamp_type=kind, compression=Compression.LZ4)
+        offset += len(found) + 1  # a gap
+    maker = ArrowMaker(schema_of(include_headers=False), *P)
+    made = []
+    for packed in (False, True):
+        decoder = Decoder(Range(P, 100 + first, 100 + until), committed=False, packed=packed)
+        (columns,) = decoder.decode(answer(data))
+        made.append(maker.make(columns))
+        made[-1].validate(full=True)
+    assert made[0].equals(made[1])
+    assert made[0].schema.equals(made[1].schema)
+
+
+@given(st.binary(max_size=80), st.integers(1, 3), st.integers(-1, 3), st.integers(0, 10))
+def test_packed_columns_refuse_what_lists_do(data: bytes, count: int, first: int, until: int) -> None:
+    whole = build_batch([Record(None, b"a", (), 1)] * count)
+    header = read_header(whole, 0)
+    lists, packed = Columns(False), Packed()
+    said = []
+    for add, columns in ((add_records, lists), (add_packed, packed)):
+        try:
+            add(columns, header, data, first, until)  # type: ignore[operator]
+            said.append("")
+        except ValueError as error:
+            said.append(str(error))
+    assert said[0] == said[1] or "more than 64 bits" in said[1]
+    if not said[0]:
+        assert len(lists) == len(packed)
+        assert (lists.values.count(None), lists.keys.count(None)) == (packed.values.nulls, packed.keys.nulls)
+
+
+def test_what_compression_had_made_small_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "COLUMNS_BYTES", 1000)
+    sent = [build_batch([Record(None, b"x" * 600, (), 1)], base_offset=n) for n in range(5)]
+    decoder = Decoder(Range(P, 0, 5), committed=False, packed=True)
+    assert [len(columns) for columns in decoder.decode(answer(b"".join(sent)))] == [2, 2, 1]
+    assert decoder.next == 5
 
 
 def test_committed_readers_do_not_see_what_was_aborted() -> None:
@@ -165,7 +221,7 @@ def test_records_that_are_not_what_the_header_says() -> None:
     whole[61] = 100
     decoder = Decoder(Range(P, 0, 9), committed=False, with_headers=False)
     with pytest.raises(ReadError, match="the batch at offset 0 cannot be read"):
-        decoder.decode(answer(bytes(whole)))
+        list(decoder.decode(answer(bytes(whole))))
 
 
 @given(st.binary(max_size=80))
