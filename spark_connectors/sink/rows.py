@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
 _TABLE: Final = 1 << 14  # numbers whose bytes are at hand
@@ -29,7 +30,7 @@ def _spelled(number: i64) -> bytes:
 
 _NUMBERS: Final[list[bytes]] = [_spelled(number) for number in range(_TABLE)]
 _NULL: Final = b"\x01"  # -1
-_ATTRIBUTES: Final = b"\0"
+_ATTRIBUTES: Final = 0
 _NO_HEADERS: Final = b"\0"
 
 
@@ -43,14 +44,30 @@ class Pending:
     """The records of one partition that wait to be sent. Times in ms since the Unix epoch."""
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.count = 0
-        self.size = 0
-        self.base_time = 0
-        self.max_time = 0
+        self.out = BytesWriter()
+        self.count: i64 = 0
+        self.size: i64 = 0
+        self.base_time: i64 = 0
+        self.max_time: i64 = 0
 
     def body(self) -> bytes:
-        return b"".join(self.parts)
+        return self.out.getvalue()
+
+
+class Values:
+    """A column of values as Arrow has it: row n is `data` from the n-th of `ends` (int64) to the next one.
+
+    `present` is a byte for each row, 0 where it is null, and empty where no row is.
+    """
+
+    def __init__(self, count: int, ends: bytes, data: bytes, present: bytes) -> None:
+        """ValueError where `ends` and `present` are not of that length."""
+        if len(ends) != 8 * (count + 1) or len(present) not in (0, count):
+            raise ValueError(f"these are not {count} values")
+        self.count: i64 = count
+        self.ends = ends
+        self.data = data
+        self.present = present
 
 
 def add_rows(
@@ -58,7 +75,7 @@ def add_rows(
     places: list[int] | None,
     place: int,
     keys: list[bytes | None] | None,
-    values: list[bytes | None],
+    values: Values,
     times: list[int] | None,
     now: int,
     headers: list[Headers | None] | None,
@@ -70,47 +87,58 @@ def add_rows(
     `keys`, `times` and `headers` may be missing as columns; a row then has no key, `now`, and no headers.
     Stops after the row that makes one of `pending` larger than `limit`; answers the next row.
     """
-    count: i64 = len(values)
     row: i64 = first
     most: i64 = limit
+    time: i64 = now
+    ends, data, present = values.ends, values.data, values.present
+    all_there = len(present) == 0
     target = pending[place]
-    while row < count:
+    out = target.out
+    while row < values.count:
         if places is not None:
             target = pending[places[row]]
-        time = now if times is None else times[row]
+            out = target.out
+        if times is not None:
+            time = times[row]
         if target.count == 0:
             target.base_time = target.max_time = time
         elif time > target.max_time:
             target.max_time = time
-        head = _ATTRIBUTES + _number(time - target.base_time) + _number(target.count)
+        stamp = _number(time - target.base_time)
+        order = _number(target.count)
+        size: i64 = 2 + len(stamp) + len(order)
         key = None if keys is None else keys[row]
-        if key is None:
-            head += _NULL
-        else:
-            head += _number(len(key)) + key
-        value = values[row]
+        named = _NULL if key is None else _number(len(key))
+        size += len(named)
+        if key is not None:
+            size += len(key)
+        start: i64 = read_i64_le(ends, row * 8)
+        length: i64 = read_i64_le(ends, row * 8 + 8) - start
+        there = all_there or present[row] != 0
+        spelled = _number(length) if there else _NULL
+        size += len(spelled)
+        if there:
+            size += length
         tail = _NO_HEADERS
         if headers is not None:
             found = headers[row]
             if found:
                 tail = _headers(found)
-        size: i64 = len(head) + len(tail)
-        if value is None:
-            head += _NULL
-            size += 1
-            parts = target.parts
-            length = _number(size)
-            parts.append(length + head + tail)
-        else:
-            spelled = _number(len(value))
-            size += len(spelled) + len(value)
-            parts = target.parts
-            length = _number(size)
-            parts.append(length + head + spelled)
-            parts.append(value)
-            parts.append(tail)
+                size += len(tail) - 1
+        spelled_size = _number(size)
+        out.write(spelled_size)
+        out.append(_ATTRIBUTES)
+        out.write(stamp)
+        out.write(order)
+        out.write(named)
+        if key is not None:
+            out.write(key)
+        out.write(spelled)
+        if there:
+            out.write(data[start : start + length])
+        out.write(tail)
         target.count += 1
-        target.size += size + len(length)
+        target.size += size + len(spelled_size)
         row += 1
         if target.size > most:
             break

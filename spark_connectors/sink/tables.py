@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError, WriteError
 from ..source.offsets import Partition
-from .rows import Headers, Pending, add_rows, by_key
+from .rows import Headers, Pending, Values, add_rows, by_key
 
 if TYPE_CHECKING:
     import pyarrow
@@ -60,17 +60,17 @@ class Router:
     ) -> None:
         """Adds all rows; `send` is called whenever enough is there."""
         columns = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
-        values = _binary(columns["value"])
+        values = packed(columns["value"])
         keys = _binary(columns["key"]) if "key" in columns else None
         times = _times(columns["timestamp"]) if "timestamp" in columns else None
         headers: list[Headers | None] | None = (
             columns["headers"].to_pylist() if "headers" in columns else None
         )
-        places = self._targets(columns, keys, len(values))
+        places = self._targets(columns, keys)
         place = places if isinstance(places, int) else 0
         now = int(time.time() * 1000)
         row = 0
-        while row < len(values):
+        while row < batch.num_rows:
             row = add_rows(
                 self._pending,
                 None if isinstance(places, int) else places,
@@ -83,7 +83,7 @@ class Router:
                 row,
                 BATCH_BYTES,
             )
-            if row < len(values) or sum(pending.size for pending in self._pending) > ALL_BYTES:
+            if row < batch.num_rows or sum(pending.size for pending in self._pending) > ALL_BYTES:
                 send(self.taken())
 
     def taken(self) -> list[tuple[Partition, Pending]]:
@@ -95,9 +95,7 @@ class Router:
                 self._pending[place] = Pending()
         return found
 
-    def _targets(
-        self, columns: dict[str, Any], keys: list[bytes | None] | None, count: int
-    ) -> int | list[int]:
+    def _targets(self, columns: dict[str, Any], keys: list[bytes | None] | None) -> int | list[int]:
         """One place for all rows, or the place of each."""
         self._turn += 1
         if self._topic:
@@ -143,6 +141,28 @@ class Router:
             place = self._places[partition] = len(self._pending)
             self._pending.append(Pending())
         return place
+
+
+def packed(column: pyarrow.Array) -> Values:
+    """Strings or binary, of usual or large size, without an object for each."""
+    import numpy as np
+    import pyarrow as pa
+
+    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    count = len(column)
+    _, ends, data = column.buffers()
+    places = np.zeros(1, np.int64)  # an empty column may have no buffers
+    if count:
+        width = np.int64 if large else np.int32
+        places = np.frombuffer(ends, width)[column.offset : column.offset + count + 1].astype(np.int64)
+    first, last = int(places[0]), int(places[-1])
+    there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else np.empty(0)
+    return Values(
+        count,
+        (places - first).tobytes(),
+        data.slice(first, last - first).to_pybytes() if last > first else b"",
+        there.astype(np.uint8).tobytes(),
+    )
 
 
 def _binary(column: pyarrow.Array) -> list[bytes | None]:

@@ -10,13 +10,20 @@ from kafka.partitioner import murmur2 as kafka_murmur2
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.wire.record_batch import build_batch, check_batches, seal_batch
-from treecast.spark_connectors.sink.rows import Headers, Pending, add_rows, by_key, murmur2
+from treecast.spark_connectors.sink.rows import Headers, Pending, Values, add_rows, by_key, murmur2
+from treecast.spark_connectors.sink.tables import packed
+
+pa = pytest.importorskip("pyarrow")
 
 bytes_or_null = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), bytes_or_null), max_size=3)
 rows = st.lists(
     st.tuples(bytes_or_null, bytes_or_null, headers, st.integers(0, 2**41)), min_size=1, max_size=20
 )
+
+
+def column(values: list[bytes | None]) -> Values:
+    return packed(pa.array(values, pa.binary()))
 
 
 @settings(max_examples=60)
@@ -29,7 +36,7 @@ def test_batches_are_those_that_values_make(found: list, all_columns: bool, code
     if all_columns:
         listed = [[{"key": name, "value": value} for name, value in row[2]] or None for row in found]
     values = [row[1] for row in found]
-    assert add_rows([pending], None, 0, keys, values, times, 77, listed, 0, 1 << 30) == len(found)
+    assert add_rows([pending], None, 0, keys, column(values), times, 77, listed, 0, 1 << 30) == len(found)
     producer = ProducerIdentity(5, 2)
     sealed = seal_batch(
         pending.body(),
@@ -56,12 +63,34 @@ def test_batches_are_those_that_values_make(found: list, all_columns: bool, code
         assert pending.size == len(sealed) - 61
 
 
+@given(
+    st.lists(st.none() | st.text(max_size=5), max_size=8),
+    st.sampled_from([pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]),
+    st.integers(0, 3),
+)
+def test_values_are_cut_where_arrow_has_them(found: list[str | None], kind: object, skipped: int) -> None:
+    """Also those of a slice, which begins within its buffers."""
+    part = pa.array(found, pa.string()).cast(kind)[skipped:]
+    plain = [None if text is None else text.encode() for text in found[skipped:]]
+    pending = Pending()
+    assert add_rows([pending], None, 0, None, packed(part), None, 5, None, 0, 1 << 20) == len(plain)
+    if plain:
+        sealed = seal_batch(pending.body(), pending.count, pending.base_time, pending.max_time)
+        assert sealed == build_batch([Record(None, value, (), 5) for value in plain])
+
+
+def test_values_that_are_not_as_many_as_said() -> None:
+    with pytest.raises(ValueError, match="these are not 2 values"):
+        Values(2, bytes(16), b"", b"")
+
+
 def test_a_batch_that_is_full_stops() -> None:
     first, second = Pending(), Pending()
     values: list[bytes | None] = [b"x" * 100] * 10
-    row = add_rows([first, second], [0, 1] * 5, 0, None, values, None, 1, None, 0, 300)
+    row = add_rows([first, second], [0, 1] * 5, 0, None, column(values), None, 1, None, 0, 300)
     assert (row, first.count, second.count) == (5, 3, 2)
-    assert add_rows([Pending(), second], [0, 1] * 5, 0, None, values, None, 1, None, row, 10_000) == 10
+    row = add_rows([Pending(), second], [0, 1] * 5, 0, None, column(values), None, 1, None, row, 10_000)
+    assert row == 10
     assert second.count == 5
 
 
@@ -69,7 +98,7 @@ def test_many_records_and_times_before_the_first() -> None:
     pending = Pending()
     values: list[bytes | None] = [b"v"] * 20_000
     times = [1_700_000_000_000 - n for n in range(20_000)]
-    assert add_rows([pending], None, 0, None, values, times, 0, None, 0, 1 << 30) == 20_000
+    assert add_rows([pending], None, 0, None, column(values), times, 0, None, 0, 1 << 30) == 20_000
     data = bytearray(seal_batch(pending.body(), pending.count, pending.base_time, pending.max_time))
     (header,) = check_batches(memoryview(data), 1 << 20)
     assert (header.count, header.max_timestamp) == (20_000, times[0])
