@@ -43,13 +43,14 @@ class Connection:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def _exactly(self, count: int) -> bytes:
-        out = bytearray()
-        while len(out) < count:
-            data = self._socket.recv(min(count - len(out), 1 << 20))
+        chunks: list[bytes] = []
+        while count > 0:
+            data = self._socket.recv(min(count, 1 << 20))
             if not data:
                 raise LoadError("the server closed the connection")
-            out += data
-        return bytes(out)
+            chunks.append(data)
+            count -= len(data)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         return frames.parse_api_versions(self.call(frames.api_versions_request()))
