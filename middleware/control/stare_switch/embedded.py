@@ -112,7 +112,7 @@ class EmbeddedController:
 
     @property
     def settled(self) -> bool:
-        """Whether every neighbour has acknowledged all."""
+        """Whether every neighbour has acknowledged all; what is only repeated is not counted."""
         return not any(link.waiting for link in self._links.values())
 
     def packet_in(self, data: bytes, now: float) -> None:

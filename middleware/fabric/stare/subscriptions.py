@@ -95,11 +95,14 @@ TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
     },
 }
 
+_KNOWN: Final = {_E.ACK: True, _E.UNWANT: False, _E.TIRED: False}
+
 
 class _Entry(Struct, gc=False):  # it refers to nothing, and there may be a million
     state: SubState
     number: int  # of the request; before the first, what it follows
     tries: int = 0
+    known: bool = False  # the switch has acknowledged it since it was last wanted
 
 
 class SubChange(Struct, frozen=True):
@@ -131,9 +134,9 @@ class Subscriptions:
 
     @property
     def waiting(self) -> bool:
-        """Whether a request waits for its acknowledgement."""
+        """Whether a request that is not only repeated waits for its acknowledgement."""
         busy = (SubState.REGISTERING, SubState.REMOVING)
-        return any(entry.state in busy for entry in self._entries.values())
+        return any(entry.state in busy and not entry.known for entry in self._entries.values())
 
     def state(self, state_id: int) -> SubState | None:
         """None where it is not subscribed."""
@@ -202,6 +205,7 @@ class Subscriptions:
         entry = self._entries[state_id]
         before = entry.state
         entry.state, do = TRANSITIONS[before][event]
+        entry.known = _KNOWN.get(event, entry.known)
         match do:
             case _Do.BEGIN:
                 self._begin(state_id, entry, now)

@@ -11,7 +11,7 @@ import pytest
 from treecast.middleware.control.stare_switch.embedded import BETWEEN_SWITCHES, EmbeddedController, Place
 from treecast.middleware.fabric.stare.recent import Recent
 from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
-from treecast.middleware.fabric.stare.subscriptions import Subscriptions
+from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
 from treecast.middleware.wire.stare import StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 
@@ -200,6 +200,8 @@ def test_a_neighbour_repeats_all_in_rounds_over_links_that_lose() -> None:
     assert not pair.table.held
     half = BETWEEN_SWITCHES.round * 1.5
     until(pair, there, back, BETWEEN_SWITCHES.round - 1, half)
+    assert SubState.REGISTERING in {pair.asking.state(state) for state in states}
+    assert not pair.asking.waiting  # for anything but repetitions
     assert 200 < len(pair.table.held) < 350
     until(pair, there, back, half, BETWEEN_SWITCHES.round * 2 + 30)
     assert set(pair.table.held) == set(states)

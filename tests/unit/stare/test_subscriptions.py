@@ -118,3 +118,19 @@ def test_no_event_leaves_a_request_without_a_timer(event: SubEvent) -> None:
     for state in SubState:
         then, _ = TRANSITIONS[state][event]
         assert then in SubState
+
+
+def test_who_only_repeats_does_not_wait() -> None:
+    subs = made()
+    subs.want(300, 0.0)
+    assert subs.waiting
+    subs.acknowledged(ack(subs.requests[-1]), 0.1)
+    subs.work(subs.next_deadline())
+    assert subs.state(300) is SubState.REGISTERING
+    assert not subs.waiting
+    subs.unwant(300, 100.0)
+    assert subs.waiting
+    subs.want(300, 100.1)
+    assert subs.waiting
+    subs.acknowledged(ack(subs.requests[-1]), 100.2)
+    assert not subs.waiting
