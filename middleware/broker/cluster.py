@@ -46,6 +46,10 @@ class ReadWaiter(Protocol):
     def grown(self, size: int) -> None:
         """`size` more bytes can be read (0: a bound moved, and nobody counted the bytes below it)."""
 
+    def foreseen(self, size: int) -> None:
+        """`size` bytes are about to be appended, and who reads at the end has them already. `grown` follows
+        for those who still wait."""
+
     def gone(self) -> None:
         """The partition was deleted or is not led here any more. It has forgotten this waiter."""
 

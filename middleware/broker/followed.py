@@ -9,6 +9,7 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.file_range import SENDFILE_BYTES
 from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.storage.replicate import check_order
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .partition import LogPartition
@@ -20,14 +21,35 @@ NO_OFFSET: Final = -1
 class FollowedPartition(LogPartition):
     """Takes what the leader has, as it has it. Readers see no more than is here, and wait for the rest.
 
-    What was appended last is remembered until `forget_fresh`, so that those who have waited for it get it
-    without a look into the file.
+    What is appended is shown before, and remembered until `forget_fresh`: those who have waited for it get it
+    before the disk does, and without a look into the file. Its leader has it, so nobody sees what may vanish;
+    a reader that has seen more than a replica has, after a kill, is the leader's to answer.
     """
 
     def __init__(self, name: TopicPartition, log: PartitionLog) -> None:
         super().__init__(name, log)
         self._fresh = b""
         self._fresh_offset = NO_OFFSET
+        self._fresh_end = NO_OFFSET
+
+    @property
+    def readable_end(self) -> int:
+        """Where what can be read ends: the log's end, or that of what was shown."""
+        return max(self.log.end_offset, self._fresh_end)
+
+    def show(self, batches: bytes, headers: Sequence[BatchHeader]) -> None:
+        """Wakes those for whom a chunk that is about to be appended is enough.
+
+        Their reads have to come before the append. CORRUPT_BATCH where the chunk cannot follow what is here.
+        """
+        size, log = len(batches), self.log
+        if not self._waiters or size >= SENDFILE_BYTES or self._gone is not None or log.durability.failed:
+            return
+        check_order(memoryview(batches), headers, log.end_offset)
+        self._fresh, self._fresh_offset = batches, log.end_offset
+        self._fresh_end = headers[-1].next_offset
+        for waiter in tuple(self._waiters):
+            waiter.foreseen(size)
 
     def append_replicated(self, batches: bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """Appends a chunk of whole batches, and wakes who waits for them once.
@@ -48,7 +70,7 @@ class FollowedPartition(LogPartition):
 
     def forget_fresh(self) -> None:
         """Who has waited for the last append has been answered."""
-        self._fresh, self._fresh_offset = b"", NO_OFFSET
+        self._fresh, self._fresh_offset, self._fresh_end = b"", NO_OFFSET, NO_OFFSET
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
         size = len(self._fresh)
@@ -57,7 +79,7 @@ class FollowedPartition(LogPartition):
         self._check_here()
         log = self.log
         log.read_elsewhere(size)
-        return PartitionRead([self._fresh], size, log.end_offset, log.stable_offset, log.start_offset)
+        return PartitionRead([self._fresh], size, self.readable_end, log.stable_offset, log.start_offset)
 
     def truncate(self, offset: int, now_ms: int) -> int:
         """Takes back all from `offset` on; answers where the replica ends now. STORAGE."""

@@ -138,6 +138,11 @@ class FetchWait:
         if self._missing <= 0 or size == 0:
             self.finish()
 
+    def foreseen(self, size: int) -> None:
+        """`size` bytes can be read by who has read all else, and are counted when `grown` says so."""
+        if self._missing <= size:
+            self.finish()
+
     def gone(self) -> None:
         """One of the partitions is not here any more."""
         self.finish()

@@ -90,6 +90,9 @@ class PartitionFeed:
     def grown(self, size: int) -> None:
         self._more.set()
 
+    def foreseen(self, size: int) -> None:
+        """It hands over what is in the log only."""
+
     def gone(self) -> None:
         self._watched = None
         self._more.set()

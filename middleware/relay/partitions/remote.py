@@ -177,7 +177,7 @@ class RemotePartition:
         if not (replica.checked or (alone and replica.begun)):
             return None
         log = replica.partition.log
-        if log.start_offset <= offset < log.end_offset:
+        if log.start_offset <= offset < replica.partition.readable_end:
             found = replica.partition.read(offset, max_bytes, isolation, at_least_one=at_least_one)
             self._counters.local_reads += 1
             self._counters.local_read_bytes += found.size

@@ -236,14 +236,22 @@ class Replica:
     # --- what the stream brings
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """A whole chunk with one append; waiting readers are told once, and answered before anything else."""
+        """A whole chunk with one append; waiting readers are told once, and answered before anything else:
+        those who wait at the end before the append, the others after it."""
         data, headers = gathered(deliveries)
         partition = self.partition
-        self._polls.hold()
         try:
-            partition.append_replicated(data, headers, int(self._clock() * 1000))
+            self._polls.hold()
+            try:
+                partition.show(data, headers)
+            finally:
+                self._polls.let_go()
+            self._polls.hold()
+            try:
+                partition.append_replicated(data, headers, int(self._clock() * 1000))
+            finally:
+                self._polls.let_go()
         finally:
-            self._polls.let_go()
             partition.forget_fresh()
         self._failures = 0
         self._counters.replicated_batches += len(headers)

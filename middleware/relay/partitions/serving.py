@@ -150,6 +150,9 @@ class _Growth:
         if not self._happened.done():
             self._happened.set_result(None)
 
+    def foreseen(self, size: int) -> None:
+        """Another host is told of what is in the log only."""
+
     def gone(self) -> None:
         self.grown(0)
 

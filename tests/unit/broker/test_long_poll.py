@@ -92,6 +92,19 @@ def test_bytes_add_up_over_partitions(bench: Bench) -> None:
     assert (bench.done, bench.watched) == (1, 0)
 
 
+def test_what_is_foreseen_ends_a_wait_that_it_is_enough_for_and_is_not_counted(bench: Bench) -> None:
+    wait = bench.wait(100)
+    wait.foreseen(60)
+    bench.partitions[0].grow(60)
+    assert not wait.over
+    wait.foreseen(39)
+    assert not wait.over
+    wait.foreseen(40)
+    assert (bench.done, wait.over) == (0, True)
+    bench.loop.settle()
+    assert (bench.done, bench.watched) == (1, 0)
+
+
 def test_holds_lie_in_each_other(bench: Bench) -> None:
     polls = bench.polls
     bench.wait(1)

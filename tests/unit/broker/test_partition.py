@@ -56,6 +56,9 @@ class Waiter:
     def grown(self, size: int) -> None:
         self.told.append(size)
 
+    def foreseen(self, size: int) -> None:
+        self.told.append(f"{size} foreseen")
+
     def gone(self) -> None:
         self.told.append("gone")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import uuid
 from collections.abc import Callable
@@ -60,6 +61,9 @@ class Waiter:
     def grown(self, size: int) -> None:
         self.told.append(size)
 
+    def foreseen(self, size: int) -> None:
+        self.told.append(f"{size} foreseen")
+
     def gone(self) -> None:
         self.told.append("gone")
 
@@ -116,6 +120,9 @@ class Reader:
     def grown(self, size: int) -> None:
         self.found.append(self.read(1 << 20))
 
+    def foreseen(self, size: int) -> None:
+        self.grown(size)
+
     def gone(self) -> None:
         raise AssertionError("the replica is here")
 
@@ -146,6 +153,53 @@ async def test_who_waits_at_a_replica_reads_what_has_just_come_without_the_file(
             from_file.last_stable_offset,
             from_file.log_start_offset,
         )
+    await partitions.close()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_who_waits_at_a_replica_is_answered_before_the_disk_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    partitions = opened(tmp_path / "logs")
+    replica = partitions.follow(TOPIC, 0)
+    data = batch(2)
+    headers = [read_header(data, 0)]
+    at_end, committed = Reader(replica, 0), Waiter()
+    replica.watch(at_end, Isolation.READ_UNCOMMITTED)
+    replica.watch(committed, Isolation.READ_COMMITTED)
+    replica.show(data, headers)
+    replica.unwatch(at_end)
+    (shown,) = at_end.found
+    assert shown.chunks == [data]
+    assert shown.high_watermark == replica.readable_end == 2
+    assert (replica.log.end_offset, replica.log.size, committed.told) == (0, 0, [])
+    if refused:
+
+        def full(*given: object) -> int:
+            raise OSError(errno.ENOSPC, "full")
+
+        monkeypatch.setattr(replica.log.shared.disk, "write", full)
+        with pytest.raises(TreecastError):
+            replica.append_replicated(data, headers, 1)
+    else:
+        replica.append_replicated(data, headers, 1)
+        assert committed.told == [len(data)]
+    replica.forget_fresh()
+    assert replica.readable_end == replica.log.end_offset == (0 if refused else 2)
+    await partitions.close()
+
+
+async def test_what_cannot_follow_is_not_shown(tmp_path: Path) -> None:
+    partitions = opened(tmp_path / "logs")
+    replica = partitions.follow(TOPIC, 0)
+    replica.append_replicated(batch(2), [read_header(batch(2), 0)], 1)
+    waiter = Waiter()
+    replica.show(batch(2), [read_header(batch(2), 0)])  # nobody waits, so nobody looks
+    replica.watch(waiter, Isolation.READ_UNCOMMITTED)
+    with pytest.raises(TreecastError) as caught:
+        replica.show(batch(2), [read_header(batch(2), 0)])
+    assert caught.value.fault is Fault.CORRUPT_BATCH
+    assert (waiter.told, replica.readable_end) == ([], 2)
     await partitions.close()
 
 

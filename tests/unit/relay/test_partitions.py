@@ -19,7 +19,8 @@ from tests.unit.relay.world import (
     wait_for_more,
 )
 
-from treecast.middleware.broker.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from treecast.middleware.broker.long_poll import FetchWait
+from treecast.middleware.broker.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionRead
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
@@ -60,6 +61,35 @@ async def test_a_waiting_reader_is_woken_by_what_is_replicated(world: World) -> 
     found = await b.read(0)
     assert found.size == a.log().size
     assert b.counters.proxied_reads == 1
+
+
+async def test_a_reader_has_what_the_replicas_disk_then_refuses_and_goes_on_at_the_leader(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    await b.read(0)
+    replica = b.partition().replica
+    await until(lambda: replica.current)
+    found: list[PartitionRead] = []
+
+    def answer() -> None:
+        found.append(b.partition().read(0, 1 << 20, UNCOMMITTED, at_least_one=True))
+
+    def full(*given: object) -> None:
+        assert len(found) == 1  # answered before
+        raise TreecastError(Fault.STORAGE, "full")
+
+    monkeypatch.setattr(replica.partition, "append_replicated", full)
+    FetchWait(replica._polls, [b.partition()], UNCOMMITTED, 1, 60.0, answer)
+    await a.produce(b"one")
+    await until(lambda: b.counters.failed_chunks > 0)
+    assert b"".join(map(bytes, map(in_memory, found[0].chunks))) == content(a.log())
+    assert (found[0].high_watermark, b.log().end_offset) == (1, 0)
+    after = await b.read(1)  # not beyond the end: the leader is asked
+    assert (after.size, after.high_watermark) == (0, 1)
+    monkeypatch.undo()
+    await until(b.copied())
 
 
 async def behind(world: World) -> tuple[TestHost, TestHost]:

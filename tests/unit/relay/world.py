@@ -418,6 +418,9 @@ class Waiting:
         self.told.append(size)
         self.event.set()
 
+    def foreseen(self, size: int) -> None:
+        """It waits for what is in the log."""
+
     def gone(self) -> None:
         self.told.append("gone")
         self.event.set()
