@@ -39,6 +39,38 @@ def description(hosts: list[str], relay: Mapping[str, str | float] | None = None
     return "\n".join(lines)
 
 
+class Commands:
+    """`treecast` commands in a host's namespace: one process runs them all, started by the first."""
+
+    def __init__(self, site: Site, host: str) -> None:
+        self._site = site
+        self._host = host
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def run(self, words: list[str]) -> tuple[int, str, str]:
+        """(exit code, what it printed, what it printed as an error). Amiss where it does not end."""
+        with self._lock:
+            if (
+                self._process is None or self._process.poll() is not None
+            ):  # it ends with the thread that began it
+                program = [self._site.python, str(HERE / "commands.py")]
+                self._process = self._site.lab.start(self._host, *program, stdin=subprocess.PIPE)
+            asked, said = self._process.stdin, self._process.stdout
+            assert asked is not None
+            assert said is not None
+            asked.write(json.dumps(words).encode() + b"\n")
+            asked.flush()
+            if not select.select([said], [], [], ANSWER_S)[0]:
+                self._process.kill()
+                raise Amiss(f"treecast {' '.join(words)} at {self._host} does not end")
+            line = said.readline()
+        if not line:
+            raise Amiss(f"treecast {' '.join(words)} at {self._host} ended without a word")
+        code, out, error = json.loads(line)
+        return code, out, error
+
+
 class HostDaemon:
     """One host's `treecast up`, in its namespace. The first one holds the coordinator."""
 
@@ -50,6 +82,7 @@ class HostDaemon:
         self.ready: dict[str, str] = {}
         self.log_path = data.parent / f"{host}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._commands = Commands(site, host)
 
     def command(self) -> list[str]:
         address = self.site.lab.ipv4(self.host)
@@ -119,16 +152,12 @@ class HostDaemon:
 
         Where a machine has much to do, a call may take longer than the command waits: then it is run again.
         """
-        command = [self.site.python, "-m", "treecast.middleware.cli", *words, "--json"]
         deadline = time.monotonic() + ANSWER_S
         while True:
-            try:
-                done = self.site.lab.run(self.host, *command, check=False, timeout=ANSWER_S)
-            except subprocess.TimeoutExpired:
-                raise Amiss(f"treecast {' '.join(words)} at {self.host} does not end") from None
-            if done.returncode == 0:
-                return json.loads(done.stdout)
-            said = done.stderr or done.stdout
+            code, out, error = self._commands.run([*words, "--json"])
+            if code == 0:
+                return json.loads(out)
+            said = error or out
             if time.monotonic() > deadline or not any(word in said for word in _BUSY):
                 raise Amiss(f"treecast {' '.join(words)} at {self.host}: {said}")
             time.sleep(0.5)
