@@ -116,7 +116,7 @@ class Hop:
     def _arrived(self) -> None:
         found = self.replica.read(self.read, 1 << 20, Isolation.READ_UNCOMMITTED, at_least_one=True)
         assert found.size
-        self.read = self.replica.log.end_offset
+        self.read = found.high_watermark
 
     async def catch_up(self, offset: int) -> None:
         """What was not sent or handed out at once is by and by."""
