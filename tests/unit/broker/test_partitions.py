@@ -21,6 +21,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
@@ -178,7 +179,7 @@ async def test_who_waits_at_a_replica_is_answered_before_the_disk_has_it(
         def full(*given: object) -> int:
             raise OSError(errno.ENOSPC, "full")
 
-        monkeypatch.setattr(replica.log.shared.disk, "write", full)
+        monkeypatch.setattr(Disk, "write", full)
         with pytest.raises(TreecastError):
             replica.append_replicated(data, headers, 1)
     else:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+from typing import Any
 
 import pytest
 from tests.unit.relay.world import (
@@ -24,6 +27,7 @@ from treecast.middleware.broker.values import EARLIEST_TIMESTAMP, LATEST_TIMESTA
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.storage.disk import Disk
 
 PRODUCER = ProducerIdentity(7, 0)
 
@@ -76,11 +80,15 @@ async def test_a_reader_has_what_the_replicas_disk_then_refuses_and_goes_on_at_t
     def answer() -> None:
         found.append(b.partition().read(0, 1 << 20, UNCOMMITTED, at_least_one=True))
 
-    def full(*given: object) -> None:
-        assert len(found) == 1  # answered before
-        raise TreecastError(Fault.STORAGE, "full")
+    write = Disk.write
 
-    monkeypatch.setattr(replica.partition, "append_replicated", full)
+    def refusing(disk: Disk, descriptor: int, *given: Any) -> int:
+        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith(str(b.log().directory)):
+            return write(disk, descriptor, *given)
+        assert len(found) == 1  # answered before
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Disk, "write", refusing)
     FetchWait(replica._polls, [b.partition()], UNCOMMITTED, 1, 60.0, answer)
     await a.produce(b"one")
     await until(lambda: b.counters.failed_chunks > 0)
