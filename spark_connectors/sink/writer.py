@@ -139,11 +139,13 @@ def finish(
     *,
     committed: bool,
     whole: str = "",
+    repeated: bool = True,
 ) -> None:
     """The driver's decision about a batch: its parts count, or nothing of it does.
 
     `whole` is needed where no task may have told it. A stream that fails before any did is repeated, and the
-    commit of its next run ends what was staged.
+    commit of its next run ends what was staged. A batch that is never `repeated` is given up for good: a task
+    that Spark has not stopped yet begins nothing any more, which readers would wait for.
     """
     told = [message for message in messages if isinstance(message, Written)]
     parts = [message.staged for message in told if message.staged is not None]
@@ -151,7 +153,8 @@ def finish(
     if not options.transactional or not whole or (committed and not parts):
         return
     named = parts if committed else ()
-    end_parts(bootstrap_of(options), whole, number, named, options.write_timeout, committed=committed)
+    decided = committed or not repeated  # that no part counts is a decision, too
+    end_parts(bootstrap_of(options), whole, number, named, options.write_timeout, committed=decided)
 
 
 class TreecastStreamWriter(DataSourceStreamArrowWriter):
@@ -191,8 +194,9 @@ class TreecastWriter(DataSourceArrowWriter):
         self._finish(messages, committed=False)
 
     def _finish(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> None:
-        batch = self._batch
-        finish(messages, batch.number, self._options, committed=committed, whole=batch.whole)
+        batch, options = self._batch, self._options
+        repeated = options.batch is not None
+        finish(messages, batch.number, options, committed=committed, whole=batch.whole, repeated=repeated)
 
 
 def _context() -> TaskContext:

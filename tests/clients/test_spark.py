@@ -15,8 +15,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from treecast.middleware.api.discovery import Address
 from treecast.middleware.daemon.process import DaemonProcess
+from treecast.spark_connectors.errors import WriteError
 from treecast.spark_connectors.sink.rows import murmur2
+from treecast.spark_connectors.source.offsets import Partition
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 3000
@@ -165,6 +168,31 @@ def test_what_a_failed_job_staged_is_aborted(found: dict[str, Any]) -> None:
     failed = found["sink_failed"]
     assert failed["staged"] > 0
     assert (failed["error"], failed["nothing"], failed["after"]) == (True, 0, 10)
+
+
+def test_what_a_task_begins_after_its_job_was_given_up_is_refused(shared_daemon: DaemonProcess) -> None:
+    """Spark does not wait for tasks that it stops: what one staged then would hold up readers for long."""
+    pytest.importorskip("pyspark")
+    from treecast.spark_connectors.sink.options import parse_options
+    from treecast.spark_connectors.sink.producing import Producer as Staging
+    from treecast.spark_connectors.sink.writer import TreecastWriter
+
+    options = parse_options({"kafka.bootstrap.servers": shared_daemon.kafka, "topic": "t"}, streaming=False)
+    writer = TreecastWriter(options)
+    batch, host, port = writer._batch, *shared_daemon.address("kafka")
+
+    def staging(name: str) -> Staging:
+        part, lease = f"{batch.whole}//{batch.number}/{name}", options.lease_ms
+        return Staging(Address(host, port), part, lease_ms=lease, compression=options.compression, timeout=30)
+
+    early, late = staging("early"), staging("late")
+    assert early.begin()
+    writer.abort([])
+    assert not late.begin()
+    with pytest.raises(WriteError):
+        early._add([Partition("spark", 0)])
+    early.close()
+    late.close()
 
 
 def test_a_stream_is_written_once_though_the_driver_forgot_a_batch(found: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,23 @@ class Writes:
         return {"named": named, "all": self._read(self._topic("repeated")).count()}
 
     def failed(self) -> dict[str, Any]:
-        """A task fails after it has staged; readers of committed records see what is written later.
-
-        Its values are so large that the writer sends some long before the last one is made.
-        """
+        """A task fails once anything is staged; readers of committed records see what is written later."""
+        settings = {
+            "bootstrap.servers": self.address,
+            "group.id": "looks",
+            "isolation.level": "read_uncommitted",
+        }
+        topic = self._topic("failed")
 
         def fail(n: int) -> str:
             if n == 49_999:
+                import confluent_kafka as kafka  # its classes cannot be sent to a task
+
+                looks, deadline = kafka.Consumer(settings), time.monotonic() + 60
+                while time.monotonic() < deadline:
+                    if any(looks.get_watermark_offsets(kafka.TopicPartition(topic, n))[1] for n in range(3)):
+                        break
+                    time.sleep(0.05)  # the writer has begun with what was made before this row
                 raise ValueError("this task fails")
             return f"{n} " + "." * 500
 
