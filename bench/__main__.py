@@ -36,7 +36,10 @@ OutOption = Annotated[Path, typer.Option(help="where the JSON, the tables and th
 PeersOption = Annotated[str, typer.Option(help="which of them, parted by commas")]
 PythonOption = Annotated[str, typer.Option(help="the Python whose treecast is measured; default: this one")]
 FsyncOption = Annotated[str, typer.Option(help="Treecast's fsync policy; never is what Kafka's promises")]
-DataOption = Annotated[Path | None, typer.Option(help="the folder under which data directories are made")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(help="the folder under which data directories are made", exists=True, file_okay=False),
+]
 
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
 SPARK_PEERS = ",".join(spark_comparison.NAMES)
