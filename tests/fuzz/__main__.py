@@ -1,7 +1,7 @@
 """python -m tests.fuzz packets|session|batches [--runs N] [--seed N] [--corpus DIR]
 
 Needs atheris (`pip install atheris`). Ends with 0 after N runs, or with the input that let something out,
-which atheris keeps in a file.
+which atheris keeps in a file below out/fuzz, as it does with inputs that took long.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+
+KEPT = Path("out/fuzz")
 
 
 def main() -> int:
@@ -31,7 +33,9 @@ def main() -> int:
         corpus.mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(SEEDS):
             (corpus / f"seed{number}").write_bytes(seed)
-        options = [f"-runs={given.runs}", f"-seed={given.seed}", "-max_len=512", str(corpus)]
+        KEPT.mkdir(parents=True, exist_ok=True)
+        options = [f"-runs={given.runs}", f"-seed={given.seed}", "-max_len=512"]
+        options += [f"-artifact_prefix={KEPT}/", str(corpus)]
         atheris.Setup([sys.argv[0], *options], TARGETS[given.target])
         atheris.Fuzz()  # ends the process
     return 0
