@@ -32,9 +32,8 @@ from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, enco
 from treecast.middleware.wire.stare_numbers import step
 
 BETWEEN_SWITCHES: Final = StareSettings(resend_tries=1 << 30, refresh=0.0, round=300.0)  # until acknowledged
-_ROUNDS: Final = (
-    4  # two lie at most between two requests for a state, and each is sent until it is acknowledged
-)
+# Two lie at most between two requests for a state, and each is sent until it is acknowledged.
+_ROUNDS: Final = 4
 _PORT: Final = struct.Struct(">H")
 _STALE: Final = 256  # a request so little before the last one for its state was overtaken by it
 EXPIRE: Final = 150.0  # three of a host's refreshes at their longest, and its tries

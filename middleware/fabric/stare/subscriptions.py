@@ -122,9 +122,8 @@ class Subscriptions:
         self._timers: Timers[int] = Timers()
         self._settings = settings
         self._wait = Wait(settings.resend_first, settings.resend_longest, settings.spread, random)
-        self._ended = Recent(
-            4 * LATE
-        )  # the last number of what is forgotten: for longer than a switch knows it
+        # the last number of what is forgotten: for longer than a switch knows it
+        self._ended = Recent(4 * LATE)
         self._random = random
         self._round: list[int] = []  # states that are still to be asked for again in this round
         self._round_due = self._step_due = NEVER
@@ -173,7 +172,7 @@ class Subscriptions:
     def farewell(self) -> list[StareHeader]:
         """One SUB-remove of each, as the host goes and waits for no answer."""
         return [
-            StareHeader(StareKind.SUB_REMOVE, state_id, 0, e.number + 1 & LAST_UPDATE)
+            StareHeader(StareKind.SUB_REMOVE, state_id, 0, (e.number + 1) & LAST_UPDATE)
             for state_id, e in self._entries.items()
         ]
 

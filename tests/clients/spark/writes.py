@@ -95,7 +95,7 @@ class Writes:
                 while time.monotonic() < deadline:
                     if any(looks.get_watermark_offsets(kafka.TopicPartition(topic, n))[1] for n in range(3)):
                         break
-                    time.sleep(0.05)  # the writer has begun with what was made before this row
+                    time.sleep(0.05)  # nothing tells a task when another process has written
                 raise ValueError("this task fails")
             return f"{n} " + "." * 500
 
