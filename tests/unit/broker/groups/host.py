@@ -26,6 +26,23 @@ DAY = 86_400.0
 START = 1_700_000_000.0
 
 
+def joining(member_id: str = "", group: str = "g", **how: object) -> JoinGroup:
+    """A consumer's join; `how` is what differs."""
+    values = {
+        "group_id": group,
+        "member_id": member_id,
+        "instance_id": None,
+        "client_id": "client",
+        "client_host": "/127.0.0.1",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": (("range", b"meta"),),
+        "require_known_member_id": False,
+    }
+    return JoinGroup(**{**values, **how})
+
+
 class Host:
     """A coordinator whose time stands still unless told; `restart` is what a kill leaves behind."""
 
@@ -58,19 +75,7 @@ class Host:
         return await self.start()
 
     def join(self, member_id: str = "", group: str = "g", **how: object) -> asyncio.Task:
-        values = {
-            "group_id": group,
-            "member_id": member_id,
-            "instance_id": None,
-            "client_id": "client",
-            "client_host": "/127.0.0.1",
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 60_000,
-            "protocol_type": "consumer",
-            "protocols": (("range", b"meta"),),
-            "require_known_member_id": False,
-        }
-        return asyncio.create_task(self.coordinator.join(JoinGroup(**{**values, **how})))
+        return asyncio.create_task(self.coordinator.join(joining(member_id, group, **how)))
 
     def sync(self, member_id: str, generation: int, assignments=(), group: str = "g") -> asyncio.Task:
         request = SyncGroup(group, generation, member_id, None, None, None, tuple(assignments))

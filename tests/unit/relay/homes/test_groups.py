@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.unit.broker.groups.host import fault_of, joining
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
 from treecast.middleware.broker.values import (
     CommittedOffset,
     Joined,
-    JoinGroup,
     MemberIdentity,
     MemberIdRequired,
     SyncGroup,
 )
-from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.relay.homes import rows
 from treecast.middleware.storage.fsync import FsyncPolicy
@@ -23,12 +23,6 @@ from treecast.middleware.storage.tables import Tables
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOBODY = MemberIdentity()
-
-
-async def fault_of(awaitable) -> Fault:
-    with pytest.raises(TreecastError) as refused:
-        await awaitable
-    return refused.value.fault
 
 
 async def committed(host: TownHost, group: str = "g") -> dict[TopicPartition, int]:
@@ -41,19 +35,7 @@ async def commit(host: TownHost, offset: int, where: TopicPartition = T0, group:
 
 
 def join(host: TownHost, member_id: str = "", **how: object) -> asyncio.Task[Joined]:
-    given = {
-        "group_id": "g",
-        "member_id": member_id,
-        "instance_id": None,
-        "client_id": "client",
-        "client_host": "/127.0.0.1",
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 60_000,
-        "protocol_type": "consumer",
-        "protocols": (("range", b"meta"),),
-        "require_known_member_id": False,
-    }
-    return asyncio.create_task(host.group.join(JoinGroup(**{**given, **how})))
+    return asyncio.create_task(host.group.join(joining(member_id, **how)))
 
 
 def sync(host: TownHost, joined: Joined, assignments=()) -> asyncio.Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.unit.broker.groups.host import fault_of
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
 from treecast.middleware.broker.homes import HomeKind, HomeName
@@ -17,12 +18,6 @@ from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity, To
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 NOBODY = MemberIdentity()
 TX = HomeKind.TRANSACTION
-
-
-async def fault_of(awaitable) -> Fault:
-    with pytest.raises(TreecastError) as refused:
-        await awaitable
-    return refused.value.fault
 
 
 async def init(host: TownHost, known: ProducerIdentity = NO_PRODUCER, timeout_ms: int = 60_000):
