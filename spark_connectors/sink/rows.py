@@ -53,6 +53,14 @@ class Pending:
     def body(self) -> bytes:
         return self.out.getvalue()
 
+    def take_time(self, time: i64) -> i64:
+        """How long after the first record's time that of the next one is."""
+        if self.count == 0:
+            self.base_time = self.max_time = time
+        elif time > self.max_time:
+            self.max_time = time
+        return time - self.base_time
+
 
 class Values:
     """A column of values as Arrow has it: row n is `data` from the n-th of `ends` (int64) to the next one.
@@ -68,6 +76,13 @@ class Values:
         self.ends = ends
         self.data = data
         self.present = present
+        self._all_there = len(present) == 0
+
+    def length(self, row: i64) -> i64:
+        """-1 for null."""
+        if self._all_there or self.present[row] != 0:
+            return read_i64_le(self.ends, row * 8 + 8) - read_i64_le(self.ends, row * 8)
+        return -1
 
 
 def add_rows(
@@ -90,8 +105,7 @@ def add_rows(
     row: i64 = first
     most: i64 = limit
     time: i64 = now
-    ends, data, present = values.ends, values.data, values.present
-    all_there = len(present) == 0
+    ends, data = values.ends, values.data
     target = pending[place]
     out = target.out
     while row < values.count:
@@ -100,24 +114,16 @@ def add_rows(
             out = target.out
         if times is not None:
             time = times[row]
-        if target.count == 0:
-            target.base_time = target.max_time = time
-        elif time > target.max_time:
-            target.max_time = time
-        stamp = _number(time - target.base_time)
+        stamp = _number(target.take_time(time))
         order = _number(target.count)
-        size: i64 = 2 + len(stamp) + len(order)
         key = None if keys is None else keys[row]
         named = _NULL if key is None else _number(len(key))
-        size += len(named)
+        length = values.length(row)
+        spelled = _NULL if length < 0 else _number(length)
+        size: i64 = 2 + len(stamp) + len(order) + len(named) + len(spelled)
         if key is not None:
             size += len(key)
-        start: i64 = read_i64_le(ends, row * 8)
-        length: i64 = read_i64_le(ends, row * 8 + 8) - start
-        there = all_there or present[row] != 0
-        spelled = _number(length) if there else _NULL
-        size += len(spelled)
-        if there:
+        if length > 0:
             size += length
         tail = _NO_HEADERS
         if headers is not None:
@@ -134,7 +140,8 @@ def add_rows(
         if key is not None:
             out.write(key)
         out.write(spelled)
-        if there:
+        if length > 0:
+            start = read_i64_le(ends, row * 8)
             out.write(data[start : start + length])
         out.write(tail)
         target.count += 1
