@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
@@ -119,7 +119,7 @@ class Joined:
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Those of this host first, by name."""
         fabric = self._neighbours.fabric
-        outgoing = sorted((self._outgoing(origin) for origin in fabric.origins()), key=_order)
+        outgoing = sorted([*map(self._outgoing, fabric.origins()), *self._resting()], key=_order)
         received = sorted((self._received(joined) for joined in fabric.joined()), key=_order)
         return [*outgoing, *received]
 
@@ -145,6 +145,18 @@ class Joined:
                 for sent in origin.sent()
             ],
         )
+
+    def _resting(self) -> Iterator[pb.StreamStatus]:
+        """Sets of hosts that event streams went to: their accounts go on, though there is no stream now."""
+        events = self._joining.relay.sharing.events
+        own = self._joining.host.host_id
+        for name, rows in events.sending.accounts.resting() if events is not None else ():
+            accounts = [self._account(receiver, row, None) for receiver, row in rows.items()]
+            for account in accounts:
+                account.state = "over"
+            yield pb.StreamStatus(
+                name=name, origin_id=own, origin=self._name(own), outgoing=True, accounts=accounts
+            )
 
     def _account(self, host: int, row: Row, peer: PeerView | None) -> pb.StreamAccount:
         return pb.StreamAccount(

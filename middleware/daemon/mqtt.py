@@ -116,6 +116,7 @@ class MqttPart:
                 self.face.end_turn_soon,
                 time.time,
                 LinkHomes(joining.link),
+                tables=sharing.tables,
             )
         )
 

@@ -72,6 +72,7 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         InterestSettings(),
         CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings(),
         parts.counters.relay,
+        parts.tables,
     )
     neighbours.channels.on_up = sharing.host_up
     neighbours.channels.on_down = sharing.host_down

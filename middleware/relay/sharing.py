@@ -11,6 +11,7 @@ from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
+from treecast.middleware.storage.tables import Tables
 
 from .entries import HomeEntry, HomeKind, HostEntry
 from .interest import Interest, InterestSettings
@@ -34,7 +35,10 @@ class Sharing:
         interest: InterestSettings,
         carriers: CarrierSettings,
         counters: RelayCounters,
+        tables: Tables | None = None,
     ) -> None:
+        """`tables`: where event streams keep their accounts, if they do."""
+        self.tables = tables
         self._link = link
         self._own = fabric.host
         self._partitions = partitions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -80,6 +81,21 @@ class Cluster:
         process.communicate("".join(f"{payload}\n" for payload in payloads).encode(), timeout=PATIENCE)
         assert process.returncode == 0
 
+    def account(self, host: str, of: str) -> tuple[int, int, int]:
+        """Records that `of` was addressed by `host`, that were delivered, and that are outstanding, over all
+        runs, as `treecast streams` has it."""
+        done = self.lab.run(host, sys.executable, "-m", "treecast.middleware.cli", "streams", "--json")
+        rows = [row for stream in json.loads(done.stdout) for row in stream["accounts"] if row["host"] == of]
+        delivered = sum(row["live"] + row["repaired"] + row["replayed"] for row in rows)
+        return sum(row["addressed"] for row in rows), delivered, sum(row["outstanding"] for row in rows)
+
+    def closes(self, host: str, of: str, records: int) -> None:
+        """Every record was addressed once, and delivered."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self.account(host, of)) != (records, records, 0):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.5)
+
 
 def shown(subscriber: subprocess.Popen[bytes], topic: str) -> list[str]:
     """What it was sent, once it has all that it waits for."""
@@ -123,7 +139,8 @@ def test_a_host_that_is_cut_off_gets_what_it_missed(cluster: Callable[[str], Clu
 
 
 def test_both_ends_are_killed(cluster: Callable[[str], Cluster]) -> None:
-    """What was acknowledged at a host that is killed then reaches a session that was away when it was."""
+    """What was acknowledged at a host that is killed then reaches a session that was away when it was, and
+    the account says so."""
     made = cluster(BAD.replace('"1%"', '"0%"'))
     session = ["-i", "lasting", "-c", "-x", "3600", "-t", "t", "-q", "2"]
     first = made.subscribe("h2", *session, count=1)
@@ -137,6 +154,7 @@ def test_both_ends_are_killed(cluster: Callable[[str], Cluster]) -> None:
     again = made.subscribe("h2", *session, count=COUNT - 1)
     made.start("h3")
     assert shown(again, "t") == payloads
+    made.closes("h3", "h2", COUNT)
 
 
 ROUNDS = 20

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,treecast/middleware/api/v1/peer_events.proto\x12\x0btreecast.v1\"h\n\tEventOpen\x12\x0e\n\x06stream\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05\x66irst\x18\x03 \x01(\x04\x12\x15\n\rsettled_epoch\x18\x04 \x01(\r\x12\x16\n\x0esettled_stream\x18\x05 \x01(\r\")\n\x0b\x45ventOpened\x12\x0c\n\x04kept\x18\x01 \x01(\x08\x12\x0c\n\x04next\x18\x02 \x01(\x04\"5\n\x14\x45ventRetainedRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\x0c\x12\x0c\n\x04skip\x18\x02 \x01(\r\"4\n\x15\x45ventRetainedResponse\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04more\x18\x02 \x01(\x08\"B\n\x11\x45ventShareRequest\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\x0c\x12\x0f\n\x07members\x18\x03 \x01(\r\"\x14\n\x12\x45ventShareResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,treecast/middleware/api/v1/peer_events.proto\x12\x0btreecast.v1\"|\n\tEventOpen\x12\x0e\n\x06stream\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05\x66irst\x18\x03 \x01(\x04\x12\x15\n\rsettled_epoch\x18\x04 \x01(\r\x12\x16\n\x0esettled_stream\x18\x05 \x01(\r\x12\x12\n\nasks_ended\x18\x06 \x01(\x08\"Q\n\x0b\x45ventOpened\x12\x0c\n\x04kept\x18\x01 \x01(\x08\x12\x0c\n\x04next\x18\x02 \x01(\x04\x12&\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x17.treecast.v1.EventEnded\"j\n\nEventEnded\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0e\n\x06stream\x18\x02 \x01(\r\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12\x0e\n\x06report\x18\x04 \x01(\x0c\x12\r\n\x05known\x18\x05 \x01(\x04\x12\x0e\n\x06number\x18\x06 \x01(\x04\"5\n\x14\x45ventRetainedRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\x0c\x12\x0c\n\x04skip\x18\x02 \x01(\r\"4\n\x15\x45ventRetainedResponse\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04more\x18\x02 \x01(\x08\"B\n\x11\x45ventShareRequest\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\x0c\x12\x0f\n\x07members\x18\x03 \x01(\r\"\x14\n\x12\x45ventShareResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,15 +32,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'treecast.middleware.api.v1.
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EVENTOPEN']._serialized_start=61
-  _globals['_EVENTOPEN']._serialized_end=165
-  _globals['_EVENTOPENED']._serialized_start=167
-  _globals['_EVENTOPENED']._serialized_end=208
-  _globals['_EVENTRETAINEDREQUEST']._serialized_start=210
-  _globals['_EVENTRETAINEDREQUEST']._serialized_end=263
-  _globals['_EVENTRETAINEDRESPONSE']._serialized_start=265
-  _globals['_EVENTRETAINEDRESPONSE']._serialized_end=317
-  _globals['_EVENTSHAREREQUEST']._serialized_start=319
-  _globals['_EVENTSHAREREQUEST']._serialized_end=385
-  _globals['_EVENTSHARERESPONSE']._serialized_start=387
-  _globals['_EVENTSHARERESPONSE']._serialized_end=407
+  _globals['_EVENTOPEN']._serialized_end=185
+  _globals['_EVENTOPENED']._serialized_start=187
+  _globals['_EVENTOPENED']._serialized_end=268
+  _globals['_EVENTENDED']._serialized_start=270
+  _globals['_EVENTENDED']._serialized_end=376
+  _globals['_EVENTRETAINEDREQUEST']._serialized_start=378
+  _globals['_EVENTRETAINEDREQUEST']._serialized_end=431
+  _globals['_EVENTRETAINEDRESPONSE']._serialized_start=433
+  _globals['_EVENTRETAINEDRESPONSE']._serialized_end=485
+  _globals['_EVENTSHAREREQUEST']._serialized_start=487
+  _globals['_EVENTSHAREREQUEST']._serialized_end=553
+  _globals['_EVENTSHARERESPONSE']._serialized_start=555
+  _globals['_EVENTSHARERESPONSE']._serialized_end=575
 # @@protoc_insertion_point(module_scope)

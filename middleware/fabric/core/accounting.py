@@ -10,7 +10,8 @@ If it comes back, its reports replace that guess by what it knows. Closed means 
 
 A ledger can be carried into the epoch that follows: `account` is what to keep, `restore` takes it back, and
 `resume` hears what a receiver of the old epoch had counted. What nobody has kept is derived from where it
-goes on (`taken`).
+goes on (`taken`). Where a stream has taken the place of others, whose sequences are not its own, their sum
+stands before its own (`go_on`).
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Account(Struct):
     totals: Totals = Totals()
     next: int = 0
     left_at: int | None = None
+    before: Totals = Totals()  # of streams that this one goes on for
+    open: int = 0  # records of these of which is not known yet what has become
 
 
 class Ledger:
@@ -81,9 +84,10 @@ class Ledger:
         old = self._accounts.get(host)
         account = Account(first, next=first)
         if old is not None:
+            account.before, account.open = old.before, old.open
             end = old.left_at if old.left_at is not None else max(first, old.next)
             reason = Expiry.LEFT if old.left_at is not None else Expiry.FORGOTTEN
-            account.earlier = _sum(_sum(old.earlier, old.totals), _expired(reason, end - old.next))
+            account.earlier = added(added(old.earlier, old.totals), _expired(reason, end - old.next))
         self._accounts[host] = account
 
     def taken(self, host: int, sequence: int) -> None:
@@ -91,7 +95,7 @@ class Ledger:
         reported of it was delivered. How is not known, and counted as live."""
         account = self._accounts.get(host)
         if account is not None and account.left_at is None and account.next < sequence:
-            account.totals = _sum(account.totals, Totals(live=sequence - account.next))
+            account.totals = added(account.totals, Totals(live=sequence - account.next))
             account.next = sequence
 
     def account(self, host: int) -> Account:
@@ -101,6 +105,12 @@ class Ledger:
     def restore(self, host: int, account: Account) -> None:
         """As it was kept in an earlier epoch; before the host begins in this one."""
         self._accounts[host] = account
+
+    def go_on(self, host: int, before: Totals, open: int) -> None:
+        """The account goes on for streams that were before this one: what became of their records, and of how
+        many that is not known yet. `host` has begun."""
+        account = self._accounts[host]
+        account.before, account.open = before, open
 
     def resume(self, host: int, report: Report, end: int) -> None:
         """What `host` had counted when its origin went: the last word on an earlier epoch.
@@ -140,16 +150,16 @@ class Ledger:
     def row(self, host: int, log: StreamLog, *, silent: bool) -> Row:
         """The equation now. What the log no longer holds has expired for a `silent` host."""
         account = self._accounts[host]
-        totals = _sum(account.earlier, account.totals)
+        totals = added(added(account.before, account.earlier), account.totals)
         end = account.left_at if account.left_at is not None else max(log.end, account.next)
         open_records = end - account.next
         if account.left_at is not None:
-            totals, open_records = _sum(totals, _expired(Expiry.LEFT, open_records)), 0
+            totals, open_records = added(totals, _expired(Expiry.LEFT, open_records)), 0
         elif silent:
             for reason, count in log.trimmed(account.next).items():
-                totals = _sum(totals, _expired(reason, count))
+                totals = added(totals, _expired(reason, count))
                 open_records -= count
-        addressed = account.earlier.settled + end - account.first
+        addressed = account.before.settled + account.open + account.earlier.settled + end - account.first
         return Row(
             addressed,
             totals.live,
@@ -158,7 +168,7 @@ class Ledger:
             totals.filtered,
             totals.expired,
             totals.refused,
-            open_records,
+            open_records + account.open,
         )
 
 
@@ -166,7 +176,8 @@ def _expired(reason: Expiry, count: int) -> Totals:
     return Totals(expired={reason: count} if count else {})
 
 
-def _sum(one: Totals, other: Totals) -> Totals:
+def added(one: Totals, other: Totals) -> Totals:
+    """Their sum."""
     return Totals(
         one.live + other.live,
         one.repaired + other.repaired,

@@ -9,6 +9,7 @@ from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.relay.interest import Interest
+from treecast.middleware.storage.tables import Tables
 
 from .common import Common
 from .outbox import Outbox, RemoteHost
@@ -35,9 +36,10 @@ class Events:
         clock: Callable[[], float],
         homes: ShareHomes,
         settings: EventSettings | None = None,
+        tables: Tables | None = None,
     ) -> None:
         """`run`: this host's, the epoch of its streams. `wake` asks for the end of the face's turn.
-        `clock`: seconds since the Unix epoch."""
+        `clock`: seconds since the Unix epoch. `tables`: where accounts are kept, if they are."""
         settings = settings or EventSettings()
         self._hub = hub
         self._host = fabric.host
@@ -49,7 +51,7 @@ class Events:
         self.shares = Shares(fabric.host, hub, self.outbox, homes, methods, self._up, settings, counters)
         self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.retained, self.shares)
         common = Common(hub, self.outbox, self.remotes, methods, fabric, settings, counters)
-        self.sending = Sending(run, common)
+        self.sending = Sending(run, common, tables)
         self.receiving = Receiving(common, clock, self.shares)
 
     def start(self, up: Iterable[int]) -> None:

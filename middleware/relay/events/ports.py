@@ -36,6 +36,7 @@ class EventSettings(Struct, frozen=True):
     share_again: float = 2.0  # after a home was not found, or did not answer
     page_bytes: int = 4 << 20  # of retained messages in one answer
     over: float = 10.0  # after its end a stream is received no more
+    accounts_every: float = 2.0  # what receivers have counted is written down
 
 
 FIRST_STREAM = 1 << 31

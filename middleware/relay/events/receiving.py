@@ -23,6 +23,7 @@ from .batches import Event, Lineage, events_of
 from .common import Common
 from .ports import FIRST_STREAM, EventMethod
 from .shares import PREFIX, Shares
+from .words import Words
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Received:
         self.lineage = lineage
         self.joined: Joined
         self.over_at = 0.0  # when it was first seen to be at its end
+        self.number = 0  # the highest of a message that it brought
         self._receiving = receiving
 
     def deliver(self, deliveries: list[Delivery]) -> None:
@@ -60,6 +62,7 @@ class Receiving:
         self._complaints = Complaints({}, _log, "batches that cannot be read", level=logging.ERROR)
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
+        self._words = Words()
         self._timer: asyncio.TimerHandle | None = None
 
     # --- life
@@ -81,16 +84,18 @@ class Receiving:
     def _open(self, host: int, request: pb.EventOpen, body: memoryview) -> tuple[pb.EventOpened, Buffer]:
         if request.stream < FIRST_STREAM:
             raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is no event stream")
+        for stream in [one for one in self._streams.values() if one.host == host]:
+            if stream.lineage[0] != request.epoch:  # of a run that is no more
+                self._leave(stream)
+        words = self._words.say(host, request.epoch, self._passed)
+        ended = words if request.asks_ended else []
         self._forget_settled(host, (request.settled_epoch, request.settled_stream))
         known = self._streams.get((host, request.stream))
         lineage = (request.epoch, request.stream)
         if known is not None and known.lineage == lineage:
-            return pb.EventOpened(kept=True, next=known.joined.next), b""
-        for stream in [one for one in self._streams.values() if one.host == host]:
-            if stream.lineage[0] != request.epoch:  # of a run that is no more
-                self._leave(stream)
+            return pb.EventOpened(kept=True, next=known.joined.next, ended=ended), b""
         self._join(Received(self, host, lineage), request.first)
-        return pb.EventOpened(kept=False, next=request.first), b""
+        return pb.EventOpened(kept=False, next=request.first, ended=ended), b""
 
     def _join(self, stream: Received, first: int) -> None:
         epoch, number = stream.lineage
@@ -100,6 +105,8 @@ class Receiving:
         self._counters.streams_received += 1
 
     def _leave(self, stream: Received) -> None:
+        passed = self._passed.get((stream.host, *stream.lineage), 0)
+        self._words.ended(stream.host, stream.joined, stream.number, passed)
         stream.joined.leave()
         self._streams.pop((stream.host, stream.lineage[1]), None)
 
@@ -126,9 +133,11 @@ class Receiving:
 
     def _publish(self, stream: Received, event: Event) -> None:
         hub, message = self._hub, event.message
-        if event.number and self._has(stream, event):
-            self._counters.repeated += 1
-            return
+        if event.number:
+            stream.number = event.number
+            if self._has(stream, event):
+                self._counters.repeated += 1
+                return
         self._counters.messages_received += 1
         if message.topic.startswith(PREFIX):
             self._shares.take(message)
@@ -190,6 +199,7 @@ class Receiving:
         for stream in list(self._streams.values()):
             if stream.host == host:
                 self._leave(stream)
+        self._words.forget(host)
 
 
 def _is_name(topic: bytes) -> bool:

@@ -20,18 +20,19 @@ from treecast.middleware.api.v1 import peer_events_pb2 as pb
 from treecast.middleware.broker.pubsub import Departures, Message
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.tables import Tables
 from treecast.middleware.wire.segment import MAX_AFTER, After
 
+from .accounts import EventAccounts
 from .batches import BARRIER, batch_of, record_of
 from .common import Common
 from .owing import Owed, Owing
 from .places import Places
 from .ports import FIRST_STREAM, EventMethod
-from .stream import EventStream, Parcel
+from .stream import EventStream, Parcel, name_of
 
 _log = logging.getLogger(__name__)
 _MOST_SETS = 4096  # lists of hosts whose stream is remembered
-_MOST_SHOWN = 6
 
 
 class Batch:
@@ -55,7 +56,7 @@ class Batch:
 class Sending(Departures):
     """All event streams of this host, of which it is the `run`-th run. Calls come from the loop."""
 
-    def __init__(self, run: int, common: Common) -> None:
+    def __init__(self, run: int, common: Common, tables: Tables | None) -> None:
         self._run = run
         self._hub = common.hub
         self._outbox = common.outbox
@@ -72,6 +73,7 @@ class Sending(Departures):
         self._sets: dict[tuple[int, ...], EventStream] = {}
         self._places = Places(common.settings.most_topics)
         self._owing = Owing(run, common.hub)
+        self.accounts = EventAccounts(run, tables, common.settings.accounts_every)
         self._dirty: dict[EventStream, None] = {}
         self._tasks: set[Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -88,8 +90,12 @@ class Sending(Departures):
         self._stream_settings = replace(
             self._fabric.stream_settings, log_bytes=self._settings.log_bytes, log_age=self._settings.log_age
         )
-        for old in self._owing.take_up():
+        owed = self._owing.take_up()
+        unsettled = self.accounts.start(lambda: self, owed)
+        for old in owed:
             self._send_again(old)
+        for hosts in unsettled:  # which are asked what they know of it
+            self._stream_of(sorted(hosts))
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
 
     async def close(self) -> None:
@@ -98,7 +104,10 @@ class Sending(Departures):
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.accounts.write()
+        self.accounts.close()
         for stream in self._all.values():
+            stream.settle(self._hub.journal)
             stream.origin.forget()
         self._all.clear()
 
@@ -204,7 +213,7 @@ class Sending(Departures):
     def _begin(self, hosts: frozenset[int]) -> EventStream:
         self._count += 1
         origin = self._fabric.originate(
-            FIRST_STREAM + self._count, self._run, name=_name(hosts), settings=self._stream_settings
+            FIRST_STREAM + self._count, self._run, name=name_of(hosts), settings=self._stream_settings
         )
         stream = EventStream(origin, hosts, self._loop.time())
         self._all[stream.number] = self._streams[hosts] = stream
@@ -217,6 +226,7 @@ class Sending(Departures):
             self._loop.call_later(self._settings.open_wait, self._opened, stream)
         else:
             stream.open = True
+        self.accounts.begun(stream)
         self._counters.streams_opened += 1
         return stream
 
@@ -261,22 +271,27 @@ class Sending(Departures):
             first=peer.next if peer is not None else 0,
             settled_epoch=epoch,
             settled_stream=first,
+            asks_ended=self.accounts.waits_for(host),
         )
 
     def _answered(
         self, stream: EventStream, host: int, request: pb.EventOpen, answer: pb.EventOpened
     ) -> None:
+        if request.asks_ended:
+            self.accounts.heard(host, answer.ended)
         origin = stream.origin
         peer = origin.sender.peers.get(host)
         if answer.kept or (peer is not None and not peer.reported and answer.next == peer.first):
             return
         origin.sender.ledger.taken(host, answer.next)
         origin.add_receiver(host, min(answer.next, origin.end))
+        self.accounts.changed(stream)
 
     def _leave_out(self, host: int) -> None:
         """It has no MQTT face: it is sent nothing, until it comes again."""
         if host in self._remotes:
             self._remotes[host].deaf = True
+        self.accounts.left(host)
         for stream in self:
             self._remove(stream, host)
 
@@ -316,6 +331,7 @@ class Sending(Departures):
     def host_left(self, host: int) -> None:
         """It is not in the cluster any more."""
         self.host_down(host)
+        self.accounts.left(host)
         for stream in self:
             self._remove(stream, host)
 
@@ -335,6 +351,7 @@ class Sending(Departures):
         self._owing.sweep()
 
     def _forget(self, stream: EventStream) -> None:
+        self.accounts.over(stream)
         del self._all[stream.number]
         self._places.forget(stream)
         self._owing.end(stream)
@@ -344,11 +361,3 @@ class Sending(Departures):
         task = self._loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _name(hosts: frozenset[int]) -> str:
-    """As listings show it."""
-    some = ",".join(map(str, sorted(hosts)[:_MOST_SHOWN]))
-    return (
-        f"mqtt to {some}" if len(hosts) <= _MOST_SHOWN else f"mqtt to {some} and {len(hosts) - _MOST_SHOWN}"
-    )

@@ -8,6 +8,7 @@ the stream is opening, or the fabric takes no more, it waits here.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 
 from treecast.middleware.broker.pubsub import Journal, Message, Owed, SessionRecord
@@ -17,6 +18,7 @@ from treecast.middleware.wire.segment import After
 
 HOSTS = "$hosts"
 """The first level of what the groups of event streams stand for; no topic that crosses hosts begins so."""
+_MOST_SHOWN = 6
 
 
 class Parcel:
@@ -43,16 +45,19 @@ class Promise:
 
 
 class EventStream:
-    """`number`: its id. `record`: what the journal knows it by, once it has promised something. `levels`:
-    what its group stands for, the hosts that it was made for.
+    """`number`: its id. `whole`: the hosts that it was made for, of which `members` are left. `record`: what
+    the journal knows it by, once it has promised something. `levels`: what its group stands for.
 
     `end`: the sequence after all that was placed. `used`: when that was last, by the loop's clock.
+    `accounted`: what is settled before it is so in an account that is kept as well, and need not be promised
+    any more.
     """
 
     def __init__(self, origin: Origin, members: frozenset[int], now: float) -> None:
         self.origin = origin
         self.number = origin.key[1]
         self.members = set(members)
+        self.whole = members
         self.levels = (HOSTS, *map(str, sorted(members)))
         self.record: SessionRecord | None = None
         self.end = 0
@@ -61,6 +66,8 @@ class EventStream:
         self.open = False
         self.closing = False
         self.promises: deque[Promise] = deque()
+        self.number_settled = 0  # the highest of a promise that was kept
+        self.accounted = sys.maxsize
         self._placed: list[Parcel] = []  # waits for the journal
         self._waiting: deque[Parcel] = deque()  # waits for members, or for the fabric
         self._waiting_bytes = 0
@@ -140,11 +147,20 @@ class EventStream:
 
     def settle(self, journal: Journal | None) -> int:
         """Tells the journal what nobody needs any more; how many messages that were."""
-        settled, count = self.settled, 0
+        settled, count = min(self.settled, self.accounted) if self.members else self.end, 0
         promises = self.promises
         while promises and promises[0].end <= settled:
             promise = promises.popleft()
+            self.number_settled = promise.message.number
             if journal is not None:
                 journal.settled(promise.record, promise.message)
             count += 1
         return count
+
+
+def name_of(hosts: frozenset[int]) -> str:
+    """As listings show it."""
+    some = ",".join(map(str, sorted(hosts)[:_MOST_SHOWN]))
+    return (
+        f"mqtt to {some}" if len(hosts) <= _MOST_SHOWN else f"mqtt to {some} and {len(hosts) - _MOST_SHOWN}"
+    )

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from treecast.middleware.fabric.core.accounting import Account, Ledger
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.relay.kept_accounts import KeptAccount, packed_account, unpacked_account
 from treecast.middleware.storage.tables import Change, Tables
-from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Totals
 
 _log = logging.getLogger(__name__)
 
@@ -31,23 +30,6 @@ class Place(NamedTuple):
 
     topic_id: uuid.UUID
     number: int
-
-
-class _Totals(Struct, array_like=True):
-    live: int
-    repaired: int
-    replayed: int
-    filtered: int
-    expired: dict[str, int]
-    refused: dict[str, int]
-
-
-class _Entry(Struct):
-    first: int
-    next: int
-    left_at: int | None
-    earlier: _Totals
-    totals: _Totals
 
 
 Ledgers = Callable[[], Iterable[tuple[Place, Ledger]]]
@@ -172,39 +154,9 @@ def _open(account: Account) -> bool:
 
 
 def encode(account: Account) -> bytes:
-    """JSON: first, next, left_at, and totals as [live, repaired, replayed, filtered, expired, refused]."""
-    entry = _Entry(
-        account.first, account.next, account.left_at, _packed(account.earlier), _packed(account.totals)
-    )
-    return msgspec.json.encode(entry)
+    return msgspec.json.encode(packed_account(account))
 
 
 def decode(value: bytes) -> Account:
     """ValueError, KeyError or msgspec.MsgspecError where it is no account."""
-    entry = msgspec.json.decode(value, type=_Entry)
-    totals = _unpacked(entry.totals)
-    if totals.settled != entry.next - entry.first:
-        raise ValueError(f"{totals.settled} records from {entry.first} to {entry.next}")
-    return Account(entry.first, _unpacked(entry.earlier), totals, entry.next, entry.left_at)
-
-
-def _packed(totals: Totals) -> _Totals:
-    return _Totals(
-        totals.live,
-        totals.repaired,
-        totals.replayed,
-        totals.filtered,
-        {reason.name: count for reason, count in totals.expired.items()},
-        {reason.name: count for reason, count in totals.refused.items()},
-    )
-
-
-def _unpacked(totals: _Totals) -> Totals:
-    return Totals(
-        totals.live,
-        totals.repaired,
-        totals.replayed,
-        totals.filtered,
-        {Expiry[name]: count for name, count in totals.expired.items()},
-        {Rejection[name]: count for name, count in totals.refused.items()},
-    )
+    return unpacked_account(msgspec.json.decode(value, type=KeptAccount))

@@ -41,6 +41,8 @@ from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.relay.interest import Interest, InterestSettings
 from treecast.middleware.relay.streams import Carriers, CarrierSettings
 from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.tables import Tables
 
 PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it
 LOOPBACK = Address("127.0.0.1", 0)
@@ -49,7 +51,7 @@ KEY = b"a key of the channel, 32 bytes.."
 STREAM = StreamSettings(
     mtu=1400, report_every=0.01, report_idle=0.2, round_trip=0.002, silent_after=2.0, replay_stall=0.2
 )
-SETTINGS = EventSettings(open_wait=5.0, retry=0.05, tick=0.02, over=0.5)
+SETTINGS = EventSettings(open_wait=5.0, retry=0.05, tick=0.02, over=0.5, accounts_every=0.05)
 
 
 async def until(what: Callable[[], object]) -> None:
@@ -124,6 +126,7 @@ class TestHost:
         )
         self.hub.journal = self.journal = journal
         self.hub.begin_serials(highest)
+        self.tables = Tables(world.root / f"tables-{number}.sqlite", FsyncPolicy.NEVER)
         self.events: Events | None = None
         self.carriers: Carriers | None = None
         self._soon = False
@@ -161,6 +164,7 @@ class TestHost:
             lambda: self.hub.wall,
             HomesOf(self.world, self.number),
             self.world.settings,
+            self.tables,
         )
         self.hub.wall = 1_700_000_000.0
         self.events.start(self.ups)
@@ -229,7 +233,9 @@ class TestHost:
         await self.interest.close()
         await self.channels.close()
         self.fabric.close()
+        assert self.journal.flush()
         self.journal.close()
+        self.tables.close()
 
     def kill(self, *, stored: bool = True) -> None:
         """As a process that is killed; `stored`: after the journal was written, else before."""
@@ -244,6 +250,7 @@ class TestHost:
             sending, receiving = self.events.sending, self.events.receiving
             for task in sending._tasks:
                 task.cancel()
+            sending.accounts.close()
             for timer in (sending._timer, receiving._timer):
                 if timer is not None:
                     timer.cancel()
@@ -251,6 +258,7 @@ class TestHost:
         if stored:
             assert self.journal.flush()
         self.journal._log.close()
+        self.tables.close()
 
 
 class HomesOf:

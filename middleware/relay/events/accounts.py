@@ -1,0 +1,319 @@
+"""Accounts of event streams over streams and runs: table `event_accounts`.
+
+A stream stands for a set of hosts, and ends when it is not used or its origin does; the next one for the same
+set goes on with its account. Entries are
+
+    over.<hosts>              what became of all records of streams that are no more, by host
+    stream.<epoch>.<number>   an account that is open: `earlier.KeptStream`
+
+What a stream has promised is let go of in the journal only when an account that has it as settled is kept
+(`EventStream.accounted`). So whatever the account does not say yet when the origin is killed, the journal
+does. The rest is the hosts' word, in their answer to the first stream that they are asked to receive then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from treecast.middleware.api.v1 import peer_events_pb2 as pb
+from treecast.middleware.fabric.core.accounting import Row, added
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.relay.kept_accounts import KeptTotals, packed, packed_account, unpacked
+from treecast.middleware.storage.tables import Change, Tables
+from treecast.middleware.wire.segment import SegmentError
+from treecast.middleware.wire.segment_bodies import Expiry, Report, Totals
+
+from .batches import Lineage
+from .earlier import KeptHost, KeptStream, Promised, Word, closed, settled, unknown
+from .owing import Owed
+from .stream import EventStream, Promise, name_of
+
+_log = logging.getLogger(__name__)
+
+EVENT_ACCOUNTS: Final = "event_accounts"
+Hosts = frozenset[int]
+_Mark = tuple[object, ...]
+
+
+class Earlier:
+    """A stream of an earlier run, and the hosts that have still to say what became of it."""
+
+    def __init__(self, hosts: Hosts, kept: KeptStream, owed: Promised) -> None:
+        self.hosts = hosts
+        self.kept = kept
+        self.owed = owed
+
+
+class EventAccounts:
+    """Of one host, in its `run`-th run, from `start` to `close`. All calls come from the loop."""
+
+    def __init__(self, run: int, tables: Tables | None, every: float) -> None:
+        """`every`: seconds between two looks at what has changed. Without tables nothing is kept."""
+        self._run = run
+        self._tables = tables
+        self._every = every
+        self._over: dict[Hosts, dict[int, Totals]] = {}
+        self._earlier: dict[Lineage, Earlier] = {}
+        self._holders: dict[Hosts, EventStream] = {}  # which stream goes on with the set's account
+        self._written: dict[int, _Mark] = {}
+        self._streams: Callable[[], Iterable[EventStream]] = tuple
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    def start(self, streams: Callable[[], Iterable[EventStream]], owed: Sequence[Owed]) -> list[Hosts]:
+        """`streams`: those that there are. `owed`: by the journal. Answers the sets of which one is open."""
+        if self._tables is None:
+            return []
+        self._streams = streams
+        for key, value in self._tables.load(EVENT_ACCOUNTS).items():
+            try:
+                self._load(key, value)
+            except (ValueError, KeyError, msgspec.MsgspecError) as error:
+                _log.warning("the account %s cannot be read, and is let go: %s", key, error)
+        for lineage, earlier in self._earlier.items():
+            earlier.owed = self._owed_by(lineage, owed)
+        self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
+        return list(dict.fromkeys(earlier.hosts for earlier in self._earlier.values()))
+
+    def _load(self, key: str, value: bytes) -> None:
+        kind, _, rest = key.partition(".")
+        if kind == "over":
+            totals = msgspec.json.decode(value, type=dict[int, KeptTotals])
+            self._over[_hosts(rest)] = {host: unpacked(kept) for host, kept in totals.items()}
+            return
+        epoch, _, number = rest.partition(".")
+        kept = msgspec.json.decode(value, type=KeptStream)
+        for host in kept.accounts.values():
+            settled(host)  # raises where it makes no sense
+        self._earlier[int(epoch), int(number)] = Earlier(frozenset(kept.hosts), kept, ())
+
+    def _owed_by(self, lineage: Lineage, owed: Sequence[Owed]) -> Promised:
+        """What the stream has promised itself; and what earlier runs had, if it was the first of its set."""
+        epoch, hosts = lineage[0], self._earlier[lineage].hosts
+        first = min(one for one in self._earlier if one[0] == epoch and self._earlier[one].hosts == hosts)
+        return [
+            (number, old.lineage)
+            for old in owed
+            if old.lineage == lineage or (lineage == first and old.lineage[0] < epoch and old.hosts == hosts)
+            for number in old.record.owed
+        ]
+
+    def close(self) -> None:
+        """Writes no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._streams = tuple
+
+    # --- streams
+
+    def begun(self, stream: EventStream) -> None:
+        """It goes on with the account of its set, unless another does."""
+        if self._tables is None:
+            return
+        stream.accounted = 0
+        if self._holders.setdefault(stream.whole, stream) is stream:
+            self._carry(stream)
+        self.changed(stream)
+
+    def changed(self, stream: EventStream) -> None:
+        """A receiver has begun, there or in another life: that is written down soon."""
+        if self._tables is not None:
+            self._spawn(self._write([stream]))
+
+    def _carry(self, stream: EventStream) -> None:
+        for host in stream.whole:
+            stream.origin.sender.ledger.go_on(host, *self._before(stream.whole, host))
+
+    def _before(self, hosts: Hosts, host: int) -> tuple[Totals, int]:
+        """What became of records of streams that are no more, and of how many that is not known yet."""
+        totals, open_records = self._over.get(hosts, {}).get(host, Totals()), 0
+        for earlier in self._earlier.values():
+            kept = earlier.kept.accounts.get(host)
+            if earlier.hosts == hosts and kept is not None:
+                totals = added(totals, settled(kept))
+                open_records += unknown(kept, earlier.kept.end)
+        return totals, open_records
+
+    def resting(self) -> list[tuple[str, dict[int, Row]]]:
+        """The accounts of sets that have no stream now: the name of such a stream, and the rows."""
+        sets = {*self._over, *(earlier.hosts for earlier in self._earlier.values())} - self._holders.keys()
+        return [
+            (name_of(hosts), {host: _row(*self._before(hosts, host)) for host in sorted(hosts)})
+            for hosts in sets
+        ]
+
+    def over(self, stream: EventStream) -> None:
+        """The stream is no more, and its account closed."""
+        if self._tables is None:
+            return
+        totals, ledger = self._over.setdefault(stream.whole, {}), stream.origin.sender.ledger
+        for host in ledger.hosts():
+            ledger.go_on(host, Totals(), 0)  # what was before it is there already
+        for host, row in stream.origin.rows().items():
+            totals[host] = added(totals.get(host, Totals()), _totals(row))
+        if self._holders.get(stream.whole) is stream:
+            del self._holders[stream.whole]
+        self._written.pop(stream.number, None)
+        gone = Change(EVENT_ACCOUNTS, f"stream.{self._run}.{stream.number}", None)
+        self._spawn(self._commit([self._change_over(stream.whole), gone]))
+
+    # --- hosts
+
+    def waits_for(self, host: int) -> bool:
+        """Whether an account of an earlier run is open until `host` says more."""
+        return any(host in earlier.kept.accounts for earlier in self._earlier.values())
+
+    def heard(self, host: int, ended: Iterable[pb.EventEnded]) -> None:
+        """What `host` knows of streams of earlier runs; all that it does not name it knows nothing of."""
+        said = {(one.epoch, one.stream): one for one in ended}
+        passed = {lineage: one.passed for lineage, one in said.items()}
+        for lineage, earlier in list(self._earlier.items()):
+            kept = earlier.kept.accounts.get(host)
+            if kept is not None:
+                word = _word(said.get(lineage))
+                self._settle(lineage, host, closed(host, kept, earlier.kept.end, earlier.owed, passed, word))
+
+    def left(self, host: int) -> None:
+        """It is not in the cluster any more, and will say nothing."""
+        for lineage, earlier in list(self._earlier.items()):
+            kept = earlier.kept.accounts.get(host)
+            if kept is not None:
+                lost = Totals(expired={Expiry.LEFT: unknown(kept, earlier.kept.end)})
+                self._settle(lineage, host, added(settled(kept), lost))
+
+    def _settle(self, lineage: Lineage, host: int, totals: Totals) -> None:
+        """One host's account of one stream is closed."""
+        earlier = self._earlier[lineage]
+        over = self._over.setdefault(earlier.hosts, {})
+        over[host] = added(over.get(host, Totals()), totals)
+        del earlier.kept.accounts[host]
+        left = msgspec.json.encode(earlier.kept) if earlier.kept.accounts else None
+        if left is None:
+            del self._earlier[lineage]
+        holder = self._holders.get(earlier.hosts)
+        if holder is not None:
+            self._carry(holder)
+        key = "stream.{}.{}".format(*lineage)
+        self._spawn(self._commit([self._change_over(earlier.hosts), Change(EVENT_ACCOUNTS, key, left)]))
+
+    # --- writing
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
+        if not self._tasks:
+            self._spawn(self.write())
+
+    async def write(self) -> None:
+        """All that has changed, now."""
+        await self._write(self._streams())
+
+    async def _write(self, streams: Iterable[EventStream]) -> None:
+        changes: list[Change] = []
+        accounted: list[tuple[EventStream, int]] = []
+        for stream in streams:
+            mark = _mark(stream)
+            if self._written.get(stream.number) != mark:
+                self._written[stream.number] = mark
+                accounted.append((stream, stream.settled))
+                key = f"stream.{self._run}.{stream.number}"
+                changes.append(Change(EVENT_ACCOUNTS, key, msgspec.json.encode(kept_stream(stream))))
+        if changes and await self._commit(changes):
+            for stream, sequence in accounted:
+                stream.accounted = max(stream.accounted, sequence)
+        elif changes:
+            for stream, _ in accounted:
+                self._written.pop(stream.number, None)
+
+    def _change_over(self, hosts: Hosts) -> Change:
+        totals = {host: packed(one) for host, one in self._over.get(hosts, {}).items()}
+        key = "over." + ",".join(map(str, sorted(hosts)))
+        return Change(EVENT_ACCOUNTS, key, msgspec.json.encode(totals))
+
+    async def _commit(self, changes: Sequence[Change]) -> bool:
+        """Whether the disk has them."""
+        assert self._tables is not None
+        try:
+            await self._tables.commit(changes)
+        except TreecastError as error:
+            _log.warning("accounts of event streams could not be written down: %s", error)
+            return False
+        return True
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="event accounts")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def kept_stream(stream: EventStream) -> KeptStream:
+    """As it is now."""
+    ledger, end = stream.origin.sender.ledger, stream.origin.end
+    accounts: dict[int, KeptHost] = {}
+    for host in ledger.hosts():
+        account = ledger.account(host)
+        number, promised = _promised(stream, account.next, end)
+        accounts[host] = KeptHost(packed_account(account), number, max(0, end - account.next - promised))
+    return KeptStream(sorted(stream.whole), end, accounts)
+
+
+def _promised(stream: EventStream, first: int, end: int) -> tuple[int, int]:
+    """(the highest number promised before `first`, how many were promised from there to `end`)."""
+    promises = stream.promises
+    before = bisect_right(promises, first, key=_end)
+    number = promises[before - 1].message.number if before else stream.number_settled
+    return number, bisect_right(promises, end, key=_end) - before
+
+
+def _end(promise: Promise) -> int:
+    return promise.end
+
+
+def _mark(stream: EventStream) -> _Mark:
+    """What changes as the account does."""
+    ledger = stream.origin.sender.ledger
+    accounts = [ledger.account(host) for host in ledger.hosts()]
+    return (
+        stream.origin.end,
+        stream.settled,
+        *((account.first, account.next, account.left_at) for account in accounts),
+    )
+
+
+def _word(said: pb.EventEnded | None) -> Word | None:
+    if said is None or not said.report:
+        return None
+    try:
+        return Word(Report.decode(said.report), said.known, said.number)
+    except SegmentError as error:
+        _log.warning("what a host says of stream %d is no report: %s", said.stream, error)
+        return None
+
+
+def _totals(row: Row) -> Totals:
+    """All but what is outstanding."""
+    return Totals(row.live, row.repaired, row.replayed, row.filtered, row.expired, row.refused)
+
+
+def _row(totals: Totals, open_records: int) -> Row:
+    return Row(
+        totals.settled + open_records,
+        totals.live,
+        totals.repaired,
+        totals.replayed,
+        totals.filtered,
+        totals.expired,
+        totals.refused,
+        open_records,
+    )
+
+
+def _hosts(said: str) -> Hosts:
+    return frozenset(int(host) for host in said.split(","))
