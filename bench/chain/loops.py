@@ -168,9 +168,8 @@ class FixedRate:
 
     def _result(self, seconds: float, cpu: float) -> Latency:
         def counted(times: list[int]) -> Distribution:
-            return Distribution.of(
-                [(times[i] - self._due(i)) * _NS for i in range(self._warmup, self._count)]
-            )
+            delays = [(times[i] - self._due(i)) * _NS for i in range(self._warmup, self._count)]
+            return Distribution.of(delays, self._rate)
 
         return Latency(
             self._count,
@@ -178,6 +177,6 @@ class FixedRate:
             self._count / seconds,
             counted(self._sent_at),
             counted(self._answered_at),
-            Distribution.of([delay * _NS for delay in self._arrivals.delays[self._warmup :]]),
+            Distribution.of([delay * _NS for delay in self._arrivals.delays[self._warmup :]], self._rate),
             cpu / seconds,
         )

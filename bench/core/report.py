@@ -11,7 +11,16 @@ from typing import Any
 
 from rich.table import Table
 
-from .measure import ACK_P99, DELIVERY_P99, LAG_P99, Metric, Sample
+from .measure import (
+    ACK_P99,
+    ACK_WINDOW_P99,
+    DELIVERY_P99,
+    DELIVERY_WINDOW_P99,
+    LAG_P99,
+    LAG_WINDOW_P99,
+    Metric,
+    Sample,
+)
 
 RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
@@ -19,7 +28,12 @@ NO_FLOOR = 1 / FLOOR_SHARE  # a loop that is beaten by more was none, and excuse
 STEADY = 2.0  # the bare loop always does the same: where its rounds differ by more, the machine was unsteady
 UNSTEADY = "unsteady"
 LATE = 0.5  # where the generator's own lag is more of a p99 than this, no server is judged by it
-LAGGING = {ACK_P99: LAG_P99, DELIVERY_P99: LAG_P99}
+LAGGING = {
+    ACK_P99: LAG_P99,
+    DELIVERY_P99: LAG_P99,
+    ACK_WINDOW_P99: LAG_WINDOW_P99,
+    DELIVERY_WINDOW_P99: LAG_WINDOW_P99,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ import sys
 import time
 from typing import Any
 
+from treecast.middleware.load.percentiles import Distribution
+
 SILENCE = 30.0
 CHUNK = 1 << 20
 FULL = 0.0005  # seconds: a publisher's socket takes no more; it will once the server has read
@@ -267,13 +269,14 @@ class Load:
             self._receive(0.0002)
             if now - heard > SILENCE:
                 raise OSError(f"{subscriber.count} of {total} messages came")
-        found = sorted(subscriber.latencies)
         seconds = time.perf_counter() - began
+        found = Distribution.of(subscriber.latencies, rate)
         return {
             "records": total,
             "seconds": seconds,
-            "p50": found[len(found) // 2],
-            "p99": found[len(found) * 99 // 100],
+            "p50": found.p50,
+            "p99": found.p99,
+            "window_p99": found.window_p99,
         }
 
 

@@ -226,7 +226,7 @@ class LatencyRun:
     def _result(self) -> LatencyResult:
         def since_intended(times: array[float]) -> Distribution:
             intended = range(self._warmup, self._requests)
-            return Distribution.of([times[i] - i * self._interval for i in intended])
+            return Distribution.of([times[i] - i * self._interval for i in intended], 1 / self._interval)
 
         return LatencyResult(
             self._requests,
