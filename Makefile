@@ -14,13 +14,14 @@
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
+#   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
 
 PYTHON   ?= python3
 VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts stare clean
+.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -110,6 +111,9 @@ foreign: setup
 HOSTS ?= all
 hosts: setup compiled
 	@$(PY) -m tests.fault.hosts --python $(COMPILED)/bin/python $(HOSTS)
+
+hosts-spark: setup compiled
+	@$(PY) -m tests.fault.spark_hosts --python $(COMPILED)/bin/python $(SPARK)
 
 stare: setup
 	@$(PY) -m tests.fault.stare $(STARE)

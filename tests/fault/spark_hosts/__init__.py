@@ -1,0 +1,1 @@
+"""Spark over several hosts of a lab: see `__main__`."""

@@ -1,0 +1,99 @@
+"""What daemons and links of a site have counted, and what it says of where executors have read."""
+
+from __future__ import annotations
+
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fault.hosts.site import Site
+
+from treecast.middleware.dataplane.lab import namespaces
+
+ADMIN = 7670
+RECORD_BYTES = (
+    16  # at most, of a record without key and headers beside its value, its share of a batch's head too
+)
+CALLS_BYTES = 256 << 10  # what Spark says to its executors and is told, and a driver's questions
+_COUNTED = {
+    "given": 'treecast_face_bytes_out_total{face="kafka"}',
+    "replica": "treecast_relay_local_read_bytes_total",
+    "asked": "treecast_relay_proxied_read_bytes_total",
+}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Bytes of one host: `given` by its daemon to Kafka clients, of that `replica` from replicas and `asked`
+    of leaders for it; `network` is what passed its link, both ways."""
+
+    given: int
+    replica: int
+    asked: int
+    network: int
+
+    def since(self, before: Counts) -> Counts:
+        return Counts(
+            self.given - before.given,
+            self.replica - before.replica,
+            self.asked - before.asked,
+            self.network - before.network,
+        )
+
+
+def counted(site: Site) -> dict[str, Counts]:
+    """Of each host, until now."""
+    return {host: _of(site, host) for host in site.names}
+
+
+def _of(site: Site, host: str) -> Counts:
+    text = namespaces.inside(site.lab.namespace(host), _metrics)
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    found = {name: int(float(values.get(metric, "0"))) for name, metric in _COUNTED.items()}
+    carried = site.link(host).look().counters.values()
+    return Counts(**found, network=sum(one.sent_bytes for one in carried))
+
+
+def _metrics() -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{ADMIN}/metrics", timeout=60) as answer:
+        return bytes(answer.read()).decode()
+
+
+@dataclass
+class Read:
+    """One read of all rows. `executors`: of each host its executor, and how many rows that has read."""
+
+    executors: dict[str, tuple[str, int]]
+    sums: dict[str, int]
+    counts: dict[str, Counts]
+    problems: list[str] = field(default_factory=list)
+
+
+def read_of(said: dict[str, Any], counts: dict[str, Counts], rows: int, size: int) -> Read:
+    """What the driver `said`, beside what was counted meanwhile, and what is amiss with it."""
+    executors = {host: (str(name), int(count)) for host, (name, count) in said["executors"].items()}
+    read = Read(executors, said["sums"], counts)
+    wanted = {"count": rows, "total": rows * (rows - 1) // 2, "lowest": 0, "highest": rows - 1}
+    if read.sums != wanted:
+        read.problems.append(f"of {rows} rows there were read {read.sums}")
+    for host in counts:
+        read.problems += _elsewhere(read, host, rows, size)
+    return read
+
+
+def _elsewhere(read: Read, host: str, rows: int, size: int) -> list[str]:
+    """Whether the executor of `host` has read from another daemon, or another executor from this one's."""
+    executor, count = read.executors.get(host, ("", 0))
+    found, problems = read.counts[host], []
+    if not count:
+        problems.append(f"no executor has read anything at {host}")
+    if found.given < count * size:
+        problems.append(
+            f"executor {executor} at {host} has read {count} rows of {size} bytes, "
+            f"but the daemon there gave {found.given} bytes"
+        )
+    if found.given > count * (size + RECORD_BYTES) + CALLS_BYTES:
+        problems.append(f"the daemon at {host} gave {found.given} bytes for {count} rows read there")
+    if found.network > CALLS_BYTES + rows * size // 100:
+        problems.append(f"{found.network} bytes passed the link of {host}")
+    return problems
