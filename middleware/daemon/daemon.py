@@ -275,6 +275,8 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,
         group_max_session_timeout_ms=settings.group_max_session_timeout_ms,
         offsets_retention_ms=settings.offsets_retention_ms,
+        retention_check_interval_ms=settings.retention_check_interval_ms,
+        compaction_check_interval_ms=settings.compaction_check_interval_ms,
         transaction_max_timeout_ms=settings.transaction_max_timeout_ms,
     )
 

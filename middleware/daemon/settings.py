@@ -248,6 +248,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offsets_retention_ms: Annotated[
         int, _milliseconds("how long an empty group's committed offsets are kept", 1)
     ] = 604_800_000
+    retention_check_interval_ms: Annotated[
+        int, _milliseconds("how often logs are looked at for segments that retention deletes", 1)
+    ] = 10_000
+    compaction_check_interval_ms: Annotated[
+        int, _milliseconds("how often compacted logs are looked at for what can be compacted", 1)
+    ] = 15_000
     transaction_max_timeout_ms: Annotated[
         int, _milliseconds("the longest transaction timeout that a producer may ask for", 1)
     ] = 900_000

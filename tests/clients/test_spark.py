@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,17 @@ def fill(address: str) -> None:
     for partition in (0, 500, 999):
         producer.produce("spark-many", b"v", partition=partition)
     assert producer.flush(60) == 0
+
+
+@pytest.fixture(scope="module")
+def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    """One that looks often for what retention and compaction may take."""
+    flags = ["--retention-check-interval-ms", "500", "--compaction-check-interval-ms", "500"]
+    daemon = DaemonProcess(tmp_path_factory.mktemp("shared") / "data", flags)
+    yield daemon.start()
+    if daemon.running:
+        daemon.stop()
+    print(f"--- log of the daemon\n{daemon.clean_up()}", file=sys.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +126,31 @@ def test_lost_records_fail_the_query_or_are_gone_over_as_chosen(found: dict[str,
     first = loss["before"][1] + 1
     assert f"spark-loss-0: offsets {first} to 59 are gone" in loss["error"]
     assert loss["after"] == [[0, offset] for offset in range(60, 100)]
+
+
+def test_a_checkpoint_that_retention_has_overtaken_fails_the_query_or_is_gone_over(
+    found: dict[str, Any],
+) -> None:
+    """By size and by time, in segments; the compacted topic of the same query is no part of the loss."""
+    cut = found["cut"]
+    size, time = cut["starts"]["size"], cut["starts"]["time"]
+    assert (size % 10, time) == (0, 50)
+    assert cut["read"]["cut"] == 30
+    lost = cut["error"].split("has not read: ")[1].split(". Retention")[0].split("; ")
+    assert [part.split("-")[1] for part in lost] == ["size", "time"]
+    assert lost[0].endswith(f"offsets 10 to {size - 1} are gone")
+    assert lost[1].endswith("offsets 10 to 49 are gone")
+    assert cut["after"]["size"] == list(range(size, 100))
+    assert cut["after"]["time"] == list(range(50, 100))
+    assert cut["after"]["keys"] == cut["left"]
+
+
+def test_gaps_that_compaction_left_are_no_loss(found: dict[str, Any]) -> None:
+    """Micro-batches begin and end in the gap; the query fails for lost data, and has no reason to."""
+    cut = found["cut"]
+    assert cut["left"] == list(range(85, 100))
+    assert (cut["read"]["cut-keys"], cut["gaps"]) == (10, "no error")
+    assert cut["after gaps"] == cut["left"]
 
 
 def test_a_checkpoint_of_another_topic_is_refused(found: dict[str, Any]) -> None:

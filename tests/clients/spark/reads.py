@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from cuts import Cuts
 from writes import Writes, error_of
 
 from treecast.spark_connectors.workers import quick_start
@@ -83,6 +84,10 @@ class Reads:
     def _written(self, name: str) -> list[tuple[int, int]]:
         rows = self.spark.read.parquet(f"{self.folder}/{name}").select("partition", "offset").collect()
         return sorted((row["partition"], row["offset"]) for row in rows)
+
+    def _rows(self, name: str) -> list[tuple[str, int]]:
+        rows = self.spark.read.parquet(f"{self.folder}/{name}").select("topic", "offset").collect()
+        return sorted((row["topic"], row["offset"]) for row in rows)
 
     def available_now(self) -> dict[str, Any]:
         query = self._stream("now", {"availableNow": True}, maxOffsetsPerTrigger="1000")
@@ -185,7 +190,7 @@ class Reads:
         }
 
 
-def _all(doer: Reads | Writes) -> dict[str, Any]:
+def _all(doer: Reads | Cuts | Writes) -> dict[str, Any]:
     """What each of its methods found, in their order."""
     names = [name for name in vars(type(doer)) if not name.startswith("_")]
     return {name: getattr(doer, name)() for name in names}
@@ -195,7 +200,8 @@ def main() -> None:
     quick_start()
     reads = Reads(*sys.argv[1:])
     writes = Writes(reads.spark, reads.address, reads.folder)
-    found = _all(reads) | {f"sink_{name}": value for name, value in _all(writes).items()}
+    cuts = Cuts(reads.address, reads.folder, reads._stream, reads._rows)
+    found = _all(reads) | _all(cuts) | {f"sink_{name}": value for name, value in _all(writes).items()}
     print("FOUND " + json.dumps(found))
 
 
