@@ -291,7 +291,7 @@ def spark(
 def micro_mqtt(
     rounds: Annotated[int, typer.Option(min=1, help="how often both take their turn")] = 9,
 ) -> None:
-    """Routing time per publish with 50 and with 50,000 wildcard subscriptions."""
+    """Routing time per publish with 50 and with 50,000 wildcard subscriptions; time per delivery."""
     from bench import micro_mqtt as routing
 
     Console().print_json(data={"machine": machine.describe(), **routing.rounds(rounds)})

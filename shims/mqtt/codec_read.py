@@ -146,6 +146,25 @@ def split_share(filter: bytes) -> tuple[bytes, bytes]:
     return name, rest
 
 
+def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """(the varint one byte after `position`, where what follows begins); (-1, 0) where it is not all
+    there."""
+    value = shift = 0
+    at = position + 1
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0 and shift:
+                raise malformed("MQTT-1.5.5-1", "a length is longer than need be")
+            return value, at
+        shift += 7
+        if shift > 21:
+            raise malformed("MQTT-1.5.5-1", "a length takes more than four bytes")
+    return -1, 0
+
+
 def varint_bytes(value: int) -> bytes:
     """`value` as a Variable Byte Integer, 0 to 268,435,455."""
     if value < 0x80:

@@ -1,18 +1,16 @@
 """One connection of the MQTT face, without I/O: whole packets out of chunks, and what each of them does.
 
-`receive(data, now)` works a whole chunk off in one call. Publishes of QoS 0 that go to the same targets stay
-together as a run of bytes; what is sent gathers in `SessionOutput` until the turn of the event loop ends.
-`now` is in seconds on the loop's clock; `hub.wall` is the time of day, which the edge keeps.
+`receive(data, now)` works a whole chunk off in one call, publishes as `session_input` says; what is sent
+gathers in `SessionOutput` until the turn of the event loop ends. `now` is in seconds on the loop's clock;
+`hub.wall` is the time of day, which the edge keeps.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.broker.pubsub import Message, Run, Targets
-
 from . import codec, session_table
-from .codec import V5, V311, MqttError, clause, malformed, protocol_error
+from .codec import V5, V311, MqttError, clause, protocol_error
 from .codec_packets import (
     Ack,
     Auth,
@@ -26,80 +24,32 @@ from .codec_packets import (
     encode,
 )
 from .codec_properties import NONE, Properties
-from .codec_publish import PublishProperties, read_publish_properties
-from .codec_read import check_text, check_topic
+from .codec_read import read_length
+from .codec_runs import PUBLISH_0, PUBLISH_1
 from .counting import MqttCounting
-from .session_output import SessionOutput, Turn
+from .runs import OWN
+from .session_input import SessionInput
+from .session_output import Turn
 from .session_state import SessionState
 from .sessions import Sessions, idle_limit
 from .subscribing import Grant, granted, removed
 
-_QOS0: Final = codec.PUBLISH << 4  # the first byte of a publish of QoS 0 that is not retained
 _PUBACK: Final = codec.PUBACK << 4
 _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
-_OWN: Final = b"$SYS/"
 
 
-class PublishRun(Run):
-    """Publishes of QoS 0 as they came."""
-
-    def messages(self) -> list[Message]:
-        """Each of them, read again."""
-        found: list[Message] = []
-        data = self.data
-        position = 0
-        while position < len(data):
-            size, body = read_length(data, position, len(data))
-            stop = body + size
-            begin = body + 2 + (data[body] << 8 | data[body + 1])
-            topic = data[body + 2 : begin]
-            properties = b""
-            if self.format == V5:
-                length, begin = read_length(data, begin - 1, stop)
-                properties = data[begin : begin + length]
-                begin += length
-            found.append(Message(topic, data[begin:stop], properties=properties))
-            position = stop
-        return found
-
-
-def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """(the varint one byte after `position`, where what follows begins); (-1, 0) where it is not all
-    there."""
-    value = shift = 0
-    at = position + 1
-    while at < end:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if byte == 0 and shift:
-                raise malformed("MQTT-1.5.5-1", "a length is longer than need be")
-            return value, at
-        shift += 7
-        if shift > 21:
-            raise malformed("MQTT-1.5.5-1", "a length takes more than four bytes")
-    return -1, 0
-
-
-class Session(SessionOutput):
+class Session(SessionInput):
     """The state of one connection. `failure`: why it was ended, "" while it was not."""
 
     def __init__(self, sessions: Sessions, turn: Turn, counters: MqttCounting, now: float) -> None:
-        super().__init__(sessions.hub, turn)
-        self.state: SessionState | None = None
-        self.phase = session_table.NEW
+        super().__init__(sessions, turn, counters)
         self.failure = ""
         self.last_activity = now
         self.idle_seconds = 0.0
         self._sessions = sessions
-        self._settings = sessions.settings
-        self._counters = counters
-        self._largest = sessions.settings.max_packet_bytes
         self._partial: bytearray | None = None
         self._wanted = 0  # bytes that make the partial packet whole, as far as that is known
-        self._alias_topics: dict[int, bytes] | None = None
         self._first = True
 
     # --- receiving
@@ -109,10 +59,10 @@ class Session(SessionOutput):
         self.last_activity = now
         partial = self._partial
         if partial is not None:
-            partial += data
-            if len(partial) < self._wanted:
+            if len(partial) + len(data) < self._wanted:
+                partial += data
                 return
-            data = bytes(partial)
+            data = b"".join([partial, data])
             self._partial = None
         if self._first:
             self._look_at_first(data)
@@ -157,13 +107,14 @@ class Session(SessionOutput):
                 return position
             if self.phase != session_table.OPEN:
                 self._packet(first, data, body, stop, now)
-            elif first == _QOS0:
+            elif first in (PUBLISH_1, PUBLISH_0):
                 position = self._run(data, position, end)
                 continue
-            elif first >> 4 == codec.PUBLISH:  # these two the table allows, and they are very many
+            elif first >> 4 == codec.PUBLISH:  # this and PUBACK the table allows, and they are very many
                 self._publish(first, data, body, stop)
             elif first == _PUBACK and size == 2:
-                self._acknowledged(data[body] << 8 | data[body + 1])
+                position = self._acknowledgements(data, position, end)
+                continue
             else:
                 self._packet(first, data, body, stop, now)
             position = stop
@@ -177,73 +128,6 @@ class Session(SessionOutput):
     def _too_large(self, size: int) -> MqttError:
         detail = f"a packet of {size} bytes, at most {self._largest} are taken"
         return MqttError(codec.PACKET_TOO_LARGE, "3.1.2.11.4", detail)
-
-    def _run(self, data: bytes, position: int, end: int) -> int:
-        """The publishes of QoS 0 from `position` on that go to the same targets; where the next begins."""
-        start = position
-        count = 0
-        targets: Targets | None = None
-        routes = self._hub.routes
-        newer = self.version == V5
-        while position < end and data[position] == _QOS0:
-            if position + 1 < end and data[position + 1] < 0x80:
-                size = data[position + 1]
-                body = position + 2
-            else:
-                size, body = read_length(data, position, end)
-            stop = body + size
-            if size < 0 or stop > end or stop - position > self._largest:
-                break
-            if size < 2:
-                raise malformed("2.1.4", "a publish ends early")
-            begin = body + 2 + (data[body] << 8 | data[body + 1])
-            if begin + newer > stop:
-                raise malformed("2.1.4", "a publish ends early")
-            if newer and data[begin] != 0:
-                break
-            topic = data[body + 2 : begin]
-            found = routes.get(topic)
-            if found is None:
-                found = self._new_topic(topic)
-                if found is None:
-                    if count == 0:
-                        self._check_topic_name(topic)
-                    break  # what is before it is published first
-            if targets is None:
-                targets = found
-            elif found is not targets:
-                break
-            count += 1
-            position = stop
-        if targets is None:
-            return self._single(data, start, end)
-        self._counters.publishes_in += count
-        if targets.count:
-            run = PublishRun(self.version, data[start:position], count)
-            self._hub.publish_run(run, targets, self.state)
-        else:
-            self._hub.unmatched += count
-        return position
-
-    def _new_topic(self, topic: bytes) -> Targets | None:
-        """Who wants a topic that was not seen before; None where there can be no such topic."""
-        try:
-            self._check_topic_name(topic)
-        except MqttError:
-            return None
-        return self._hub.targets(topic)
-
-    def _check_topic_name(self, topic: bytes) -> None:
-        if not topic and self.version == V5:
-            raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
-        check_topic(topic)
-        if topic.startswith(_OWN):
-            raise MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
-
-    def _single(self, data: bytes, position: int, end: int) -> int:
-        size, body = read_length(data, position, end)
-        self._publish(data[position], data, body, body + size)
-        return body + size
 
     # --- packets
 
@@ -309,7 +193,7 @@ class Session(SessionOutput):
         passwords = self._settings.passwords
         if passwords is not None and not passwords.fits(connect.username, connect.password):
             return MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
-        if connect.will is not None and connect.will.topic.startswith(_OWN):
+        if connect.will is not None and connect.will.topic.startswith(OWN):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:
             return MqttError(codec.SERVER_BUSY, "4.13", "as many clients as may be are connected")
@@ -332,126 +216,19 @@ class Session(SessionOutput):
             maximum_packet_size=self._largest,
         )
 
-    # --- publishes from the client
+    # --- answers of the client
 
-    def _publish(self, first: int, data: bytes, body: int, stop: int) -> None:
-        qos = first >> 1 & 3
-        if qos == 3:
-            raise malformed("MQTT-3.3.1-4", "QoS 3")
-        if qos == 0 and first & 8:
-            raise malformed("MQTT-3.3.1-2", "a duplicate of QoS 0")
-        at = body + 2
-        if at > stop:
-            raise malformed("2.1.4", "a publish ends early")
-        begin = at + (data[body] << 8 | data[body + 1])
-        topic = data[at:begin]
-        packet_id = 0
-        if qos:
-            if begin + 2 > stop:
-                raise malformed("2.1.4", "a publish ends early")
-            packet_id = data[begin] << 8 | data[begin + 1]
-            if packet_id == 0:
-                raise protocol_error("MQTT-2.2.1-3", "packet identifier 0")
-            begin += 2
-        if begin > stop:
-            raise malformed("2.1.4", "a topic name is longer than its packet")
-        self._counters.publishes_in += 1
-        message = Message(topic, b"", qos, bool(first & 1))
-        text = False
-        if self.version == V5:
-            begin, text = self._properties(message, data, begin, stop)
-        message.payload = data[begin:stop]
-        targets = self._hub.routes.get(message.topic)
-        if targets is None:
-            self._check_topic_name(message.topic)
-            targets = self._hub.targets(message.topic)
-        if text and not self._is_text(message, packet_id):
-            return
-        self._hand_over(message, targets, packet_id)
-
-    def _properties(self, message: Message, data: bytes, begin: int, stop: int) -> tuple[int, bool]:
-        """Reads version 5's properties into `message`; (where the payload begins, whether it is said to be
-        text)."""
-        size, at = read_length(data, begin - 1, stop)
-        if size < 0 or at + size > stop:
-            raise malformed("2.1.4", "the properties are longer than the packet")
-        if size == 0:
-            return at, False
-        found = read_publish_properties(data, at, at + size)
-        message.properties = found.passed_on
-        if found.expiry >= 0:
-            message.expires_at = self._hub.wall + found.expiry
-        if found.alias:
-            message.topic = self._aliased(message.topic, found)
-        return at + size, found.text
-
-    def _aliased(self, topic: bytes, found: PublishProperties) -> bytes:
-        """The topic that an alias stands for, or `topic`, for which it stands from now on."""
-        alias = found.alias
-        if alias > self._settings.topic_alias_maximum:
-            raise MqttError(codec.BAD_TOPIC_ALIAS, "MQTT-3.3.2-9", f"topic alias {alias}")
-        topics = self._alias_topics
-        if topics is None:
-            topics = self._alias_topics = {}
-        if topic:
-            check_topic(topic)
-            topics[alias] = topic
-            return topic
-        if alias not in topics:
-            raise protocol_error("3.3.2.3.4", f"topic alias {alias} stands for nothing")
-        return topics[alias]
-
-    def _is_text(self, message: Message, packet_id: int) -> bool:
-        """Whether the payload is the UTF-8 that it is said to be. If not the client is told."""
-        try:
-            check_text(message.payload.replace(b"\0", b""))
-        except MqttError:
-            if message.qos == 0:
-                raise MqttError(codec.BAD_PAYLOAD_FORMAT, "3.3.2.3.2", "the payload is no UTF-8") from None
-            kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
-            self.refuse(kind, packet_id, codec.BAD_PAYLOAD_FORMAT, "the payload is no UTF-8")
-            return False
-        return True
-
-    def _hand_over(self, message: Message, targets: Targets, packet_id: int) -> None:
-        """To the hub, and the answer that QoS 1 and 2 ask for. A QoS 2 that is known is answered only."""
+    def _acknowledgements(self, data: bytes, position: int, end: int) -> int:
+        """PUBACKs: all that come in the order of sending, or one; where the next packet begins."""
         state = self.state
         assert state is not None
-        journal = self._hub.journal
-        if message.qos and journal is not None and journal.failing:
-            raise MqttError(codec.IMPLEMENTATION_ERROR, "4.13", "the disk refuses")
-        if message.qos == 2 and not self._take_id(state, packet_id):
-            self.send_ack(codec.PUBREC, packet_id)
-            return
-        if message.retain:
-            self._hub.retain(message)
-        count = self._hub.publish(message, targets, state) if targets.count else 0
+        count = state.acknowledged_row(data, position, end)
         if count == 0:
-            self._hub.unmatched += 1
-        if message.qos == 0:
-            return
-        kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
-        if count or self.version != V5:
-            self.send_ack(kind, packet_id)
-        else:
-            self.refuse(kind, packet_id, codec.NO_MATCHING_SUBSCRIBERS)
-
-    def _take_id(self, state: SessionState, packet_id: int) -> bool:
-        """Whether a publish of QoS 2 is a new one."""
-        incoming = state.incoming
-        if incoming is None:
-            incoming = state.incoming = set()
-        if packet_id in incoming:
-            return False
-        if len(incoming) >= self._settings.receive_maximum and self.version == V5:
-            raise MqttError(codec.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "too much of QoS 2 is unfinished")
-        incoming.add(packet_id)
-        journal, record = self._hub.journal, state.record
-        if journal is not None and record is not None:
-            journal.taken(record, packet_id)
-        return True
-
-    # --- answers of the client
+            self._acknowledged(data[position + 2] << 8 | data[position + 3])
+            return position + 4
+        self._counters.acks_in += count
+        state.pump()
+        return position + 4 * count
 
     def _acknowledged(self, packet_id: int) -> None:
         self._counters.acks_in += 1

@@ -8,7 +8,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, Run
+from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, Run, Target
 
 from . import codec
 from .codec import V5
@@ -23,6 +23,7 @@ from .codec_publish import (
     write_ack,
     write_publish,
 )
+from .codec_runs import write_acks, write_numbered
 
 LARGE: Final = 4096  # a run from this size on is sent from where it lies
 FULL: Final = 1024 * 1024  # unsent bytes of one turn; more waits in the queue
@@ -109,8 +110,18 @@ class SessionOutput:
     def send(self, packet: Packet) -> None:
         self._writer().write(encode(packet, self.version))
 
+    def takes_as_it_is(self, run: Run, target: Target) -> bool:
+        """Whether the client can be sent the bytes of a run that is for `target`."""
+        return target.plain and run.format == self.version and self.takes_runs
+
+    @property
+    def room(self) -> int:
+        """How far into what is written next a publish may begin in this turn: bytes."""
+        used = self._chunked + (len(self._out) if self._out is not None else 0)
+        return FULL - used if used < FULL else 0
+
     def send_run(self, run: Run) -> None:
-        """Messages as they came. The client speaks the run's format and takes packets of its size."""
+        """Messages of QoS 0 as they came."""
         data = run.data
         out = self._writer()
         self.sent_messages += run.count
@@ -126,6 +137,13 @@ class SessionOutput:
                 out.truncate(0)
             chunks.append(data)
             self._chunked += len(data)
+        self._written(out)
+
+    def send_numbered(self, data: bytes, first: int, count: int) -> None:
+        """`count` messages of QoS 1 as they came, under the packet ids from `first` on."""
+        out = self._writer()
+        write_numbered(out, data, first)
+        self.sent_messages += count
         self._written(out)
 
     def send_publish(
@@ -179,6 +197,11 @@ class SessionOutput:
         """PUBACK, PUBREC, PUBREL or PUBCOMP that says success."""
         self.depends = True
         write_ack(self._writer(), kind << 4, packet_id)
+
+    def send_acks(self, data: bytes) -> None:
+        """PUBACKs for a run of QoS 1."""
+        self.depends = True
+        write_acks(self._writer(), data)
 
     def send_release(self, packet_id: int) -> None:
         write_ack(self._writer(), codec.PUBREL << 4, packet_id)

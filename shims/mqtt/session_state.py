@@ -6,7 +6,6 @@ flight as it wants, messages wait in a queue that is bounded in number and bytes
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.broker.pubsub import (
@@ -22,14 +21,16 @@ from treecast.middleware.broker.pubsub import (
 )
 
 from . import codec
-from .deliveries import EMPTY, QUEUED, RELEASED, SENT, Delivery, run_delivery
+from .deliveries import EMPTY, QUEUED, RELEASED, SENT, Delivery, Part, RunDelivery, whole
+from .delivery_queue import DeliveryQueue
+from .inflight import InFlight
+from .runs import PromisedRun
 
 if TYPE_CHECKING:
     from .codec_packets import Will
     from .session import Session
 
 FOREVER: Final = 0xFFFFFFFF
-_IDS: Final = 65535
 
 
 class SessionState(Subscriber):
@@ -47,24 +48,31 @@ class SessionState(Subscriber):
         self.ended = False
         self.subscriptions: dict[bytes, Subscription] = {}
         self.incoming: set[int] | None = None  # ids of QoS 2 that the client has not released
-        self.inflight: dict[int, Delivery] | None = None  # by packet id, in the order of sending
+        self.inflight: InFlight | None = None
         self._hub = hub
-        self._queue: deque[Delivery] | None = None
-        self._queued_bytes = 0
-        self._queued_messages = 0
-        self._last_id = 0
+        self._queue: DeliveryQueue | None = None  # None where nothing waits
 
     @property
     def queued(self) -> int:
-        return self._queued_messages
+        return self._queue.messages if self._queue is not None else 0
 
     @property
     def ready(self) -> bool:
         session = self.session
-        return session is not None and not self._queue and session.writable and self._window_open(session)
+        return session is not None and self._sends(session) and self._window(session) > 0
 
-    def _window_open(self, session: Session) -> bool:
-        return self.inflight is None or len(self.inflight) < session.window
+    def _sends(self, session: Session) -> bool:
+        """Whether what comes need not wait."""
+        return self._queue is None and session.writable
+
+    def _window(self, session: Session) -> int:
+        """How many messages may still be sent that the client is to acknowledge."""
+        return session.window - (self.inflight.count if self.inflight is not None else 0)
+
+    def _flight(self) -> InFlight:
+        if self.inflight is None:
+            self.inflight = InFlight()
+        return self.inflight
 
     # --- what comes from the hub
 
@@ -79,13 +87,13 @@ class SessionState(Subscriber):
         if qos == 0:
             if session is None:
                 return
-            if not self._queue and session.writable:
+            if self._sends(session):
                 session.send_publish(message, 0, 0, retain, identifiers)
                 return
             self._enqueue(Delivery(message, 0, retain, identifiers))
             return
         delivery = Delivery(message, qos, retain, identifiers)
-        if session is not None and not self._queue and session.writable and self._window_open(session):
+        if session is not None and self._sends(session) and self._window(session) > 0:
             self._owe(delivery)
             self._send(session, delivery)
         else:
@@ -93,16 +101,42 @@ class SessionState(Subscriber):
 
     def take_run(self, run: Run, target: Target) -> None:
         session = self.session
-        if session is None:
+        if isinstance(run, PromisedRun):
+            self._take_promised(run, target)
+        elif session is None:
             return
-        if target.plain and run.format == session.version and session.takes_runs:
-            if not self._queue and session.writable:
-                session.send_run(run)
-            else:
-                self._enqueue(run_delivery(run))
-            return
+        elif not session.takes_as_it_is(run, target):
+            for message in run.messages():
+                self.take(message, target)
+        elif self._sends(session):
+            session.send_run(run)
+        else:
+            self._enqueue(RunDelivery(run))
+
+    def _take_promised(self, run: PromisedRun, target: Target) -> None:
+        """A run of QoS 1: as the bytes that it is where nothing is kept of it beyond this process."""
+        session = self.session
+        if session is not None and self.record is None and session.takes_as_it_is(run, target):
+            if target.qos:
+                self._take_part(session, whole(run))
+                return
+            if self._sends(session) and len(run.data) <= session.room:
+                session.send_run(run.as_qos_0())
+                return
         for message in run.messages():
             self.take(message, target)
+
+    def _take_part(self, session: Session, part: Part) -> None:
+        while part.left and self._sends(session) and self._window(session) > 0:
+            first, count = self._ids(session, part)
+            self._send_part(session, part.cut(count, session.room), first)
+        if part.left == 0:
+            return
+        if self._fits(part):
+            self._append(part)
+        else:
+            for one in part.singles():
+                self._enqueue(one)
 
     def _owe(self, delivery: Delivery) -> None:
         """Tells the journal, where the session is durable."""
@@ -112,25 +146,29 @@ class SessionState(Subscriber):
 
     # --- the queue
 
+    def _fits(self, delivery: Delivery) -> bool:
+        """Whether it can wait with all that waits already."""
+        settings, queue = self._hub.settings, self._queue
+        messages, size = delivery.count, delivery.size
+        if queue is not None:
+            messages += queue.messages
+            size += queue.bytes
+        return size <= settings.queue_bytes and messages <= settings.queue_messages
+
     def _enqueue(self, delivery: Delivery) -> None:
-        settings = self._hub.settings
-        queue = self._queue
-        if queue is None:
-            queue = self._queue = deque()
-        size = delivery.size
-        while (
-            self._queued_bytes + size > settings.queue_bytes
-            or self._queued_messages + delivery.count > settings.queue_messages
-        ):
-            if not queue or settings.queue_policy is not QueuePolicy.DROP_OLD:
+        while not self._fits(delivery):
+            if self._queue is None or self._hub.settings.queue_policy is not QueuePolicy.DROP_OLD:
                 self._refuse(delivery)
                 return
-            self._drop_oldest(queue)
+            self._drop_oldest(self._queue)
         if delivery.qos:
             self._owe(delivery)
-        queue.append(delivery)
-        self._queued_bytes += size
-        self._queued_messages += delivery.count
+        self._append(delivery)
+
+    def _append(self, delivery: Delivery) -> None:
+        if self._queue is None:
+            self._queue = DeliveryQueue()
+        self._queue.append(delivery)
 
     def _refuse(self, delivery: Delivery) -> None:
         self._hub.counters.dropped_full += delivery.count
@@ -138,16 +176,12 @@ class SessionState(Subscriber):
         if session is not None and self._hub.settings.queue_policy is QueuePolicy.DISCONNECT:
             session.disconnect(codec.QUOTA_EXCEEDED, "the client reads too slowly")
 
-    def _drop_oldest(self, queue: deque[Delivery]) -> None:
-        oldest = self._popped(queue)
+    def _drop_oldest(self, queue: DeliveryQueue) -> None:
+        oldest = queue.pop()
+        if not len(queue):
+            self._queue = None
         self._hub.counters.dropped_full += oldest.count
         self._settle(oldest)
-
-    def _popped(self, queue: deque[Delivery]) -> Delivery:
-        delivery = queue.popleft()
-        self._queued_bytes -= delivery.size
-        self._queued_messages -= delivery.count
-        return delivery
 
     def pump(self) -> None:
         """Sends of the queue what can be sent now."""
@@ -155,18 +189,21 @@ class SessionState(Subscriber):
         queue = self._queue
         if session is None or queue is None:
             return
-        while queue and session.writable:
-            delivery = queue[0]
-            if delivery.qos and not self._window_open(session):
+        while len(queue) and session.writable:
+            delivery = queue.first
+            if delivery.qos and self._window(session) <= 0:
                 return
-            self._popped(queue)
-            self._send_queued(session, delivery)
-        if not queue:
+            if isinstance(delivery, Part):
+                first, count = self._ids(session, delivery)
+                self._send_part(session, queue.cut(delivery, count, session.room), first)
+            else:
+                self._send_queued(session, queue.pop())
+        if not len(queue):
             self._queue = None
 
     def _send_queued(self, session: Session, delivery: Delivery) -> None:
-        run = delivery.run
-        if run is not None:
+        if isinstance(delivery, RunDelivery):
+            run = delivery.run
             if run.format == session.version:
                 session.send_run(run)
             else:
@@ -187,49 +224,55 @@ class SessionState(Subscriber):
 
     def _send(self, session: Session, delivery: Delivery) -> None:
         """Sends for the first time, with a new packet id."""
-        inflight = self.inflight
-        if inflight is None:
-            inflight = self.inflight = {}
-        packet_id = self._last_id + 1
-        if packet_id > _IDS:
-            packet_id = 1
-        while packet_id in inflight:  # ends: the window is narrower than the ids are many
-            packet_id = packet_id + 1 if packet_id < _IDS else 1
-        self._last_id = packet_id
-        delivery.packet_id = packet_id
-        delivery.state = SENT
+        inflight = self._flight()
+        inflight.give_id(delivery)
+        packet_id = delivery.packet_id
         flags = delivery.qos << 1 | (0x08 if delivery.again else 0)
         if not session.send_publish(
             delivery.message, flags, packet_id, delivery.retain, delivery.identifiers
         ):
             self._settle(delivery)  # too large for the client, which never hears of it [MQTT-3.1.2-25]
             return
-        inflight[packet_id] = delivery
+        inflight.put(delivery)
         if delivery.qos == 2:
             journal, record = self._hub.journal, self.record
             if journal is not None and record is not None:
                 journal.sent(record, delivery.message, packet_id)
 
+    def _ids(self, session: Session, part: Part) -> tuple[int, int]:
+        """(the first packet id, how many in a row) for messages of `part` that may be sent now."""
+        inflight = self._flight()
+        first = inflight.next_id()
+        return first, inflight.row(first, min(part.left, self._window(session)))
+
+    def _send_part(self, session: Session, part: Part, first: int) -> None:
+        """The same for messages of a run."""
+        session.send_numbered(part.data, first, part.left)
+        self._flight().put_part(part, first)
+
+    def acknowledged_row(self, data: bytes, position: int, end: int) -> int:
+        """PUBACKs from `position` on, for as long as they come in the order of sending; how many did."""
+        inflight = self.inflight
+        return inflight.acknowledged(data, position, end) if inflight is not None else 0
+
     def acknowledged(self, packet_id: int) -> bool:
         """PUBACK; whether it was awaited."""
         inflight = self.inflight
-        if inflight is None:
+        delivery = inflight.find(packet_id) if inflight is not None else None
+        if inflight is None or delivery is None or delivery.qos != 1:
             return False
-        delivery = inflight.get(packet_id)
-        if delivery is None or delivery.qos != 1:
-            return False
-        del inflight[packet_id]
+        inflight.remove(packet_id)
         self._settle(delivery)
         return True
 
     def received(self, packet_id: int, refused: bool) -> bool:
         """PUBREC; whether it was awaited. Then PUBREL is owed, unless the client refused the message."""
         inflight = self.inflight
-        delivery = inflight.get(packet_id) if inflight is not None else None
+        delivery = inflight.find(packet_id) if inflight is not None else None
         if inflight is None or delivery is None or delivery.qos != 2:
             return False
         if refused:
-            del inflight[packet_id]
+            inflight.remove(packet_id)
             self._unsend(delivery)
             return False
         if delivery.state == SENT:
@@ -243,10 +286,10 @@ class SessionState(Subscriber):
     def completed(self, packet_id: int) -> bool:
         """PUBCOMP; whether it was awaited."""
         inflight = self.inflight
-        delivery = inflight.get(packet_id) if inflight is not None else None
+        delivery = inflight.find(packet_id) if inflight is not None else None
         if inflight is None or delivery is None or delivery.state != RELEASED:
             return False
-        del inflight[packet_id]
+        inflight.remove(packet_id)
         journal, record = self._hub.journal, self.record
         if journal is not None and record is not None:
             journal.completed(record, packet_id)
@@ -270,7 +313,8 @@ class SessionState(Subscriber):
         """A connection takes the session up: sends again what is in flight [MQTT-4.4.0-1], then the queue."""
         inflight = self.inflight
         if inflight is not None:
-            for packet_id, delivery in list(inflight.items()):
+            for delivery in inflight.all():
+                packet_id = delivery.packet_id
                 if delivery.state == RELEASED:
                     session.send_release(packet_id)
                 elif not session.send_publish(
@@ -280,26 +324,25 @@ class SessionState(Subscriber):
                     delivery.retain,
                     delivery.identifiers,
                 ):
-                    del inflight[packet_id]
+                    inflight.remove(packet_id)
                     self._unsend(delivery)
+        if self._queue is not None:
+            self._queue.spread()  # the client may speak another version now, or have other bounds
         self.pump()
 
     def detach(self) -> None:
         """The connection is gone: what was of QoS 0 goes with it."""
         self.session = None
         queue = self._queue
-        if queue is None:
-            return
-        kept = [delivery for delivery in queue if delivery.qos]
-        self._queue = deque(kept) if kept else None
-        self._queued_messages = len(kept)
-        self._queued_bytes = sum([delivery.size for delivery in kept])
+        if queue is not None:
+            queue.keep_promised()
+            if not len(queue):
+                self._queue = None
 
     def clear(self) -> None:
         """The session ends: nothing is owed any more."""
         self.ended = True
         self._queue = None
-        self._queued_bytes = self._queued_messages = 0
         self.inflight = None
         self.incoming = None
 
@@ -308,20 +351,13 @@ class SessionState(Subscriber):
     def restore(self, delivery: Delivery) -> None:
         """Takes back what the journal has kept, in order."""
         if delivery.state == QUEUED:
-            if self._queue is None:
-                self._queue = deque()
-            self._queue.append(delivery)
-            self._queued_bytes += delivery.size
-            self._queued_messages += 1
-            return
-        if self.inflight is None:
-            self.inflight = {}
-        self.inflight[delivery.packet_id] = delivery
-        self._last_id = max(self._last_id, delivery.packet_id)
+            self._append(delivery)
+        else:
+            self._flight().restore(delivery)
 
     def unsettled(self) -> list[Delivery]:
         """All that is in flight or queued, in order."""
-        found = list(self.inflight.values()) if self.inflight is not None else []
+        found = self.inflight.all() if self.inflight is not None else []
         if self._queue is not None:
-            found.extend(self._queue)
+            found += self._queue.all()
         return found

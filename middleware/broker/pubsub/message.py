@@ -52,7 +52,7 @@ class Message:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Run:
-    """Messages of QoS 0, one after the other and all to the same targets, in the bytes in which they came.
+    """Messages of QoS 0, or of QoS 1, one after the other, all to the same targets, as the bytes that came.
 
     Who speaks `format` may be sent `data` as it is; others ask for `messages()`.
     """

@@ -191,6 +191,7 @@ class PubSub:
         self._recorder = recorder
         target = None if recorder is None else Target(recorder, 2, True, (), None, False)
         self._recorded = Targets([], []) if target is None else Targets([target], [])
+        self._recorded.apart = False
         self.forget_recorded()
 
     def forget_recorded(self) -> None:
@@ -346,8 +347,16 @@ class PubSub:
             count += group.take(message)
         return count
 
+    def takes_promised(self, targets: Targets, publisher: Subscriber | None) -> bool:
+        """Whether `publish_run` may be given a run of QoS 1: targets mind their own, and are other clients.
+
+        What leaves for other hosts is put together message by message, so is what is recorded; a shared
+        subscription looks for who is ready; and a client's own messages come between what it is answered.
+        """
+        return targets.apart and publisher not in [target.subscriber for target in targets.direct]
+
     def publish_run(self, run: Run, targets: Targets, publisher: Subscriber | None) -> None:
-        """The same for a run of messages of QoS 0."""
+        """The same for a run of messages: of QoS 0, or, where `takes_promised` says so, of QoS 1."""
         if self._recorder is not None:
             self._recorder.publisher = publisher
         for target in targets.direct:

@@ -61,12 +61,16 @@ class Target:
 
 
 class Targets:
-    """All who want a topic. Topics with the same subscriptions have the same object."""
+    """All who want a topic. Topics with the same subscriptions have the same object.
+
+    `apart`: to each of them it is the same whether it is handed some messages before or after the others are.
+    """
 
     def __init__(self, direct: list[Target], groups: list[SharedGroup]) -> None:
         self.direct = direct
         self.groups = groups
         self.count = len(direct) + len(groups)
+        self.apart = not groups and True not in [target.subscriber.foreign for target in direct]
 
 
 def merge(found: Sequence[Subscription]) -> Targets:

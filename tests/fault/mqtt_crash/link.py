@@ -8,7 +8,7 @@ import time
 from treecast.shims.mqtt.codec import V5
 from treecast.shims.mqtt.codec_packets import Connack, Connect, Packet, decode, encode
 from treecast.shims.mqtt.codec_properties import Properties
-from treecast.shims.mqtt.session import read_length
+from treecast.shims.mqtt.codec_read import read_length
 
 EXPIRY_S = 100_000
 

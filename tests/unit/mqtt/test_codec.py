@@ -27,8 +27,7 @@ from treecast.shims.mqtt.codec_packets import (
 )
 from treecast.shims.mqtt.codec_properties import NONE, PROPERTIES, Properties, write_properties
 from treecast.shims.mqtt.codec_publish import read_publish_properties
-from treecast.shims.mqtt.codec_read import Reader, check_filter, split_share, varint_bytes
-from treecast.shims.mqtt.session import read_length
+from treecast.shims.mqtt.codec_read import Reader, check_filter, read_length, split_share, varint_bytes
 
 GOLDEN: list[tuple[int, Packet, str]] = [
     (V311, Connect(V311, "a", True, 60), "100d00044d515454040200 3c 000161"),

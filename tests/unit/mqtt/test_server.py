@@ -25,8 +25,8 @@ from treecast.shims.mqtt.codec_packets import (
     encode,
 )
 from treecast.shims.mqtt.codec_properties import Properties
+from treecast.shims.mqtt.codec_read import read_length
 from treecast.shims.mqtt.server import MqttFace
-from treecast.shims.mqtt.session import read_length
 from treecast.shims.mqtt.settings import MqttSettings
 
 PATIENCE_S = 30.0

@@ -1,0 +1,203 @@
+"""What a client publishes: read out of its chunks, handed to the hub, and answered.
+
+Publishes of QoS 0 or 1 that follow each other and go to the same targets stay one run of bytes (`runs`); all
+others, and what has to be handed over one by one, are taken message by message.
+"""
+
+from __future__ import annotations
+
+from treecast.middleware.broker.pubsub import Message, Targets
+
+from . import codec, session_table
+from .codec import V5, MqttError, malformed, protocol_error
+from .codec_publish import PublishProperties, read_publish_properties
+from .codec_read import check_text, check_topic, read_length
+from .codec_runs import PUBLISH_0, section
+from .counting import MqttCounting
+from .runs import PromisedRun, PublishRun, Scan, check_name
+from .session_output import SessionOutput, Turn
+from .session_state import SessionState
+from .sessions import Sessions
+
+
+class SessionInput(SessionOutput):
+    """The publishing half of a connection. `state`: None until CONNECT has come."""
+
+    def __init__(self, sessions: Sessions, turn: Turn, counters: MqttCounting) -> None:
+        super().__init__(sessions.hub, turn)
+        self.state: SessionState | None = None
+        self.phase = session_table.NEW
+        self._settings = sessions.settings
+        self._counters = counters
+        self._largest = sessions.settings.max_packet_bytes
+        self._alias_topics: dict[int, bytes] | None = None
+
+    # --- runs
+
+    def _run(self, data: bytes, position: int, end: int) -> int:
+        """The publishes from `position` on, of which the first is whole, that are one run; where it ends."""
+        scan = Scan(self._hub, self.version, self._largest)
+        scan.look(data, position, end)
+        targets = scan.targets
+        if scan.count == 0 or targets is None:
+            return self._single(data, position, end)
+        stop = scan.stop
+        if data[position] == PUBLISH_0:
+            self._publish_run(PublishRun(self.version, section(data, position, stop), scan.count), targets)
+        elif scan.count > 1 and self._takes_promised(targets):
+            self._publish_promised(scan, section(data, position, stop), targets)
+        else:
+            return self._each(data, position, stop)
+        return stop
+
+    def _publish_run(self, run: PublishRun | PromisedRun, targets: Targets) -> None:
+        self._counters.publishes_in += run.count
+        if targets.count:
+            self._hub.publish_run(run, targets, self.state)
+        else:
+            self._hub.unmatched += run.count
+
+    def _takes_promised(self, targets: Targets) -> bool:
+        """Whether all of a run of QoS 1 comes to the same as one message after the other."""
+        journal = self._hub.journal
+        if journal is not None and journal.failing:
+            return False
+        if targets.count == 0:
+            return self.version != V5  # which tells of each that nobody wants it
+        return self._hub.takes_promised(targets, self.state)
+
+    def _publish_promised(self, scan: Scan, data: bytes, targets: Targets) -> None:
+        run = PromisedRun(self.version, data, scan.count, scan.size)
+        self._publish_run(run, targets)
+        run.handed_over()
+        self.send_acks(data)
+
+    def _each(self, data: bytes, position: int, stop: int) -> int:
+        """The publishes up to `stop` one by one, unless one ends the connection; where the next begins."""
+        while position < stop and self.phase == session_table.OPEN:
+            position = self._single(data, position, stop)
+        return position
+
+    def _single(self, data: bytes, position: int, end: int) -> int:
+        size, body = read_length(data, position, end)
+        self._publish(data[position], data, body, body + size)
+        return body + size
+
+    # --- message by message
+
+    def _publish(self, first: int, data: bytes, body: int, stop: int) -> None:
+        qos = first >> 1 & 3
+        if qos == 3:
+            raise malformed("MQTT-3.3.1-4", "QoS 3")
+        if qos == 0 and first & 8:
+            raise malformed("MQTT-3.3.1-2", "a duplicate of QoS 0")
+        at = body + 2
+        if at > stop:
+            raise malformed("2.1.4", "a publish ends early")
+        begin = at + (data[body] << 8 | data[body + 1])
+        topic = data[at:begin]
+        packet_id = 0
+        if qos:
+            if begin + 2 > stop:
+                raise malformed("2.1.4", "a publish ends early")
+            packet_id = data[begin] << 8 | data[begin + 1]
+            if packet_id == 0:
+                raise protocol_error("MQTT-2.2.1-3", "packet identifier 0")
+            begin += 2
+        if begin > stop:
+            raise malformed("2.1.4", "a topic name is longer than its packet")
+        self._counters.publishes_in += 1
+        message = Message(topic, b"", qos, bool(first & 1))
+        text = False
+        if self.version == V5:
+            begin, text = self._properties(message, data, begin, stop)
+        message.payload = data[begin:stop]
+        targets = self._hub.routes.get(message.topic)
+        if targets is None:
+            check_name(message.topic, self.version)
+            targets = self._hub.targets(message.topic)
+        if text and not self._is_text(message, packet_id):
+            return
+        self._hand_over(message, targets, packet_id)
+
+    def _properties(self, message: Message, data: bytes, begin: int, stop: int) -> tuple[int, bool]:
+        """Reads version 5's properties into `message`; (where the payload begins, whether it is said to be
+        text)."""
+        size, at = read_length(data, begin - 1, stop)
+        if size < 0 or at + size > stop:
+            raise malformed("2.1.4", "the properties are longer than the packet")
+        if size == 0:
+            return at, False
+        found = read_publish_properties(data, at, at + size)
+        message.properties = found.passed_on
+        if found.expiry >= 0:
+            message.expires_at = self._hub.wall + found.expiry
+        if found.alias:
+            message.topic = self._aliased(message.topic, found)
+        return at + size, found.text
+
+    def _aliased(self, topic: bytes, found: PublishProperties) -> bytes:
+        """The topic that an alias stands for, or `topic`, for which it stands from now on."""
+        alias = found.alias
+        if alias > self._settings.topic_alias_maximum:
+            raise MqttError(codec.BAD_TOPIC_ALIAS, "MQTT-3.3.2-9", f"topic alias {alias}")
+        topics = self._alias_topics
+        if topics is None:
+            topics = self._alias_topics = {}
+        if topic:
+            check_topic(topic)
+            topics[alias] = topic
+            return topic
+        if alias not in topics:
+            raise protocol_error("3.3.2.3.4", f"topic alias {alias} stands for nothing")
+        return topics[alias]
+
+    def _is_text(self, message: Message, packet_id: int) -> bool:
+        """Whether the payload is the UTF-8 that it is said to be. If not the client is told."""
+        try:
+            check_text(message.payload.replace(b"\0", b""))
+        except MqttError:
+            if message.qos == 0:
+                raise MqttError(codec.BAD_PAYLOAD_FORMAT, "3.3.2.3.2", "the payload is no UTF-8") from None
+            kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
+            self.refuse(kind, packet_id, codec.BAD_PAYLOAD_FORMAT, "the payload is no UTF-8")
+            return False
+        return True
+
+    def _hand_over(self, message: Message, targets: Targets, packet_id: int) -> None:
+        """To the hub, and the answer that QoS 1 and 2 ask for. A QoS 2 that is known is answered only."""
+        state = self.state
+        assert state is not None
+        journal = self._hub.journal
+        if message.qos and journal is not None and journal.failing:
+            raise MqttError(codec.IMPLEMENTATION_ERROR, "4.13", "the disk refuses")
+        if message.qos == 2 and not self._take_id(state, packet_id):
+            self.send_ack(codec.PUBREC, packet_id)
+            return
+        if message.retain:
+            self._hub.retain(message)
+        count = self._hub.publish(message, targets, state) if targets.count else 0
+        if count == 0:
+            self._hub.unmatched += 1
+        if message.qos == 0:
+            return
+        kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
+        if count or self.version != V5:
+            self.send_ack(kind, packet_id)
+        else:
+            self.refuse(kind, packet_id, codec.NO_MATCHING_SUBSCRIBERS)
+
+    def _take_id(self, state: SessionState, packet_id: int) -> bool:
+        """Whether a publish of QoS 2 is a new one."""
+        incoming = state.incoming
+        if incoming is None:
+            incoming = state.incoming = set()
+        if packet_id in incoming:
+            return False
+        if len(incoming) >= self._settings.receive_maximum and self.version == V5:
+            raise MqttError(codec.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "too much of QoS 2 is unfinished")
+        incoming.add(packet_id)
+        journal, record = self._hub.journal, state.record
+        if journal is not None and record is not None:
+            journal.taken(record, packet_id)
+        return True
