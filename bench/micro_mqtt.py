@@ -67,8 +67,8 @@ class Pair:
 
 
 def delivery_ns(first: int) -> float:
-    """Nanoseconds of CPU time per delivery of 100 B. They come in chunks of publishes whose first byte is `first`;
-    those of QoS 1 are acknowledged chunk by chunk."""
+    """Nanoseconds of CPU time per delivery of 100 B. They come in chunks of publishes whose first byte is
+    `first`; those of QoS 1 are acknowledged chunk by chunk."""
     qos = first >> 1 & 3
     pair = Pair(qos)
     body = b"\0\x02a/%s" + b"x" * 100
