@@ -28,6 +28,7 @@ class InFlight:
         self._last_id = 0
         self._sent: dict[int, Delivery] = {}  # by packet id; parts by keys of their own, which are negative
         self._parts: deque[Part] = deque()
+        self._oldest: Part | None = None  # the first of them
         self._key = 0
 
     def __len__(self) -> int:
@@ -46,16 +47,15 @@ class InFlight:
                 return packet_id
 
     def _oldest_has(self, packet_id: int) -> bool:
-        if not self._parts:
-            return False
-        part = self._parts[0]
-        return part.packet_id <= packet_id < part.packet_id + part.left
+        part = self._oldest
+        return part is not None and part.packet_id <= packet_id < part.packet_id + part.left
 
     def row(self, first: int, most: int) -> int:
         """How many ids in a row are free from `first` on, which is: at most `most`."""
         most = min(most, _IDS + 1 - first)
-        if self._parts and self._parts[0].packet_id > first:
-            most = min(most, self._parts[0].packet_id - first)
+        oldest = self._oldest
+        if oldest is not None and oldest.packet_id > first:
+            most = min(most, oldest.packet_id - first)
         if len(self._sent) > len(self._parts):
             for packet_id in range(first + 1, first + most):
                 if packet_id in self._sent:
@@ -80,17 +80,17 @@ class InFlight:
         part.state = SENT
         self._last_id = first + part.left - 1
         self.count += part.left
-        parts = self._parts
-        if parts:
-            last = parts[-1]
-            if part.continues(last):
-                last.end = part.end
-                last.left += part.left
-                return
+        if self._oldest is None:
+            self._oldest = part
+        elif part.continues(self._parts[-1]):
+            last = self._parts[-1]
+            last.end = part.end
+            last.left += part.left
+            return
         self._key -= 1
         part.key = self._key
         self._sent[part.key] = part
-        parts.append(part)
+        self._parts.append(part)
 
     def restore(self, delivery: Delivery) -> None:
         """The same of what the journal has kept."""
@@ -102,8 +102,7 @@ class InFlight:
     def acknowledged(self, data: bytes, position: int, end: int) -> int:
         """Settles by PUBACKs from `position` on, as long as each is for the oldest part's first; how many."""
         count = 0
-        while self._parts:
-            part = self._parts[0]
+        while (part := self._oldest) is not None:
             found = rising_acks(data, position + 4 * count, end, part.packet_id, part.left)
             if found == 0:
                 break
@@ -118,11 +117,12 @@ class InFlight:
         self.count -= count
         if part.left == 0:
             self._parts.popleft()
+            self._oldest = self._parts[0] if self._parts else None
             del self._sent[part.key]
 
     def find(self, packet_id: int) -> Delivery | None:
         """The message sent under `packet_id`, by itself from now on."""
-        if self._parts and packet_id not in self._sent:
+        if self._oldest is not None and packet_id not in self._sent:
             self.spread()
         return self._sent.get(packet_id)
 
@@ -133,7 +133,7 @@ class InFlight:
 
     def spread(self) -> None:
         """Makes single deliveries of all parts."""
-        if not self._parts:
+        if self._oldest is None:
             return
         sent: dict[int, Delivery] = {}
         for packet_id, delivery in self._sent.items():
@@ -144,6 +144,7 @@ class InFlight:
                 sent[packet_id] = delivery
         self._sent = sent
         self._parts.clear()
+        self._oldest = None
 
     def all(self) -> list[Delivery]:
         """Message by message, in the order of sending."""
