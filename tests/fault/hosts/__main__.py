@@ -10,7 +10,8 @@
 
 Producers write down what was acknowledged, with offsets; consumers on every host write down what they
 read. Both must be the same to the record: each once, in order, at the same offsets everywhere; and
-`treecast streams` has to close. A run that is finished is kept in out/hosts/ and only shown again
+`treecast streams` has to close. `outage` also says what the hosts that stay see of it, beside windows in
+which nothing happens, and fails where that stands out. A run that is finished is kept in out/hosts/ and only shown again
 (`--fresh` repeats it). Needs root.
 """
 
@@ -22,7 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .result import Options, Result
+from .result import Options, Result, Shown
 from .scenarios import SCENARIOS
 from .site import Amiss
 
@@ -72,11 +73,22 @@ def show(name: str, result: Result, seconds: float, console: Console) -> None:
         "[bold]lost, invented, repeated, moved, unaccounted", f"[bold {colour}]{len(result.problems)}"
     )
     console.print(table)
+    for shown in result.tables:
+        _show_table(shown, console)
     for problem in result.problems[:10]:
         console.print(f"[red]{problem}", soft_wrap=True, highlight=False)
 
 
-def parsed() -> argparse.Namespace:
+def _show_table(shown: Shown, console: Console) -> None:
+    table = Table(title=shown.title, box=None)
+    for number, name in enumerate(shown.head):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in shown.rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     description, _, epilog = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         prog="python -m tests.fault.hosts",
@@ -93,17 +105,18 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=1024, help="of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
     parser.add_argument("--count", type=int, default=20, help="kills")
+    parser.add_argument("--rounds", type=int, default=3, help="outages, each with a control after it")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "hosts")
     parser.add_argument("--fresh", action="store_true", help="repeat a run that is finished")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def chosen(given: argparse.Namespace, say: Callable[[str], None]) -> list[tuple[str, Options]]:
     """The scenarios to run; `all` are those that the project promises, in full length."""
-    values = {f.name: getattr(given, f.name) for f in fields(Options) if f.name != "say"}
-    options = Options(**{**values, "python": str(Path(given.python).absolute())}, say=say)
+    values = {f.name: getattr(given, f.name) for f in fields(Options) if hasattr(given, f.name)}
+    options = Options(**{**values, "python": str(Path(given.python).absolute())}, judged=True, say=say)
     if given.scenario != "all":
         return [(given.scenario, options)]
     return [(name, replace(options, **larger)) for name, larger in ALL]
@@ -116,11 +129,12 @@ def finished(name: str, options: Options, given: argparse.Namespace) -> tuple[Re
         return None
     known = json.loads(path.read_text())
     options.say(f"{name} was finished on {known['date']}; --fresh repeats it")
-    return Result([tuple(row) for row in known["rows"]], [], known["data"]), known["took"]
+    tables = [Shown(**table) for table in known.get("tables", [])]
+    return Result([tuple(row) for row in known["rows"]], [], known["data"], tables), known["took"]
 
 
 def label(name: str, options: Options) -> str:
-    numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count")
+    numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count", "rounds")
     return "-".join([name, *(f"{key}{getattr(options, key):g}" for key in numbers)])
 
 

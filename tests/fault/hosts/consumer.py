@@ -1,9 +1,9 @@
-"""A consumer as a process: `consumer.py ADDRESS TOPIC PARTITIONS`.
+"""A consumer as a process: `consumer.py ADDRESS TOPIC PARTITIONS [--watch PRODUCER]`.
 
-librdkafka, all partitions from their beginning. Prints a JSON line now and then: {"read": n, "latency":
-[ms at 50 %, 99 %, 100 % since the last line]}. A line `expect N` on its standard input says how many
-records there are; once it has them, and nothing more has come for a moment, it prints its ledger and
-ends. `end` ends it at once.
+librdkafka, all partitions from their beginning. Prints a JSON line now and then: {"read": n, "samples":
+[[when a record of the watched producer was sent, in s; its latency in ms], ...]}, those since the last line.
+A line `expect N` on its standard input says how many records there are; once it has them, and nothing more
+has come for a moment, it prints its ledger and ends. `end` ends it at once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from ledger import Ledger, read_value
 
 _SAY_EVERY_S = 0.2
 _QUIET_S = 0.5
+_WAIT_S = 0.003
 _AT_ONCE = 2000
 
 
 class Reading:
     """One consumer and what it has read."""
 
-    def __init__(self, address: str, topic: str, partitions: int) -> None:
+    def __init__(self, address: str, topic: str, partitions: int, watched: int | None) -> None:
         self.ledger = Ledger()
         self.read = 0
         self.last = time.monotonic()
-        self.latencies: list[float] = []
+        self.watched = watched
+        self.samples: list[tuple[float, float]] = []
         self._consumer = Consumer(
             {
                 "log_level": 0,  # daemons are killed on purpose
@@ -50,7 +52,7 @@ class Reading:
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
 
     def step(self) -> None:
-        messages = self._consumer.consume(_AT_ONCE, 0.003)
+        messages = self._come()
         now = time.monotonic()
         for message in messages:
             error = message.error()
@@ -64,23 +66,23 @@ class Reading:
                 continue
             place = f"{message.topic()}-{message.partition()}"
             self.ledger.lane(producer, place).note(sequence, message.offset())
-            self.latencies.append(now - sent)
+            if producer == self.watched:
+                self.samples.append((round(sent, 6), round((now - sent) * 1e3, 3)))
             self.read += 1
             self.last = now
+
+    def _come(self) -> list[Message]:
+        """What is there, as soon as something is: `consume` alone would gather for as long as it may wait."""
+        first = self._consumer.poll(_WAIT_S)
+        return [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
 
     def _told(self, error: KafkaError) -> None:
         if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
             self.ledger.problems.append(str(error))
 
     def say(self) -> None:
-        ordered = sorted(self.latencies)
-        picked = (
-            [ordered[min(int(len(ordered) * q), len(ordered) - 1)] * 1e3 for q in (0.5, 0.99, 1.0)]
-            if ordered
-            else []
-        )
-        print(json.dumps({"read": self.read, "latency": [round(ms, 3) for ms in picked]}), flush=True)
-        self.latencies.clear()
+        print(json.dumps({"read": self.read, "samples": self.samples}), flush=True)
+        self.samples.clear()
 
     def close(self) -> None:
         self._consumer.close()
@@ -93,8 +95,8 @@ def asked() -> list[str]:
     return (sys.stdin.readline() or "end").split()
 
 
-def run(address: str, topic: str, partitions: int) -> Ledger:
-    reading = Reading(address, topic, partitions)
+def run(address: str, topic: str, partitions: int, watched: int | None) -> Ledger:
+    reading = Reading(address, topic, partitions, watched)
     expected: int | None = None
     said = time.monotonic()
     while True:
@@ -121,8 +123,9 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("topic")
     parser.add_argument("partitions", type=int)
+    parser.add_argument("--watch", type=int, help="the producer whose records are timed")
     options = parser.parse_args()
-    ledger = run(options.address, options.topic, options.partitions)
+    ledger = run(options.address, options.topic, options.partitions, options.watch)
     print(json.dumps({"ledger": ledger.as_json()}), flush=True)
 
 

@@ -1,82 +1,158 @@
-"""Two hosts are cut off under load; one comes back, one never does, and the others must not notice."""
+"""Two hosts are cut off under load; one comes back, one never does, and the others must not notice.
+
+A round: all is well; the hosts are cut off; `behind` records come; nothing else comes; one host is back and
+catches up; it has caught up. A slow, steady producer goes on all the time, and what is looked at is how
+long its records take to readers at the leader and at another host. After each round come windows of the same
+lengths in which nothing happens (`latency`).
+
+Hosts have cores of their own, and here they share two. So where times are judged, the leader keeps to one of
+them, the readers and the host that stays come first wherever they run, and all else has what they leave of
+the other core: else what is measured is the wait for a core beside a host that catches up.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from .ends import SETTLE_S, account, end
+from .latency import HEAD, Watched, Window
 from .pace import progress
 from .result import Options, Result
-from .site import Consuming, Producing, Site, wait_for, workers
+from .site import Consuming, Producing, Site, keep_to, wait_for, workers
 
 TOPIC = "load"
+_NICE = -10  # before most of what else the machine does
+CALM, CUT, LOAD, AWAY, BACK, AFTER = (
+    "all is well",
+    "two hosts cut off",
+    "load meanwhile",
+    "both still away",
+    "one catches up",
+    "it has caught up",
+)
 
 
 def outage(options: Options, folder: Path) -> Result:
-    """A host falls `behind` records behind and catches up; another stays away; a third one's latency."""
+    """A host falls `behind` records behind and catches up; another stays away; what the others see of it."""
     result = Result()
-    with Site(folder, 4, seed=options.seed, python=options.python) as site:
+    with (
+        _cores(options.judged) as (own, rest),
+        Site(folder, 4, relayed=("h3", "h4"), seed=options.seed, python=options.python) as site,
+    ):
         first, steady, away, dead = site.names
         site.create_topic(TOPIC, 2, first)
-        consumers = {host: Consuming(site, host, TOPIC, 2) for host in (steady, away, dead)}
+        watching = [Consuming(site, host, TOPIC, 2, watched=1) for host in (first, steady)]
+        others = [Consuming(site, host, TOPIC, 2) for host in (away, dead)]
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
-        with workers(calm, *consumers.values()):
-            wait_for(lambda: min(c.read for c in consumers.values()) > 1000, "all hosts to read")
-            story = _Story(site, options, result, consumers[steady], consumers[away])
-            heavy = story.tell(first, away, dead)
-            end([calm, heavy], [consumers[steady], consumers[away]], result)
+        with workers(calm, *watching, *others):
+            if own:
+                keep_to(own, [site.daemons[first]], first=False)
+                keep_to(own, [calm, watching[0]], first=True)
+                keep_to(rest, [site.daemons[steady], watching[1]], first=True)
+            wait_for(lambda: min(c.read for c in (*watching, *others)) > 1000, "all hosts to read")
+            story = _Story(site, options, result, watching, others[0])
+            loads = [story.round(number, first, away, dead) for number in range(options.rounds)]
+            end([calm, *loads], [*watching, others[0]], result)
             account(site, result, without=(dead,))
+            story.conclude()
     return result
 
 
+@contextlib.contextmanager
+def _cores(apart: bool) -> Iterator[tuple[set[int], set[int]]]:
+    """(cores for the leader, those of all else, which is what is started meanwhile); the former empty where
+    it is not to be kept `apart`, or cannot be."""
+    usable = os.sched_getaffinity(0)
+    rest = set(sorted(usable)[len(usable) // 2 :])
+    if not apart or rest == usable:
+        yield set(), usable
+        return
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.sched_setaffinity(0, rest)
+    os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    try:
+        yield usable - rest, rest
+    finally:
+        os.sched_setaffinity(0, usable)
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
 class _Story:
-    """The phases, one after the other, and the latency of the host that stays, in each."""
+    """The windows of each round, and what the hosts that stay saw in them."""
 
     def __init__(
-        self, site: Site, options: Options, result: Result, steady: Consuming, away: Consuming
+        self, site: Site, options: Options, result: Result, watching: Sequence[Consuming], away: Consuming
     ) -> None:
         self.site = site
         self.options = options
         self.result = result
-        self.steady = steady
+        self.watching = watching
+        self.steady = watching[-1]
         self.away = away
+        self.outages: list[list[Window]] = []
+        self.controls: list[list[Window]] = []
 
-    def tell(self, first: str, away: str, dead: str) -> Producing:
+    def round(self, number: int, first: str, away: str, dead: str) -> Producing:
         """Answers the producer that made them fall behind."""
-        site, options = self.site, self.options
-        self._phase("all is well")
+        site, options, windows = self.site, self.options, list[Window]()
+        self._phase(windows, CALM)
         site.link(away).cut()
         site.link(dead).cut()
-        self._phase("two hosts are cut off")
+        self._phase(windows, CUT)
         options.say(f"{options.behind:,} records while two hosts are cut off")
-        heavy = Producing(site, first, TOPIC, 2, 2, size=100, count=options.behind)
-        heavy.result(600)
-        wait_for(
-            lambda: self.steady.read >= options.behind + self.away.read,
-            "the host that stays to read them",
-            300,
-        )
+        load = Producing(site, first, TOPIC, 2, 2 + number, size=100, count=options.behind)
+        before = self.steady.read
+        with self._window(windows, LOAD), workers(load):
+            load.result(600)
+            wait_for(
+                lambda: self.steady.read >= before + options.behind, "the host that stays to read them", 300
+            )
+        self._check_lag(number)
+        self._phase(windows, AWAY)
+        with self._window(windows, BACK):
+            site.link(away).heal()
+            wait_for(lambda: self.away.read >= self.steady.read - 100, "the host to catch up", SETTLE_S)
+        self.result.row(f"outage {number + 1}: caught up after", f"{windows[-1].seconds:.1f} s")
+        self._phase(windows, AFTER)
+        self.outages.append(windows)
+        if options.judged:
+            self.controls.append(self._control(windows))
+        return load
+
+    def _check_lag(self, number: int) -> None:
         lag = self.steady.read - self.away.read
-        self.result.row("records that one host was behind", lag)
-        if lag < options.behind:
+        self.result.row(f"outage {number + 1}: records that one host was behind", lag)
+        if lag < self.options.behind:
             self.result.problems.append(f"the host that was cut off was only {lag} records behind")
-        self._phase("two hosts still away, no load")
-        begun = time.monotonic()
-        site.link(away).heal()
-        wait_for(lambda: self.away.read >= self.steady.read - 100, "the host to catch up", SETTLE_S)
-        self._note("while one host catches up", begun)
-        self.result.row("caught up after", f"{time.monotonic() - begun:.1f} s")
-        self._phase("it has caught up")
-        return heavy
 
-    def _phase(self, name: str) -> None:
-        begun = time.monotonic()
-        progress(self.options, lambda: name, self.options.phase)
-        self._note(name, begun)
+    def _control(self, windows: Sequence[Window]) -> list[Window]:
+        """The same lengths of time, and nothing happens. The load's own is not of use: nothing comes."""
+        found = list[Window]()
+        for window in windows:
+            with self._window(found, window.name):
+                progress(self.options, partial(str, f"control: {window.name}"), window.seconds)
+        return found
 
-    def _note(self, name: str, begun: float) -> None:
-        median, worst = self.steady.latency(begun, time.monotonic())
-        what = f"latency at a host that stays, {name}"
-        self.result.row(what, f"{median:.1f} ms median, {worst:.1f} ms worst")
-        self.result.data[name] = (median, worst)
+    def _phase(self, windows: list[Window], name: str) -> None:
+        with self._window(windows, name):
+            progress(self.options, lambda: name, self.options.phase)
+
+    @contextlib.contextmanager
+    def _window(self, windows: list[Window], name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        yield
+        windows.append(Window(name, begun, time.monotonic()))
+
+    def conclude(self) -> None:
+        """The table; where times are judged, what stands out is a problem."""
+        for one in self.watching:
+            watched = Watched(one.host, one.samples, self.outages, self.controls)
+            title = f"end-to-end latency at {one.host} in ms, and x times that of its calm window"
+            self.result.table(title, HEAD, list(watched.rows()))
+            if self.options.judged:
+                self.result.problems += watched.effects(but=(LOAD,))

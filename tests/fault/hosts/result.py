@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,20 @@ class Options:
     behind: int = 1_000_000
     count: int = 20
     subscribers: tuple[int, ...] = (1, 3, 7)  # hosts, one after the other
-    phase: float = 5.0  # seconds that a latency is looked at
+    phase: float = 10.0  # seconds that a latency is looked at
+    rounds: int = 1  # outages, each with a control after it
+    judged: bool = False  # whether a latency can be a problem; where much else runs, it says nothing
     python: str = ""
     say: Callable[[str], None] = print
+
+
+@dataclass
+class Shown:
+    """A table of a result."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
 
 
 @dataclass
@@ -32,6 +43,10 @@ class Result:
     rows: list[tuple[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
+    tables: list[Shown] = field(default_factory=list)
 
     def row(self, name: str, value: object) -> None:
         self.rows.append((name, f"{value:,}" if isinstance(value, int) else str(value)))
+
+    def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.tables.append(Shown(title, list(head), [list(row) for row in rows]))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,29 @@ from treecast.middleware.daemon.process import parse_ready
 from treecast.middleware.dataplane.lab.description import parse
 from treecast.middleware.dataplane.lab.lab import Lab, RelayedLink
 
+from .latency import Sample
 from .ledger import Ledger
 
 HERE = Path(__file__).parent
 READY_S, STOP_S, ANSWER_S = 120.0, 60.0, 120.0
 _BUSY = ("Deadline Exceeded", "did not answer within", "no coordinator answers", "TIMED_OUT", "timed out")
 FABRIC, CONTROL, KAFKA = 7672, 7671, 9092
+_PRIORITY, _NICE = 10, -19
 
 
 class Amiss(Exception):
     """Something did not happen in time, or ended by itself. The text says what, with the log."""
 
 
-def description(hosts: list[str], relay: Mapping[str, str | float] | None = None) -> str:
-    """TOML of hosts on a switch with snooping; every link has a relay, so that bytes count as on a wire."""
+def description(
+    hosts: Sequence[str], relayed: Sequence[str], relay: Mapping[str, str | float] | None = None
+) -> str:
+    """TOML of hosts on a switch with snooping; a link that has a relay can be cut, and bytes count as on a
+    wire."""
     lines = [f"[hosts.{host}]" for host in hosts] + ["[bridges.lan]", "snooping = true", "querier = true"]
     for host in hosts:
-        lines += ["[[links]]", f'between = ["{host}", "lan"]', "relay = true"]
+        lines += ["[[links]]", f'between = ["{host}", "lan"]']
+        lines += ["relay = true"] if host in relayed else []
         lines += [f"{key} = {json.dumps(value)}" for key, value in (relay or {}).items()]
     return "\n".join(lines)
 
@@ -170,7 +176,6 @@ class Worker:
         self.site = site
         self.host = host
         self.said: dict[str, Any] = {}
-        self.history: list[tuple[float, dict[str, Any]]] = []
         self.ledger: Ledger | None = None
         words = [sys.executable, str(HERE / program), *(str(argument) for argument in arguments)]
         self.process = site.lab.start(host, *words, stdin=subprocess.PIPE)
@@ -184,8 +189,10 @@ class Worker:
             if "ledger" in said:
                 self.ledger = Ledger.from_json(said["ledger"])
             else:
-                self.said = said
-                self.history.append((time.monotonic(), said))
+                self._heard(said)
+
+    def _heard(self, said: dict[str, Any]) -> None:
+        self.said = said
 
     @property
     def _done(self) -> tuple[Any, Any]:
@@ -250,32 +257,36 @@ class Producing(Worker):
 
 
 class Consuming(Worker):
-    def __init__(self, site: Site, host: str, topic: str, partitions: int) -> None:
-        super().__init__(site, host, "consumer.py", site.daemons[host].kafka, topic, partitions)
+    """`watched`: the number of a producer whose records are timed."""
+
+    def __init__(
+        self, site: Site, host: str, topic: str, partitions: int, watched: int | None = None
+    ) -> None:
+        self.samples: list[Sample] = []
+        more = () if watched is None else ("--watch", watched)
+        super().__init__(site, host, "consumer.py", site.daemons[host].kafka, topic, partitions, *more)
 
     @property
     def read(self) -> int:
         return int(self.said.get("read", 0))
 
-    def latency(self, begin: float, end: float) -> tuple[float, float]:
-        """(median of medians, highest) in ms of what was read between two times."""
-        picked = [
-            said["latency"] for at, said in list(self.history) if begin <= at < end and said.get("latency")
-        ]
-        if not picked:
-            return (float("nan"), float("nan"))
-        medians = sorted(entry[0] for entry in picked)
-        return medians[len(medians) // 2], max(entry[2] for entry in picked)
+    def _heard(self, said: dict[str, Any]) -> None:
+        super()._heard(said)
+        self.samples += [(sent, ms) for sent, ms in said["samples"]]
 
 
 class Site:
-    """Made by `with Site(...)`: the lab, and a daemon in each host, the first with the coordinator."""
+    """Made by `with Site(...)`: the lab, and a daemon in each host, the first with the coordinator.
+
+    `relayed`: the hosts whose links have relays, all unless it says otherwise.
+    """
 
     def __init__(
         self,
         folder: Path,
         hosts: int,
         *,
+        relayed: Sequence[str] | None = None,
         relay: Mapping[str, str | float] | None = None,
         seed: int = 1,
         python: str = "",
@@ -286,7 +297,8 @@ class Site:
         self.client_python = sys.executable
         self.daemons: dict[str, HostDaemon] = {}
         self._folder = folder
-        self._description = parse(description(self.names, relay), "the site")
+        links = description(self.names, self.names if relayed is None else relayed, relay)
+        self._description = parse(links, "the site")
         self._seed = seed
         self._flags = flags or []
         self._lab: Lab | None = None
@@ -345,6 +357,19 @@ class Site:
                 )
 
 
+def keep_to(cores: set[int], run: Iterable[HostDaemon | Worker], *, first: bool) -> None:
+    """These processes, with all their threads, run on these cores from now on; those that come `first` as
+    soon as they have something to do, and others before most of what runs there."""
+    for one in run:
+        for thread in map(int, os.listdir(f"/proc/{one.process.pid}/task")):
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(thread, cores)
+                if first:
+                    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(_PRIORITY))
+                else:
+                    os.setpriority(os.PRIO_PROCESS, thread, _NICE)
+
+
 def wait_for(condition: Callable[[], object], what: str, timeout: float = 60.0, every: float = 0.05) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
@@ -364,4 +389,4 @@ def workers(*all_of_them: Worker) -> Iterator[None]:
                 worker.process.kill()
 
 
-__all__ = ["Amiss", "Consuming", "HostDaemon", "Producing", "Site", "wait_for", "workers"]
+__all__ = ["Amiss", "Consuming", "HostDaemon", "Producing", "Site", "keep_to", "wait_for", "workers"]

@@ -1,0 +1,110 @@
+"""Whether others notice: latencies in windows of a run, beside windows in which nothing is done. Pure.
+
+A round is a list of windows, the first of which is calm; each other one is compared to that, by the factor
+at which a percentile stands. What the machine does by itself moves these factors as well: so every round is
+followed by one with windows of the same lengths in which nothing happens, and only what stands out from all
+of those counts as an effect.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+PERCENTILES = (50.0, 90.0, 99.0)
+WORSE = 1.2  # times the control's factor
+_LEAST = 100  # samples of a window that say something of its percentiles
+
+Sample = tuple[float, float]  # when it was sent, in seconds; its latency in ms
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `begin` to `end`, in seconds of the clock that samples are stamped by."""
+
+    name: str
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Of ascending values; not a number where there are none."""
+    if not ordered:
+        return float("nan")
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
+
+
+def within(samples: Sequence[Sample], windows: Sequence[Window]) -> list[float]:
+    """Ascending latencies of what was sent in one of the windows. `samples` in the order of sending."""
+    sent = [at for at, _ in samples]
+    found: list[float] = []
+    for window in windows:
+        found += [ms for _, ms in samples[bisect_left(sent, window.begin) : bisect_left(sent, window.end)]]
+    return sorted(found)
+
+
+@dataclass
+class Watched:
+    """What one host has seen: of the rounds with an outage, and of those without one, the windows of each."""
+
+    host: str
+    samples: list[Sample]
+    outages: list[list[Window]] = field(default_factory=list)
+    controls: list[list[Window]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.samples.sort()
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Two for each window, one with an outage and, if there was any, one without: its name, records,
+        percentiles in ms, and the factors at which these stand to those of the calm window, as the median of
+        the rounds."""
+        for at, window in enumerate(self.outages[0]):
+            yield (window.name, *self._row(self.outages, at))
+            if self.controls:
+                yield ("   control", *self._row(self.controls, at))
+
+    def _row(self, rounds: Sequence[Sequence[Window]], at: int) -> Iterator[str]:
+        found = within(self.samples, [windows[at] for windows in rounds])
+        yield f"{len(found):,}"
+        yield from (f"{percentile(found, percent):.2f}" for percent in PERCENTILES)
+        yield from (f"{median(self._factors(rounds, at, percent)):.2f}" for percent in PERCENTILES)
+
+    def _factors(self, rounds: Sequence[Sequence[Window]], at: int, percent: float) -> list[float]:
+        """Of each round: the window's percentile over that of the calm one."""
+        found = []
+        for windows in rounds:
+            calm = percentile(within(self.samples, windows[:1]), percent)
+            found.append(percentile(within(self.samples, [windows[at]]), percent) / calm)
+        return found
+
+    def effects(self, but: Collection[str] = ()) -> list[str]:
+        """What stands out from the control: the factor of a window, as the median of its rounds, is above
+        that of every control round, and `WORSE` times their median. `but`: windows that are not looked at."""
+        found: list[str] = []
+        for at, window in enumerate(self.outages[0]):
+            if at == 0 or window.name in but:
+                continue
+            seen = within(self.samples, [windows[at] for windows in self.outages])
+            if len(seen) < _LEAST:
+                found.append(f"{self.host}: only {len(seen)} records were sent to it, {window.name}")
+                continue
+            for percent in PERCENTILES:
+                factor = median(self._factors(self.outages, at, percent))
+                control = self._factors(self.controls, at, percent)
+                if factor > max(*control, WORSE * median(control)):
+                    found.append(
+                        f"{self.host}, {window.name}: the {percent:g}th percentile is {factor:.2f} times "
+                        f"that of before, without an outage {median(control):.2f}, at most {max(control):.2f}"
+                    )
+        return found
+
+
+HEAD = ("window", "records", *(f"p{percent:g}" for percent in PERCENTILES))
+HEAD = (*HEAD, *(f"p{percent:g} x" for percent in PERCENTILES))
