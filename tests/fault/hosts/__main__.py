@@ -11,8 +11,8 @@
 Producers write down what was acknowledged, with offsets; consumers on every host write down what they
 read. Both must be the same to the record: each once, in order, at the same offsets everywhere; and
 `treecast streams` has to close. `outage` also says what the hosts that stay see of it, beside windows in
-which nothing happens, and fails where that stands out. A run that is finished is kept in out/hosts/ and only shown again
-(`--fresh` repeats it). Needs root.
+which nothing happens, and fails where that stands out. A run that is finished is kept in out/hosts/ and only
+shown again (`--fresh` repeats it). Needs root.
 """
 
 from __future__ import annotations
