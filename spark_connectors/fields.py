@@ -72,3 +72,14 @@ def framed(key: int, version: int, body: bytes) -> bytes:
     """A request with header version 2 and no tags in it, length first."""
     header = struct.pack(">hhih", key, version, 0, len(CLIENT_ID)) + CLIENT_ID + b"\0"
     return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def answered(payload: bytes) -> Fields:
+    """An answer, without its length, behind correlation id, tags and throttle time."""
+    if len(payload) < 9:
+        raise LoadError("an answer ends too soon")
+    fields = Fields(payload)
+    fields.skip(4)
+    fields.tags()
+    fields.skip(4)
+    return fields

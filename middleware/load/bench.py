@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Literal
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Literal
 
 from treecast.middleware.model.records import Compression
 
@@ -17,6 +15,9 @@ from .frames import EARLIEST, LoadError
 from .latency import LatencyResult, LatencyRun
 from .payload import Batch, make_batch, records_in
 from .produce import Blaster, ProduceResult
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Kind = Literal["produce", "fetch", "latency"]
 Result = ProduceResult | FetchResult | LatencyResult
@@ -171,6 +172,8 @@ def as_json(kind: Kind, options: BenchOptions, result: Result) -> dict[str, obje
 
 
 def as_table(kind: Kind, options: BenchOptions, result: Result) -> Table:
+    from rich.table import Table  # here, as Spark's workers import this package and want no tables
+
     per_batch = options.records_per_batch(kind)
     table = Table(title=f"{kind} · {options.size} B records, {per_batch} in a batch, acks={options.acks}")
     if isinstance(result, LatencyResult):

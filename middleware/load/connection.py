@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ class Connection:
     def __init__(self, host: str, port: int, timeout: float = 30) -> None:
         self._socket = socket.create_connection((host, port), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._unanswered = 0
 
     def __enter__(self) -> Connection:
         return self
@@ -30,17 +32,33 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def timeout(self, seconds: float) -> None:
+        """How long each of what follows may take."""
+        self._socket.settimeout(seconds)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is open, and all that was sent is answered: it can be used for something else."""
+        if self._unanswered:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
     def call(self, frame: bytes | bytearray) -> bytes:
         """Sends a frame; returns the response without its length."""
         self.send(frame)
         return self.receive()
 
     def send(self, frame: bytes | bytearray) -> None:
+        self._unanswered += 1
         self._socket.sendall(frame)
 
     def receive(self) -> bytes:
         """The next response without its length. `send` and `receive` apart keep more than one on the way."""
-        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+        answer = self._exactly(int.from_bytes(self._exactly(4), "big"))
+        self._unanswered -= 1
+        return answer
 
     def _exactly(self, count: int) -> bytes:
         chunks: list[bytes] = []

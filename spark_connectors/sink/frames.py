@@ -13,10 +13,9 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from treecast.middleware.load.frames import LoadError
 from treecast.middleware.model.identity import ProducerIdentity
 
-from ..fields import Fields, compact, framed, uvarint
+from ..fields import Fields, answered, compact, framed, uvarint
 from ..source.offsets import Partition
 
 _PRODUCE, _INIT, _ADD, _END = 0, 22, 24, 26
@@ -39,7 +38,7 @@ def init_request(transactional_id: str | None, timeout_ms: int) -> bytes:
 
 def parse_init(payload: bytes) -> tuple[int, ProducerIdentity]:
     """(error, identity). `payload` is an answer without its length, here and below."""
-    fields = _answer(payload)
+    fields = answered(payload)
     error = fields.number(">h")
     return error, ProducerIdentity(fields.number(">q"), fields.number(">h"))
 
@@ -58,7 +57,7 @@ def add_request(transactional_id: str, producer: ProducerIdentity, partitions: I
 
 def parse_add(payload: bytes) -> dict[Partition, int]:
     """The error of each partition."""
-    fields = _answer(payload)
+    fields = answered(payload)
     found: dict[Partition, int] = {}
     for _ in range(fields.uvarint() - 1):
         topic = fields.string()
@@ -128,15 +127,4 @@ def _end_body(staged: Staged, committed: bool) -> bytes:
 
 def parse_end(payload: bytes) -> int:
     """The error."""
-    return _answer(payload).number(">h")
-
-
-def _answer(payload: bytes) -> Fields:
-    """Behind correlation id, tags and throttle time."""
-    if len(payload) < 9:
-        raise LoadError("an answer ends too soon")
-    fields = Fields(payload)
-    fields.skip(4)
-    fields.tags()
-    fields.skip(4)
-    return fields
+    return answered(payload).number(">h")

@@ -16,6 +16,7 @@ from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import LoadError
 
 from ..errors import WriteError
+from ..links import LINKS, Link
 from .frames import parse_produce
 
 ON_THE_WAY = 4  # requests; a broker remembers five batches of a producer
@@ -49,7 +50,7 @@ class Lane:
     def __init__(self, address: Address, timeout: float) -> None:
         self._address = address
         self._timeout = timeout
-        self._connection: Connection | None = None
+        self._link: Link | None = None
         self._unanswered: deque[bytes] = deque()
         self._deadline = 0.0
 
@@ -96,20 +97,20 @@ class Lane:
 
     def _connected(self, *, resend: bool = True) -> Connection:
         """A new connection first sends what was not answered; without `resend`, all but the last of it."""
-        if self._connection is None:
-            connection = Connection(self._address.host, self._address.port, self._timeout)
+        if self._link is None:
+            link = LINKS.take(self._address, self._timeout)
             waiting = list(self._unanswered)
             for frame in waiting if resend else waiting[:-1]:
-                connection.send(frame)
-            self._connection = connection
-        return self._connection
+                link.connection.send(frame)
+            self._link = link
+        return self._link.connection
 
     def _moved(self) -> None:
         self._deadline = time.monotonic() + self._timeout
 
     def _wait(self, error: Exception) -> None:
         """Before the next attempt, over another connection."""
-        self.close()
+        self._drop()
         if time.monotonic() > self._deadline:
             raise WriteError(
                 f"{self._address} has not taken what is written for {self._timeout:g} s: {error}"
@@ -117,6 +118,12 @@ class Lane:
         time.sleep(_PAUSE_S)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Kept for the next task where all is answered."""
+        if self._link is not None:
+            LINKS.give(self._link)
+            self._link = None
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import ClusterView, LoadError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.record_batch import seal_batch
 
 from ..errors import WriteError
+from ..links import LINKS
 from ..source.offsets import Partition
 from . import frames
 from .frames import Staged
@@ -92,8 +92,8 @@ class Producer:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                with Connection(self._address.host, self._address.port, self._timeout) as connection:
-                    view = connection.metadata([topic])
+                with LINKS.lent(self._address, self._timeout) as link:
+                    view = link.connection.metadata([topic])
                 error, leaders = view.topics.get(topic, (3, {}))
                 if error == 3 or (not error and all(leader in view.brokers for leader in leaders.values())):
                     return view
@@ -192,7 +192,7 @@ def _end_meaning(error: int) -> str:
 def abort_part(address: Address, staged: Staged, timeout: float) -> None:
     """Ends what a task that failed had staged. Where nobody answers it ends by itself, later."""
     try:
-        with Connection(address.host, address.port, timeout) as connection:
-            connection.call(frames.end_request(staged, committed=False))
+        with LINKS.lent(address, timeout) as link:
+            link.connection.call(frames.end_request(staged, committed=False))
     except (OSError, LoadError):
         pass

@@ -25,10 +25,9 @@ from pyspark.sql.datasource import (
 
 from treecast.middleware.api.discovery import Address, find_face
 
+from .. import links
 from ..errors import OptionError
 from ..source.cluster import address_of
-from ..source.fetch import same_cluster
-from ..source.reader import cluster_id_of
 from .frames import Staged
 from .options import SinkOptions
 from .producing import Producer, abort_part, end_parts
@@ -126,10 +125,7 @@ def _nearest(options: SinkOptions) -> Address:
         local = find_face("kafka").address
     except ValueError:
         return given
-    if local == given:
-        return given
-    cluster_id = cluster_id_of(options.bootstrap)
-    return local if cluster_id and same_cluster(local, cluster_id) else given
+    return given if local == given else links.nearest(given, links.cluster_id_of(given), local)
 
 
 def finish(

@@ -28,6 +28,7 @@ from treecast.middleware.wire.record_batch import (
 
 from ..errors import DataLossError, ReadError
 from ..fields import Fields, framed, uvarint
+from ..links import LINKS, Link
 from .columns import Columns, add_records
 from .packed import Packed, add_packed
 from .planning import Range, loss_text
@@ -169,7 +170,7 @@ class PartitionReader:
         self._text = text
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout = timeout
-        self._connection: Connection | None = None
+        self._link: Link | None = None
 
     def read(self) -> Iterator[Columns | Packed]:
         """Columns with at least one row each, in order of offsets."""
@@ -177,6 +178,17 @@ class PartitionReader:
         decoder = Decoder(
             part, committed=self._committed, with_headers=self._with_headers, packed=self._packed
         )
+        try:
+            yield from self._all(decoder)
+            if self._link is not None:
+                LINKS.give(self._link)  # all that was asked is answered
+                self._link = None
+        finally:
+            self._drop()
+
+    def _all(self, decoder: Decoder) -> Iterator[Columns | Packed]:
+        """Over as many connections as it takes. No pause after the first, which may have been idle."""
+        part, pause = self._part, 0.0
         deadline = time.monotonic() + self._timeout
         while decoder.next < part.until:
             before = decoder.next
@@ -186,14 +198,14 @@ class PartitionReader:
                     if columns:
                         yield columns
             except (OSError, LoadError, _Moved) as error:
-                self.close()
+                self._drop()
                 if decoder.next == before and time.monotonic() > deadline:
                     raise ReadError(
                         f"{part.partition} at {self._bootstrap}: no progress at offset {decoder.next} "
                         f"for {self._timeout:g} s: {error}"
                     ) from error
-                time.sleep(_PAUSE_S)
-        self.close()
+                time.sleep(pause)
+                pause = _PAUSE_S
 
     def _answers(self, decoder: Decoder) -> Iterator[Columns | Packed]:
         """As long as the connection lives. An answer is decoded while the next is on its way."""
@@ -203,7 +215,8 @@ class PartitionReader:
             answer = Answer(connection.receive())
             if answer.error:
                 self._refused(answer, decoder)
-                connection.send(self._request(decoder.next))
+                if decoder.next < self._part.until:
+                    connection.send(self._request(decoder.next))
                 continue
             after = max((header.next_offset for _, header in answer.headers()), default=decoder.next)
             self._check_end(answer, after)
@@ -239,32 +252,25 @@ class PartitionReader:
 
     def _connected(self) -> Connection:
         """To the partition's leader, as Metadata names it; a daemon names itself."""
-        if self._connection is None:
-            first = Connection(self._bootstrap.host, self._bootstrap.port, self._timeout)
-            try:
+        if self._link is None:
+            with LINKS.lent(self._bootstrap, self._timeout) as first:
                 leader = self._leader(first)
-                if leader == (self._bootstrap.host, self._bootstrap.port):
-                    self._connection = first
-                else:
-                    self._connection = Connection(*leader, self._timeout)
-            finally:
-                if self._connection is not first:
-                    first.close()
-        return self._connection
+            self._link = LINKS.take(leader, self._timeout)
+        return self._link.connection
 
-    def _leader(self, connection: Connection) -> tuple[str, int]:
+    def _leader(self, link: Link) -> Address:
         partition = self._part.partition
-        view = connection.metadata([partition.topic])
+        view = link.view(partition.topic)
         error, leaders = view.topics.get(partition.topic, (3, {}))
         leader = view.brokers.get(leaders.get(partition.number, -1))
         if leader is None:
             raise _Moved(f"nobody leads it (error {error})")
-        return leader
+        return Address(*leader)
 
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
 
 class _Moved(Exception):
@@ -287,12 +293,3 @@ def fetch_request(part: Range, offset: int, *, committed: bool, text: str | None
         raw = text.encode()
         body += b"\x01" + uvarint(_FILTER_TAG) + uvarint(len(raw)) + raw
     return framed(1, 12, body)
-
-
-def same_cluster(address: Address, cluster_id: str) -> bool:
-    """Whether a daemon at `address` belongs to the cluster."""
-    try:
-        with Connection(address.host, address.port, 1) as connection:
-            return connection.metadata([]).cluster_id == cluster_id
-    except (OSError, LoadError):
-        return False

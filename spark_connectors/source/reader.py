@@ -21,12 +21,14 @@ from treecast.middleware.api.discovery import Address, find_face
 from treecast.middleware.filters.parse import parse
 from treecast.middleware.filters.records import RecordFilter
 
+from .. import links
 from ..errors import OptionError
 from .arrow import ArrowMaker
+from .asking import DaemonCluster
 from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
 from .columns import Columns
 from .decoding import DecodingMaker, decoder
-from .fetch import PartitionReader, same_cluster
+from .fetch import PartitionReader
 from .offsets import Offsets, Partition, from_json, to_json
 from .options import SourceOptions
 from .planning import Range, limited, ranges, split
@@ -66,7 +68,7 @@ class _Reading:
 
     def cluster(self) -> Cluster:
         if self._cluster is None:
-            self._cluster = KafkaCluster(self.options)
+            self._cluster = cluster_of(self.options)
         return self._cluster
 
     def planned(self, start: Offsets, end: Offsets) -> list[InputPartition]:
@@ -75,7 +77,7 @@ class _Reading:
         parts = ranges(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
         bootstrap = bootstrap_of(self.options)
         if parts and self.options.local_daemon and not self._cluster_id:
-            self._cluster_id = cluster_id_of(bootstrap)
+            self._cluster_id = links.cluster_id_of(address_of(bootstrap))
         return [
             RangePartition(part, bootstrap, self._cluster_id)
             for part in split(parts, self.options.min_partitions)
@@ -123,31 +125,21 @@ class _Reading:
             self._cluster = None
 
 
-def cluster_id_of(bootstrap: str) -> str:
-    """What the cluster calls itself; empty where it doesn't answer."""
-    from treecast.middleware.load.connection import Connection
-    from treecast.middleware.load.frames import LoadError
-
-    address = address_of(bootstrap)
-    try:
-        with Connection(address.host, address.port, 5) as connection:
-            return connection.metadata([]).cluster_id
-    except (OSError, LoadError):
-        return ""
+def cluster_of(options: SourceOptions) -> Cluster:
+    """By the protocol itself, or by kafka-python where there are options for it."""
+    if options.client:
+        return KafkaCluster(options)
+    committed = options.isolation == "read_committed"
+    return DaemonCluster(bootstrap_of(options), committed=committed, timeout=options.read_timeout)
 
 
 def nearest(partition: RangePartition) -> Address:
     """The daemon of this worker's host, if it belongs to the cluster; else where the driver went."""
     given = address_of(partition.bootstrap)
-    if not partition.cluster_id:
-        return given
     try:
-        local = find_face("kafka").address
+        return links.nearest(given, partition.cluster_id, find_face("kafka").address)
     except ValueError:
         return given
-    if local == given or not same_cluster(local, partition.cluster_id):
-        return given
-    return local
 
 
 class TreecastReader(DataSourceReader):

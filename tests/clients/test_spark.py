@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from treecast.middleware.api.discovery import Address
@@ -186,6 +186,60 @@ def test_what_is_wrong_is_named(found: dict[str, Any]) -> None:
     assert "no Kafka face answers at 127.0.0.1:1" in wrong["nobody"]
 
 
+def asked_by_both(address: str, level: str) -> tuple[list[object], list[object]]:
+    """What our own client says of a topic, and what kafka-python does: partitions, ends, and times."""
+    from treecast.spark_connectors.source.asking import DaemonCluster
+    from treecast.spark_connectors.source.cluster import KafkaCluster
+    from treecast.spark_connectors.source.options import Subscription, parse_options
+
+    given = {"kafka.bootstrap.servers": address, "subscribe": "x", "kafka.isolation.level": level}
+    ours = DaemonCluster(address, committed=level == "read_committed", timeout=60)
+    said: tuple[list[object], list[object]] = ([], [])
+    for cluster, into in zip((ours, KafkaCluster(parse_options(given, streaming=True))), said, strict=True):
+        parts = cluster.partitions(Subscription(topics=("asked-a", "asked-absent")))
+        more = [*parts, Partition("asked-a", 7), Partition("asked-absent", 0)] if cluster is ours else parts
+        into += [parts, cluster.partitions(Subscription(pattern="asked-.*"))]
+        into += [cluster.earliest(more), cluster.latest(more)]
+        into += [cluster.at_times(dict.fromkeys(parts, at)) for at in (0, 2500, 3000, 9000)]
+        cluster.close()
+    return said
+
+
+def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -> None:
+    """With records that were deleted, a transaction that is open, and a partition that is empty."""
+    pytest.importorskip("pyspark")
+    admin = AdminClient({"bootstrap.servers": shared_daemon.kafka})
+    old = {"retention.ms": "-1"}  # its records are of 1970
+    topics = [NewTopic("asked-a", 3, 1, config=old), NewTopic("asked-b", 1, 1)]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+    producer = Producer({"bootstrap.servers": shared_daemon.kafka, "transactional.id": "asked"})
+    producer.init_transactions(60)
+    for number in range(2):
+        producer.begin_transaction()
+        for n in range(5):
+            producer.produce("asked-a", b"v", partition=number, timestamp=1000 * n + 1)
+        producer.flush(60)
+        if not number:
+            producer.commit_transaction(60)
+    for done in admin.delete_records([TopicPartition("asked-a", 0, 2)]).values():
+        done.result(60)
+    both = {
+        level: asked_by_both(shared_daemon.kafka, level) for level in ("read_uncommitted", "read_committed")
+    }
+    producer.abort_transaction(60)
+    for ours, theirs in both.values():
+        assert ours == theirs
+    a = [Partition("asked-a", n) for n in range(3)]
+    assert both["read_uncommitted"][0][:4] == [
+        a,
+        [*a, Partition("asked-b", 0)],
+        dict(zip(a, (2, 0, 0), strict=True)),
+        dict(zip(a, (6, 5, 0), strict=True)),
+    ]
+    assert both["read_committed"][0][3] == dict(zip(a, (6, 0, 0), strict=True))
+
+
 # --- the sink
 
 
@@ -209,6 +263,7 @@ def test_what_a_failed_job_staged_is_aborted(found: dict[str, Any]) -> None:
 def test_what_a_task_begins_after_its_job_was_given_up_is_refused(shared_daemon: DaemonProcess) -> None:
     """Spark does not wait for tasks that it stops: what one staged then would hold up readers for long."""
     pytest.importorskip("pyspark")
+    from treecast.spark_connectors.links import LINKS
     from treecast.spark_connectors.sink.options import parse_options
     from treecast.spark_connectors.sink.producing import Producer as Staging
     from treecast.spark_connectors.sink.writer import TreecastWriter
@@ -229,6 +284,7 @@ def test_what_a_task_begins_after_its_job_was_given_up_is_refused(shared_daemon:
         early._add([Partition("spark", 0)])
     early.close()
     late.close()
+    LINKS.close()
 
 
 def test_a_stream_is_written_once_though_the_driver_forgot_a_batch(found: dict[str, Any]) -> None:

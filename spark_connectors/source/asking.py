@@ -1,0 +1,136 @@
+"""`DaemonCluster`: what the driver asks, over links that are kept, in as few calls as there are leaders."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.load.frames import ClusterView, LoadError
+
+from ..errors import ReadError
+from ..links import LINKS
+from .cluster import address_of
+from .offset_frames import Found, offsets_request, parse_offsets
+from .offsets import EARLIEST, LATEST, Offsets, Partition
+from .options import Subscription
+
+FIRST_S: Final = 3.0  # for the first answer of all: nobody may be there
+_INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+_GONE: Final = 3
+_AGAIN: Final = frozenset((_GONE, 5, 6, 7, 9, 13, 74, 75, 76, 78))  # leadership moves, or is not yet known
+_PAUSE_S: Final = 0.1
+
+
+class DaemonCluster:
+    """A `Cluster` by the protocol itself: of daemons, and of brokers that want no more than an address.
+
+    `bootstrap`: HOST:PORT, parted by commas. ReadError where nobody answers for `timeout` seconds.
+    """
+
+    def __init__(self, bootstrap: str, *, committed: bool, timeout: float) -> None:
+        self._bootstrap = bootstrap
+        self._addresses = [address_of(text) for text in bootstrap.split(",")]
+        self._committed = committed
+        self._timeout = timeout
+        self._first = min(timeout, FIRST_S)
+        self._leaders: dict[Partition, Address] = {}
+
+    def partitions(self, subscription: Subscription) -> list[Partition]:
+        """Of topics that exist; a topic that is subscribed by name and doesn't is not made."""
+        named = {part.topic for part in subscription.partitions} | set(subscription.topics)
+        found = [
+            Partition(topic, number)
+            for topic, (_, leaders) in sorted(self._view(sorted(named) or None).topics.items())
+            if named or topic not in _INTERNAL
+            for number in sorted(leaders)
+        ]
+        return [partition for partition in found if subscription.takes(partition)]
+
+    def earliest(self, partitions: Iterable[Partition]) -> Offsets:
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Iterable[Partition]) -> Offsets:
+        return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def at_times(self, times: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        found = self._offsets(times)
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def close(self) -> None:
+        LINKS.close()
+
+    def _view(self, topics: list[str] | None) -> ClusterView:
+        """What the first broker of the list says that answers."""
+        deadline = time.monotonic() + self._first
+        while True:
+            for address in self._addresses:
+                try:
+                    with LINKS.lent(address, self._timeout) as link:
+                        return self._noted(link.connection.metadata(topics))
+                except (OSError, LoadError) as error:
+                    said = error
+            if time.monotonic() > deadline:
+                raise ReadError(f"no Kafka face answers at {self._bootstrap}: {said}") from said
+            time.sleep(_PAUSE_S)
+
+    def _noted(self, view: ClusterView) -> ClusterView:
+        self._first = self._timeout
+        for topic, (_, leaders) in view.topics.items():
+            for number, node in leaders.items():
+                self._leaders.pop(Partition(topic, number), None)
+                if node in view.brokers:
+                    self._leaders[Partition(topic, number)] = Address(*view.brokers[node])
+        return view
+
+    def _offsets(self, times: Mapping[Partition, int]) -> Offsets:
+        """Of those partitions that are there."""
+        found: Offsets = {}
+        left = dict(times)
+        deadline = time.monotonic() + self._timeout
+        while True:
+            self._learn(left)
+            said = self._asked(left, found)
+            if not left:
+                return found
+            if time.monotonic() > deadline:
+                raise ReadError(f"the cluster at {self._bootstrap} does not answer: {said}")
+            time.sleep(_PAUSE_S)
+
+    def _learn(self, left: dict[Partition, int]) -> None:
+        """Who leads what is `left`; takes out what is not there."""
+        strange = [partition for partition in left if partition not in self._leaders]
+        if not strange:
+            return
+        view = self._view(sorted({partition.topic for partition in strange}))
+        for partition in strange:
+            error, leaders = view.topics.get(partition.topic, (_GONE, {}))
+            if error == _GONE or (not error and partition.number not in leaders):
+                del left[partition]
+
+    def _asked(self, left: dict[Partition, int], found: Offsets) -> str:
+        """Asks each leader once, and moves what is answered from `left` to `found`; why not all is, if so."""
+        said = "partitions have no leader"
+        by_leader: dict[Address, dict[Partition, int]] = {}
+        for partition in [partition for partition in left if partition in self._leaders]:
+            by_leader.setdefault(self._leaders.pop(partition), {})[partition] = left[partition]
+        for address, times in by_leader.items():
+            try:
+                with LINKS.lent(address, self._timeout) as link:
+                    frame = offsets_request(times, committed=self._committed)
+                    answers = parse_offsets(link.connection.call(frame))
+            except (OSError, LoadError) as error:
+                said = str(error)
+                continue
+            for partition in times:
+                answer = answers.get(partition, Found(_GONE, -1))
+                if not answer.error:
+                    self._leaders[partition] = address
+                    found[partition] = answer.offset
+                    del left[partition]
+                elif answer.error in _AGAIN:
+                    said = f"{partition}: error {answer.error}"
+                else:
+                    raise ReadError(f"{partition} at {address}: ListOffsets was answered with {answer.error}")
+        return said

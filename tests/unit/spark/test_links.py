@@ -1,0 +1,140 @@
+"""Links that are kept between tasks: only those that can be used again, and what is known goes with them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.load import frames
+from treecast.spark_connectors import links
+from treecast.spark_connectors.links import MOST, Link, Links
+
+
+class Server:
+    """Accepts connections, and keeps them."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self.listener.getsockname()[1])
+        self.accepted: list[socket.socket] = []
+
+    def accept(self) -> socket.socket:
+        connection, _ = self.listener.accept()
+        connection.settimeout(30)
+        self.accepted.append(connection)
+        return connection
+
+    def close(self) -> None:
+        for one in (self.listener, *self.accepted):
+            one.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def kept() -> Iterator[Links]:
+    made = Links()
+    yield made
+    made.close()
+
+
+def until_noticed(link: Link) -> None:
+    """What the other end did has come here."""
+    deadline = time.monotonic() + 30
+    while link.connection.quiet:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_what_was_given_back_is_taken_again(server: Server, kept: Links) -> None:
+    first = kept.take(server.address, 30)
+    kept.give(first)
+    assert kept.take(server.address, 30) is first
+    second = kept.take(server.address, 30)
+    assert second is not first, "it is not idle"
+    for link in (first, second):
+        kept.give(link)
+    assert kept.take(server.address, 30) is second, "the last used comes first"
+    second.close()
+
+
+def test_one_that_the_other_end_has_closed_is_not_taken(server: Server, kept: Links) -> None:
+    first = kept.take(server.address, 30)
+    kept.give(first)
+    server.accept().close()
+    until_noticed(first)
+    second = kept.take(server.address, 30)
+    assert second is not first
+    kept.give(second)
+
+
+def test_one_that_waits_for_an_answer_is_not_kept(server: Server, kept: Links) -> None:
+    link = kept.take(server.address, 30)
+    link.connection.send(frames.metadata_request([]))
+    kept.give(link)
+    second = kept.take(server.address, 30)
+    assert second is not link
+    kept.give(second)
+
+
+def test_one_that_was_told_more_than_it_asked_is_not_kept(server: Server, kept: Links) -> None:
+    link = kept.take(server.address, 30)
+    server.accept().sendall(b"\0\0\0\0")
+    until_noticed(link)
+    kept.give(link)
+    second = kept.take(server.address, 30)
+    assert second is not link
+    kept.give(second)
+
+
+def test_one_that_was_idle_for_long_is_not_taken(server: Server, kept: Links) -> None:
+    first = kept.take(server.address, 30)
+    kept.give(first)
+    first.since -= links.IDLE_S
+    second = kept.take(server.address, 30)
+    assert second is not first
+    kept.give(second)
+
+
+def test_not_more_are_kept_than_may_be(server: Server, kept: Links) -> None:
+    made = [kept.take(server.address, 30) for _ in range(MOST + 1)]
+    for link in made:
+        kept.give(link)
+    again = [kept.take(server.address, 30) for _ in range(MOST)]
+    assert again == made[:0:-1]
+    for link in again:
+        kept.give(link)
+
+
+def test_one_is_closed_where_its_use_fails(server: Server, kept: Links) -> None:
+    with pytest.raises(ValueError, match="this use fails"), kept.lent(server.address, 30):
+        raise ValueError("this use fails")
+    assert server.accept().recv(1) == b""
+
+
+@pytest.mark.parametrize(("brokers", "asked"), [(1, 1), (2, 2)])
+def test_a_view_is_remembered_where_one_broker_stands_for_all(
+    server: Server, kept: Links, brokers: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str] | None] = []
+    view = frames.ClusterView({n: ("h", n) for n in range(brokers)}, {"t": (0, {0: 0, 1: 0})}, "c")
+
+    def metadata(topics: list[str] | None) -> frames.ClusterView:
+        calls.append(topics)
+        return view
+
+    with kept.lent(server.address, 30) as link:
+        monkeypatch.setattr(link.connection, "metadata", metadata)
+        assert (link.view("t"), link.view("t")) == (view, view)
+        assert len(calls) == asked
+        assert (link.cluster_id(), link.cluster_id()) == ("c", "c")
+        assert len(calls) == asked + 1
