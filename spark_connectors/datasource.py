@@ -22,6 +22,7 @@ from .source.arrow import schema_of
 from .source.decoding import decoder
 from .source.options import SourceOptions, parse_options
 from .source.reader import TreecastReader, TreecastStreamReader
+from .workers import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -62,7 +63,9 @@ class TreecastDataSource(DataSource):
         return TreecastWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return TreecastStreamWriter(self._written(schema, overwrite, streaming=True))
+        writer = TreecastStreamWriter(self._written(schema, overwrite, streaming=True))
+        settle()  # one is made for each batch
+        return writer
 
     def _written(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:
         if overwrite:

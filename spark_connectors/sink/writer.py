@@ -28,6 +28,7 @@ from treecast.middleware.api.discovery import Address, find_face
 from .. import links
 from ..errors import OptionError
 from ..source.cluster import address_of
+from ..workers import settle
 from .frames import Staged
 from .options import SinkOptions
 from .producing import Producer, abort_part, end_parts
@@ -99,6 +100,7 @@ def put(
     finally:
         if producer is not None:
             producer.close()
+        settle()
 
 
 def _producer(options: SinkOptions, batch: Batch, context: TaskContext) -> Producer:
@@ -151,6 +153,7 @@ def finish(
     named = parts if committed else ()
     decided = committed or not repeated  # that no part counts is a decision, too
     end_parts(bootstrap_of(options), whole, number, named, options.write_timeout, committed=decided)
+    settle()
 
 
 class TreecastStreamWriter(DataSourceStreamArrowWriter):

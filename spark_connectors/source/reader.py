@@ -23,6 +23,7 @@ from treecast.middleware.filters.records import RecordFilter
 
 from .. import links
 from ..errors import OptionError
+from ..workers import settle
 from .arrow import ArrowMaker
 from .asking import DaemonCluster
 from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
@@ -106,6 +107,7 @@ class _Reading:
             if isinstance(columns, Columns) and passes is not None:
                 columns = columns.passing(passes)
             yield maker.make(columns)
+        settle()
 
     def _with_headers(self) -> bool:
         """A filter may look at them."""

@@ -55,3 +55,14 @@ def test_the_installed_pyspark_is_what_it_takes(tmp_path: Path) -> None:
     assert (home / "bin" / "spark-submit").is_file()
     assert list((home / "jars").glob("spark-core*.jar"))
     assert not (home / "python").exists()
+
+
+def test_what_a_worker_has_loaded_is_left_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two tasks; not after each, as what was garbage then would stay for good."""
+    called: list[str] = []
+    monkeypatch.setattr(workers, "_settling", 2)
+    for name in ("collect", "freeze"):
+        monkeypatch.setattr(workers.gc, name, lambda name=name: called.append(name))
+    for _ in range(5):
+        workers.settle()
+    assert called == ["collect", "freeze"] * 2
