@@ -158,10 +158,9 @@ class Reorder:
         left out, or something else has come after it, they are missing.
         """
         gap = self.gaps.part(segment.sequence, segment.end)
-        partial = self.assembly.partial(segment.sequence)
-        assert partial is not None
+        partial = self.assembly.partial(segment.sequence)  # None: others needed the room
         newest = segment.end == self.known and segment.kind is Kind.DATA
-        if newest and len(partial.parts) == segment.number + 1:
+        if newest and partial is not None and len(partial.parts) == segment.number + 1:
             self._arriving = (segment.sequence, segment.end)
             gap.due = later
         else:

@@ -354,3 +354,23 @@ def test_one_turn_sends_no_more_of_a_replay_than_live_data_may_wait_for() -> Non
     assert len(turns) > 10, "all at once"
     assert max(turns) <= settings.replay_at_once + 1000
     assert sum(turns) <= settings.replay_first + 1000, "more than its window"
+
+
+def test_large_messages_whose_parts_give_way_to_each_other_all_arrive() -> None:
+    """On a way that loses, more of them are incomplete at a time than there is room for."""
+    settings = StreamSettings(silent_after=3.0, report_idle=0.2, catch_up_bytes=1 << 20)
+    network = Network(3, Weather(loss=0.01, jitter=0.0), settings)
+    network.join_all(2, 3)
+    network.cut = {3}
+    for _ in range(20):
+        network.publish(bytes(700_000))
+        network.run(0.01)
+    network.cut = set()
+    for _ in range(50):
+        network.publish(bytes(100))
+        network.run(0.01)
+    network.run(10.0)
+    for host in (2, 3):
+        network.assert_exactly_once(host)
+    network.assert_accounts_close()
+    assert network.sender.row(3).replayed >= 20
