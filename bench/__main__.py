@@ -191,7 +191,8 @@ def mqtt(
         found = [known[name] for name in names if name in known]
         loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
         chosen = _choose(loads, only, console)
-        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+        settle = 0.5 if quick else 2.0
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
         context = {"comparison": "mqtt", "rounds": rounds}
         run.run()
     _finish(run, found, context, out, json, console, "Mosquitto")

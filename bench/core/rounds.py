@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .measure import (
@@ -28,7 +29,8 @@ class Rounds:
     """Runs `workloads` against `peers` for `count` rounds; `samples` fills as it goes.
 
     A peer that fails a workload loses that sample only, one that does not start loses its turn: the failure
-    is told, and kept in `failures`.
+    is told, and kept in `failures`. `judged`: of start-up and memory the ratios are asked for that
+    `measure` names, which are to Apache Kafka; else they are only told.
     """
 
     def __init__(
@@ -38,10 +40,12 @@ class Rounds:
         count: int,
         *,
         settle: float = 2.0,
+        judged: bool = True,
         progress: Progress = print,
     ) -> None:
         self._peers, self._workloads, self._count = peers, workloads, count
         self._settle = settle
+        self._judged = judged
         self._progress = progress
         self.samples: list[Sample] = []
         self.failures: list[str] = []
@@ -65,15 +69,15 @@ class Rounds:
         try:
             time.sleep(self._settle)
             if not peer.is_floor:
-                self._note(peer, number, SERVER, START_UP, started)
-                self._note(peer, number, SERVER, IDLE_MEMORY, peer.memory().resident / _MIB)
+                self._note_server(peer, number, START_UP, started)
+                self._note_server(peer, number, IDLE_MEMORY, peer.memory().resident / _MIB)
             for workload in self._workloads:
                 if workload.floor or not peer.is_floor:
                     self._load(peer, number, workload)
             if not peer.is_floor:
                 used = peer.memory()
-                self._note(peer, number, SERVER, LOADED_MEMORY, used.resident / _MIB)
-                self._note(peer, number, SERVER, LOADED_ANONYMOUS, used.anonymous / _MIB)
+                self._note_server(peer, number, LOADED_MEMORY, used.resident / _MIB)
+                self._note_server(peer, number, LOADED_ANONYMOUS, used.anonymous / _MIB)
         finally:
             peer.stop()
 
@@ -95,6 +99,11 @@ class Rounds:
     def _fail(self, failure: str) -> None:
         self.failures.append(failure)
         self._progress(f"  FAILED {failure}")
+
+    def _note_server(self, peer: Peer, number: int, metric: Metric, value: float) -> None:
+        if not self._judged:
+            metric = replace(metric, target=None)
+        self._note(peer, number, SERVER, metric, value)
 
     def _note(self, peer: Peer, number: int, workload: str, metric: Metric, value: float) -> None:
         self.samples.append(Sample(peer.name, number, workload, metric, value))

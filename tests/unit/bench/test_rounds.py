@@ -53,8 +53,8 @@ def journal(monkeypatch) -> list[str]:
     return []
 
 
-def rounds(peers, workloads, count):
-    return Rounds(peers, workloads, count, settle=0, progress=lambda _: None)
+def rounds(peers, workloads, count, **options):
+    return Rounds(peers, workloads, count, settle=0, progress=lambda _: None, **options)
 
 
 def test_peers_take_turns_and_the_order_alternates(journal):
@@ -64,6 +64,15 @@ def test_peers_take_turns_and_the_order_alternates(journal):
     started = [entry.removeprefix("start ") for entry in journal if entry.startswith("start")]
     assert started == ["a", "b", "b", "a", "a", "b"]
     assert [entry.split()[0] for entry in journal[2:]] == ["start", "stop"] * 6
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_ratios_of_start_up_and_memory_are_asked_only_where_they_are_judged(journal, judged):
+    run = rounds([RecordedPeer("a", journal)], [], 1, judged=judged)
+    run.run()
+    targets = {sample.metric.name: sample.metric.target for sample in run.samples}
+    assert targets.pop("of it anonymous") is None
+    assert [target is not None for target in targets.values()] == [judged] * 3
 
 
 def test_every_value_is_kept_with_its_round(journal):
