@@ -78,13 +78,14 @@ def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
     return size
 
 
-def _size_for(message: Message, mtu: int) -> int:
+def size_for(message: Message, mtu: int) -> int:
+    """Payload bytes of each of the message's segments but the last."""
     return part_size(mtu, len(message.content), len(message.after))
 
 
 def parts_of(message: Message, mtu: int) -> int:
     """How many segments a message is cut into. ValueError beyond the 65,535 that can be numbered."""
-    total = max(1, -(-len(message.payload) // _size_for(message, mtu)))
+    total = max(1, -(-len(message.payload) // size_for(message, mtu)))
     if not can_be_cut(message, mtu):
         raise ValueError(f"a message of {len(message.payload)} bytes is too large for segments of {mtu}")
     return total
@@ -92,7 +93,7 @@ def parts_of(message: Message, mtu: int) -> int:
 
 def can_be_cut(message: Message, mtu: int) -> bool:
     """Whether its segments can be numbered."""
-    return len(message.payload) <= _size_for(message, mtu) * MAX_SEGMENTS
+    return len(message.payload) <= size_for(message, mtu) * MAX_SEGMENTS
 
 
 def numbers_of(message: Message, mtu: int, only: range | None) -> range:
@@ -105,7 +106,7 @@ def cut(
     message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind = Kind.DATA, only: range | None = None
 ) -> Iterator[Segment]:
     """The message's segments, or only those with the given numbers."""
-    size, total = _size_for(message, mtu), parts_of(message, mtu)
+    size, total = size_for(message, mtu), parts_of(message, mtu)
     for number in numbers_of(message, mtu, only):
         yield Segment(
             kind,
@@ -141,7 +142,7 @@ def cut_encoded(
         sender,
         message.payload,
     )
-    return encode_parts(whole, _size_for(message, mtu), numbers_of(message, mtu, only), keys)
+    return encode_parts(whole, size_for(message, mtu), numbers_of(message, mtu, only), keys)
 
 
 class Partial:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from treecast.middleware.wire.segment import KeyRing, Kind, Segment, encode
@@ -11,7 +12,7 @@ from treecast.middleware.wire.segment_assembly import (
     cut,
     cut_encoded,
     numbers_of,
-    part_size,
+    size_for,
 )
 
 # What segments of a kind are counted as, by its number: an enum tells its name slowly.
@@ -82,8 +83,56 @@ class OutgoingMessage(Outgoing):
     def encode(self, keys: KeyRing) -> list[bytes]:
         return cut_encoded(self.message, self.mtu, self.key, self.sender, self.kind, self.only, keys)
 
+    def parted(self, size: int) -> tuple[OutgoingMessage, OutgoingMessage | None]:
+        """Its first parts, of `size` bytes of payload at most but at least one; and the rest, if any."""
+        numbers = numbers_of(self.message, self.mtu, self.only)
+        middle = numbers.start + max(1, size // size_for(self.message, self.mtu))
+        if middle >= numbers.stop:
+            return self, None
+        return self._only(range(numbers.start, middle)), self._only(range(middle, numbers.stop))
+
+    def _only(self, numbers: range) -> OutgoingMessage:
+        return OutgoingMessage(self.message, self.mtu, self.key, self.sender, self.kind, numbers, self.to)
+
+
+class Slices:
+    """Messages that are sent in their order, some bytes a turn: so what is large stands in nobody's way."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[OutgoingMessage] = deque()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
+    def add(self, one: OutgoingMessage) -> None:
+        """`one` is sent after what waits already."""
+        self._waiting.append(one)
+
+    def give(self, out: list[Outgoing], left: int) -> int:
+        """Moves what comes next to `out`; what is left then of the bytes that this turn may send."""
+        while self._waiting and left > 0:
+            first, rest = self._waiting.popleft().parted(left)
+            out.append(first)
+            if rest is not None:
+                self._waiting.appendleft(rest)
+                return 0
+            left -= first.size or 1
+        return left
+
+    def drop(self, host: int) -> None:
+        """What is for that host alone."""
+        self._waiting = deque([one for one in self._waiting if one.to != host])
+
+    def clear(self) -> None:
+        """None of it is sent."""
+        self._waiting.clear()
+
 
 def _size_of(message: Message, mtu: int, numbers: range) -> int:
     """Bytes of payload of the parts with these numbers."""
-    size = part_size(mtu, len(message.content), len(message.after))
+    size = size_for(message, mtu)
     return max(0, min(len(message.payload), numbers.stop * size) - numbers.start * size)

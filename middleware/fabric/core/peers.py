@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from .outgoing import Slices
 from .pacing import Window
 from .settings import NEVER, StreamSettings
 from .states import PeerEvent, PeerState, peer_step
@@ -32,6 +33,7 @@ class Peer:
         "rewinds",
         "room",
         "sent",
+        "slices",
         "stamp",
         "state",
         "turnaround",
@@ -46,6 +48,7 @@ class Peer:
         self.heard = now
         self.progressed = now  # when a report last said more than before, or replay began
         self.sent = first  # replayed up to here
+        self.slices = Slices()  # of it, what other turns send
         self.edge = first  # before it, all that it lacks is of its last replay
         self.flight: deque[tuple[int, int, float]] = deque()  # (end, bytes, when) replayed and not reported
         self.flight_bytes = 0
@@ -97,6 +100,7 @@ class Peer:
         """Replay begins again at what is settled."""
         self.sent, self.progressed = self.next, now
         self.probed = -1
+        self.slices.clear()
         self.flight.clear()
         self.flight_bytes = 0
 

@@ -6,33 +6,29 @@ for, replays to who is too far behind, and keeps the accounting. Nothing here wa
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from typing import Final
 
-from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
+from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError
 from treecast.middleware.wire.segment_assembly import Message, can_be_cut, parts_of
 from treecast.middleware.wire.segment_bodies import (
     MAX_MEMBERS,
-    MAX_SKIPS,
     Announce,
     Close,
-    Expiry,
     Heartbeat,
     Mode,
     Nak,
     Report,
-    Skip,
     Skipped,
 )
 
 from .accounting import Ledger, Row, Verdict
 from .counters import Refused, StreamCounters
-from .log import REPAIRS_PER_NAK, Log, StreamLog
-from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
+from .log import Log, StreamLog
+from .outbox import Outbox
+from .outgoing import Outgoing
 from .pacing import LiveRate
 from .peers import Peer, Peers
-from .repairs import Parts, Repairs, Request, in_order
+from .resending import Resending
 from .settings import NEVER, StreamSettings
 from .states import PeerState
 from .timing import TokenBucket, Weight
@@ -81,9 +77,10 @@ class Sender:
         self._weight = Weight(settings)
         self._live_rate = LiveRate(settings.rate_lowest, settings.rate, now)
         self._data_bucket = TokenBucket(settings.rate, settings.burst, now)
-        self._repair_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
-        self._repairs = Repairs(settings.aggregation)
-        self._control: deque[Outgoing] = deque()
+        self._outbox = Outbox(self.key, own, settings.mtu)
+        self._resending = Resending(
+            self._outbox, self.peers, settings, self._weight, self._live_rate, self.counters, now
+        )
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
         self._quiet_until = -NEVER  # before it, and as nothing was heard, there is at most live data to send
@@ -151,6 +148,7 @@ class Sender:
     def remove_receiver(self, host: int) -> None:
         """What `host` has not settled expires for it."""
         self._quiet_until = -NEVER
+        self._resending.drop(host)
         if self.peers.remove(host):
             self.ledger.leave(host, self.log.end)
             self._trim()
@@ -171,53 +169,13 @@ class Sender:
             return
         try:
             if segment.kind is Kind.NAK:
-                self._nak(segment.sender, Nak.decode(segment.payload), now)
+                self._resending.asked(segment.sender, Nak.decode(segment.payload), self._unsent, now)
             elif segment.kind is Kind.REPORT:
                 self._report(segment.sender, Report.decode(segment.payload), now)
             else:
                 self.counters.refuse(Refused.UNEXPECTED)
         except SegmentError:
             self.counters.refuse(Refused.BODY)
-
-    def _nak(self, host: int, nak: Nak, now: float) -> None:
-        peer = self.peers.get(host)
-        if peer is None:
-            self.counters.refuse(Refused.UNKNOWN_HOST)
-            return
-        left = REPAIRS_PER_NAK
-        skipped: list[Skipped] = []
-        edge = self._unsent if peer.state is not PeerState.CATCHING_UP else peer.sent
-        for gap in nak.gaps:
-            parts = (gap.part, gap.part + gap.parts) if gap.parts else None
-            for found in self._entries(gap.first, min(gap.end, edge)):  # a replay brings what is ahead of it
-                if left <= 0:
-                    self.counters.refuse(Refused.TOO_MANY)
-                    break
-                left -= 1
-                if isinstance(found, Skipped):
-                    skipped.append(found)
-                elif not self._repairs.ask(host, found.sequence, parts, nak.round_trip / 1e6, now):
-                    self.counters.refuse(Refused.SUPPRESSED)
-                else:
-                    self._asked(peer, found, parts, now)
-        self._skip(skipped, host)
-
-    def _asked(self, peer: Peer, message: Message, parts: Parts, now: float) -> None:
-        """What it says about the way to that host."""
-        size = len(message.payload)
-        if parts is None:
-            peer.asked += 1
-        else:
-            size = min(size, (parts[1] - parts[0]) * self._settings.mtu)
-        if peer.state is PeerState.LIVE:
-            self._live_rate.asked(peer.host, size)
-        elif peer.state is PeerState.CATCHING_UP:
-            peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
-            peer.window.asked(size, peer.flight_bytes, now, peer.turnaround.timeout)
-
-    def _skip(self, skipped: list[Skipped], to: int | None) -> None:
-        for at in range(0, len(skipped), MAX_SKIPS):
-            self._queue(Kind.SKIP, Skip(tuple(skipped[at : at + MAX_SKIPS])).encode(), to)
 
     def _report(self, host: int, report: Report, now: float) -> None:
         peer = self.peers.get(host)
@@ -247,9 +205,9 @@ class Sender:
         self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self._unsent, now, self._weight.most_behind)
         self._trim()
         if report.stamp:
-            self._queue(Kind.HEARTBEAT, self._heartbeat(report.stamp), peer.host)
+            self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp), peer.host)
         if self.closed and not peer.done:
-            self._queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
+            self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
 
     def _join(self, host: int, peer: Peer | None, report: Report, now: float) -> None:
         """A host asks where to begin: anew, once more, or with a question that came late."""
@@ -281,9 +239,7 @@ class Sender:
             self._quiet_until = min(self._quiet_until, self._heartbeat_at)
         else:
             self._all(out, now)
-        if self._control:
-            out.extend(self._control)
-            self._control.clear()
+        self._outbox.give(out)
         for one in out:
             self.counters.send(one)
         return out
@@ -293,7 +249,7 @@ class Sender:
 
         It counts as sent; None, and nothing has changed, where `to_send` is to be asked.
         """
-        if now >= self._quiet_until or self._control or not self._data_bucket.ready(now):
+        if now >= self._quiet_until or not self._outbox.empty or not self._data_bucket.ready(now):
             return None
         message = self.log.newest(self._unsent)
         if message is None or not can_be_cut(message, self._settings.mtu) or not self.peers.any_live():
@@ -320,25 +276,20 @@ class Sender:
         self.log.expire(now)
         self.peers.silence(now)
         self._announce(now)
-        out.extend(self._control)  # before a replay: who is told the end knows that it is behind
-        self._control.clear()
-        self._repair(out, now)
+        self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
+        self._resending.repair(out, now)
         self._live(out, now)
         for peer in self.peers.in_state(PeerState.CATCHING_UP):
             if peer.reported:  # it listens
-                self._replay(peer, out, now)
+                self._resending.replay(peer, self._unsent, out, now)
         self._beat(now)
-
-    def _queue(self, kind: Kind, body: bytes, to: int | None) -> None:
-        origin, stream, epoch = self.key
-        self._control.append(OutgoingSegment(control(kind, origin, stream, epoch, origin, body), to))
 
     def _announce(self, now: float) -> None:
         members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not PeerState.SILENT:
                 announce = Announce(peer.first, max(self._unsent, peer.first), members, self.name)
-                self._queue(Kind.ANNOUNCE, announce.encode(), peer.host)
+                self._outbox.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
 
     def _live(self, out: list[Outgoing], now: float) -> None:
@@ -360,29 +311,20 @@ class Sender:
     def _set_rate(self, rate: float, now: float) -> None:
         """Repairs go the same way, to each host by itself: they are slowed down with what they repair."""
         self._data_bucket.set_rate(rate, now)
-        repairs = (
-            self._settings.repair_rate if rate >= self._settings.rate else rate * max(1, len(self.peers))
-        )
-        self._repair_bucket.set_rate(min(repairs, self._settings.repair_rate), now)
-
-    def _entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
-        """Of the log; what cannot be cut is skipped, so that it does not stand in the way for ever."""
-        for found in self.log.entries(first, end):
-            if isinstance(found, Message) and not can_be_cut(found, self._settings.mtu):
-                yield Skipped(found.sequence, found.end, Expiry.UNSENDABLE)
-            else:
-                yield found
+        self._resending.slow(rate, now)
 
     def _send_live(self, out: list[Outgoing], end: int, now: float) -> None:
         left = self._settings.send_at_once
-        for found in self._entries(self._unsent, end):
+        for found in self._outbox.entries(self._unsent, end):
             if left <= 0 or not self._data_bucket.ready(now):
                 return
             self._unsent = found.end
             if isinstance(found, Skipped):
-                self._skip([found], None)
+                self._outbox.skip([found], None)
                 continue
-            size = self._emit(out, found, None, Kind.DATA)
+            one = self._outbox.message(found, None, Kind.DATA)
+            size = one.size or 1
+            out.append(one)
             self.sent_to_all += 1
             self.live_bytes += size
             self._unsent_bytes = max(0, self._unsent_bytes - len(found.payload))
@@ -392,87 +334,6 @@ class Sender:
             left -= size
         self._unsent = max(self._unsent, end)
 
-    def _emit(
-        self, out: list[Outgoing], message: Message, to: int | None, kind: Kind, parts: Parts = None
-    ) -> int:
-        """Appends the message's segments; answers their bytes of payload, at least 1."""
-        only = range(parts[0], parts[1]) if parts is not None else None
-        one = OutgoingMessage(message, self._settings.mtu, self.key, self.key[0], kind, only, to)
-        out.append(one)
-        return one.size or 1
-
-    def _repair(self, out: list[Outgoing], now: float) -> None:
-        while self._repair_bucket.ready(now):
-            request = self._repairs.pop(now)
-            if request is None:
-                return
-            for found in self._entries(request.sequence, request.sequence + 1):
-                if isinstance(found, Message):
-                    self._answer(request, found, out)
-                else:
-                    for host in request.hosts:
-                        self._skip([found], host)
-
-    def _answer(self, request: Request, message: Message, out: list[Outgoing]) -> None:
-        """By multicast to who is live, where enough of them ask; to others one by one."""
-        live = {host for host in request.hosts if self._is_live(host)}
-        together = len(live) >= self._settings.multicast_at
-        before = len(out)
-        if together:
-            for parts in request.parts():
-                self._repair_bucket.spend(self._emit(out, message, None, Kind.REPAIR, parts))
-            self.counters.multicast_repairs += sum([one.count for one in out[before:]])
-        for host, asked in request.hosts.items():
-            if together and host in live:
-                continue
-            for parts in in_order(asked):
-                kind = self._kind_for(host, message.sequence)
-                self._repair_bucket.spend(self._emit(out, message, host, kind, parts))
-
-    def _kind_for(self, host: int, sequence: int) -> Kind:
-        """What was lost of a replay is of the replay still."""
-        peer = self.peers.get(host)
-        live = peer is None or (peer.state is PeerState.LIVE and sequence >= peer.edge)
-        return Kind.REPAIR if live else Kind.REPLAY
-
-    def _is_live(self, host: int) -> bool:
-        peer = self.peers.get(host)
-        return peer is not None and peer.state is PeerState.LIVE
-
-    def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
-        """What `peer` lacks before the edge of live data, as far as its window and the rate allow."""
-        if peer.flight and now - peer.progressed >= peer.stall:
-            self._stalled(peer, out, now)
-        left = self._settings.replay_at_once
-        skipped: list[Skipped] = []
-        for found in self._entries(peer.sent, self._unsent):
-            if peer.full or left <= 0 or not self._repair_bucket.ready(now):
-                break
-            size = 0
-            if isinstance(found, Skipped):
-                skipped.append(found)
-            else:
-                size = self._emit(out, found, peer.host, Kind.REPLAY)
-                self._repair_bucket.spend(size)
-                self._weight.add(found.records, size)
-                left -= size
-            peer.replayed(found.end, size, now)
-        self._skip(skipped, peer.host)
-        if peer.sent >= self._unsent:
-            self.peers.edge_reached(peer)
-
-    def _stalled(self, peer: Peer, out: list[Outgoing], now: float) -> None:
-        """First only what comes next is sent again, as most often all the rest waits for that there; where it
-        gets no further by it, the rest was lost as well."""
-        if peer.probed >= 0:
-            peer.stalled(now)
-            return
-        peer.progressed = now
-        for found in self._entries(peer.next, peer.next + 1):
-            peer.probed = found.end
-            if isinstance(found, Message):
-                self._repair_bucket.spend(self._emit(out, found, peer.host, Kind.REPLAY))
-
     def _heartbeat(self, echo: int = 0) -> bytes:
         return Heartbeat(self._unsent, min(self.log.oldest, self._unsent), echo).encode()
 
@@ -480,9 +341,9 @@ class Sender:
         if now < self._heartbeat_at:
             return
         if self.closed and self._unsent == self.log.end:
-            self._queue(Kind.CLOSE, Close(self.log.end).encode(), None)
+            self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), None)
         else:
-            self._queue(Kind.HEARTBEAT, self._heartbeat(), None)
+            self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(), None)
         self._heartbeat_interval = min(2 * self._heartbeat_interval, self._settings.heartbeat_longest)
         self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
 
@@ -491,7 +352,7 @@ class Sender:
 
     def next_deadline(self, now: float) -> float:
         """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
-        if self._control:
+        if not self._outbox.empty:
             return now
         if now >= self._quiet_until:
             self._quiet_until = self._earliest(now)
@@ -503,14 +364,7 @@ class Sender:
         """When there is something to send that is no live data."""
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
         times += [peer.announce_at for peer in self.peers if peer.state is not PeerState.SILENT]
-        times.append(max(self._repairs.next_deadline(), self._repair_bucket.ready_at(now)))
+        times.append(self._resending.repairs_at(now))
         for peer in self.peers.in_state(PeerState.CATCHING_UP):
-            times.append(self._replay_at(peer, now))
+            times.append(self._resending.replay_at(peer, now))
         return min(times)
-
-    def _replay_at(self, peer: Peer, now: float) -> float:
-        if not peer.reported:
-            return NEVER
-        if peer.full:
-            return peer.progressed + peer.stall
-        return self._repair_bucket.ready_at(now)

@@ -8,14 +8,10 @@ from hypothesis import strategies as st
 from tests.unit.fabric.network import Network, Weather
 
 from treecast.middleware.fabric.core.outcomes import Progress
-from treecast.middleware.fabric.core.outgoing import PURPOSES
 from treecast.middleware.fabric.core.pacing import PERIOD, LiveRate, Window
-from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.states import PaceState, RateState, ReceiverState
 from treecast.middleware.fabric.core.timing import TokenBucket, Weight
-from treecast.middleware.wire.segment import Kind, control
-from treecast.middleware.wire.segment_bodies import Mode, Report, Totals
 
 LOWEST, HIGHEST = 1000, 64_000
 LOSSES = st.lists(
@@ -333,27 +329,6 @@ def test_overload_of_the_whole_path_is_answered_by_sending_less() -> None:
         assert network.receivers[host].state is ReceiverState.LIVE
     network.run(2.0)
     network.assert_accounts_close()
-
-
-def test_one_turn_sends_no_more_of_a_replay_than_live_data_may_wait_for() -> None:
-    settings = StreamSettings(replay_first=1 << 20, retain_bytes=64 << 20, report_replayed=1)
-    sender = Sender(1, 7, 1, settings, 0.0)
-    for _ in range(4000):
-        sender.publish(bytes(1000), 1, 0.0)
-        sender.to_send(0.0)
-    sender.add_receiver(2, 0.1, 0)
-    report = Report(Mode.CATCHING_UP, 0, 0, 8 << 20, 1, Totals())
-    sender.receive(control(Kind.REPORT, 1, 7, 1, 2, report.encode()), 0.1)
-    turns = []
-    while True:
-        out = sender.to_send(0.1)
-        replayed = sum(one.size for one in out if one.purpose == PURPOSES[int(Kind.REPLAY)])
-        if not replayed:
-            break
-        turns.append(replayed)
-    assert len(turns) > 10, "all at once"
-    assert max(turns) <= settings.replay_at_once + 1000
-    assert sum(turns) <= settings.replay_first + 1000, "more than its window"
 
 
 def test_large_messages_whose_parts_give_way_to_each_other_all_arrive() -> None:

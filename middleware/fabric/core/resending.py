@@ -1,0 +1,213 @@
+"""What an origin sends again: repairs that are asked for, and the replay to who is too far behind.
+
+Both take a turn's worth at a time, so that live data waits for neither, however large a message is.
+"""
+
+from __future__ import annotations
+
+from treecast.middleware.wire.segment import Kind
+from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment_bodies import Nak, Skipped
+
+from .counters import Refused, StreamCounters
+from .log import REPAIRS_PER_NAK
+from .outbox import Outbox
+from .outgoing import Outgoing, OutgoingMessage, Slices
+from .pacing import LiveRate
+from .peers import Peer, Peers
+from .repairs import Parts, Repairs, Request, in_order
+from .settings import NEVER, StreamSettings
+from .states import PeerState
+from .timing import TokenBucket, Weight
+
+
+class Resending:
+    """One stream's. What it sends, its `outbox` makes and its token bucket allows."""
+
+    __slots__ = (
+        "_answers",
+        "_bucket",
+        "_counters",
+        "_live_rate",
+        "_outbox",
+        "_peers",
+        "_repairs",
+        "_settings",
+        "_weight",
+    )
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        peers: Peers,
+        settings: StreamSettings,
+        weight: Weight,
+        live_rate: LiveRate,
+        counters: StreamCounters,
+        now: float,
+    ) -> None:
+        self._outbox = outbox
+        self._peers = peers
+        self._settings = settings
+        self._weight = weight
+        self._live_rate = live_rate
+        self._counters = counters
+        self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
+        self._repairs = Repairs(settings.aggregation)
+        self._answers = Slices()
+
+    def slow(self, rate: float, now: float) -> None:
+        """Live data is sent at `rate`, in bytes per second: what repairs it may not be more for each host."""
+        most = self._settings.repair_rate
+        mine = most if rate >= self._settings.rate else rate * max(1, len(self._peers))
+        self._bucket.set_rate(min(mine, most), now)
+
+    def drop(self, host: int) -> None:
+        """It is no receiver any more: what is for it alone is not sent."""
+        self._answers.drop(host)
+
+    # --- repairs
+
+    def asked(self, host: int, nak: Nak, unsent: int, now: float) -> None:
+        """A nak came; `unsent`: the edge of live data."""
+        peer = self._peers.get(host)
+        if peer is None:
+            self._counters.refuse(Refused.UNKNOWN_HOST)
+            return
+        left = REPAIRS_PER_NAK
+        skipped: list[Skipped] = []
+        edge = unsent if peer.state is not PeerState.CATCHING_UP else peer.sent
+        for gap in nak.gaps:
+            parts = (gap.part, gap.part + gap.parts) if gap.parts else None
+            for found in self._outbox.entries(gap.first, min(gap.end, edge)):  # a replay brings the rest
+                if left <= 0:
+                    self._counters.refuse(Refused.TOO_MANY)
+                    break
+                left -= 1
+                if isinstance(found, Skipped):
+                    skipped.append(found)
+                elif not self._repairs.ask(host, found.sequence, parts, nak.round_trip / 1e6, now):
+                    self._counters.refuse(Refused.SUPPRESSED)
+                else:
+                    self._tell(peer, found, parts, now)
+        self._outbox.skip(skipped, host)
+
+    def _tell(self, peer: Peer, message: Message, parts: Parts, now: float) -> None:
+        """What it says about the way to that host."""
+        size = len(message.payload)
+        if parts is None:
+            peer.asked += 1
+        else:
+            size = min(size, (parts[1] - parts[0]) * self._settings.mtu)
+        if peer.state is PeerState.LIVE:
+            self._live_rate.asked(peer.host, size)
+        elif peer.state is PeerState.CATCHING_UP:
+            peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
+            peer.window.asked(size, peer.flight_bytes, now, peer.turnaround.timeout)
+
+    def repair(self, out: list[Outgoing], now: float) -> None:
+        """Answers what was asked for, as far as one turn goes; what was left of that comes first."""
+        left = self._answers.give(out, self._settings.replay_at_once)
+        while left > 0 and self._bucket.ready(now):
+            request = self._repairs.pop(now)
+            if request is None:
+                return
+            for found in self._outbox.entries(request.sequence, request.sequence + 1):
+                if isinstance(found, Message):
+                    self._answer(request, found)
+                else:
+                    for host in request.hosts:
+                        self._outbox.skip([found], host)
+            left = self._answers.give(out, left)
+
+    def _answer(self, request: Request, message: Message) -> None:
+        """By multicast to who is live, where enough of them ask; to others one by one."""
+        live = {host for host in request.hosts if self._is_live(host)}
+        together = len(live) >= self._settings.multicast_at
+        if together:
+            for parts in request.parts():
+                one = self._outbox.message(message, None, Kind.REPAIR, parts)
+                self._counters.multicast_repairs += one.count
+                self._later(self._answers, one)
+        for host, asked in request.hosts.items():
+            if together and host in live:
+                continue
+            kind = self._kind_for(host, message.sequence)
+            for parts in in_order(asked):
+                self._later(self._answers, self._outbox.message(message, host, kind, parts))
+
+    def _later(self, slices: Slices, one: OutgoingMessage) -> int:
+        """Paid for at once, and sent when its turns come; the bytes."""
+        size = one.size or 1
+        self._bucket.spend(size)
+        slices.add(one)
+        return size
+
+    def _kind_for(self, host: int, sequence: int) -> Kind:
+        """What was lost of a replay is of the replay still."""
+        peer = self._peers.get(host)
+        live = peer is None or (peer.state is PeerState.LIVE and sequence >= peer.edge)
+        return Kind.REPAIR if live else Kind.REPLAY
+
+    def _is_live(self, host: int) -> bool:
+        peer = self._peers.get(host)
+        return peer is not None and peer.state is PeerState.LIVE
+
+    def repairs_at(self, now: float) -> float:
+        """When `repair` has something to send, if nothing is heard before."""
+        if not self._answers.empty:
+            return now
+        return max(self._repairs.next_deadline(), self._bucket.ready_at(now))
+
+    # --- replay
+
+    def replay(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
+        """What `peer` lacks before `unsent`, the edge of live data, as far as its window, the rate and one
+        turn allow."""
+        if peer.flight and now - peer.progressed >= peer.stall:
+            self._stalled(peer, now)
+        left = peer.slices.give(out, self._settings.replay_at_once)
+        if self._may_replay(peer, left, now):
+            self._replay_more(peer, unsent, left, out, now)
+        if peer.sent >= unsent and peer.slices.empty:
+            self._peers.edge_reached(peer)
+
+    def _may_replay(self, peer: Peer, left: int, now: float) -> bool:
+        return left > 0 and not peer.full and self._bucket.ready(now)
+
+    def _replay_more(self, peer: Peer, unsent: int, left: int, out: list[Outgoing], now: float) -> None:
+        skipped: list[Skipped] = []
+        for found in self._outbox.entries(peer.sent, unsent):
+            size = 0
+            if isinstance(found, Skipped):
+                skipped.append(found)
+            else:
+                size = self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
+                self._weight.add(found.records, size)
+                left = peer.slices.give(out, left)
+            peer.replayed(found.end, size, now)
+            if not self._may_replay(peer, left, now):
+                break
+        self._outbox.skip(skipped, peer.host)
+
+    def _stalled(self, peer: Peer, now: float) -> None:
+        """First only what comes next is sent again, as most often all the rest waits for that there; where it
+        gets no further by it, the rest was lost as well."""
+        if peer.probed >= 0:
+            peer.stalled(now)
+            return
+        peer.progressed = now
+        for found in self._outbox.entries(peer.next, peer.next + 1):
+            peer.probed = found.end
+            if isinstance(found, Message):
+                self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
+
+    def replay_at(self, peer: Peer, now: float) -> float:
+        """When `replay` has something to send to `peer`, if nothing is heard before."""
+        if not peer.reported:
+            return NEVER
+        if not peer.slices.empty:
+            return now
+        if peer.full:
+            return peer.progressed + peer.stall
+        return self._bucket.ready_at(now)

@@ -1,0 +1,144 @@
+"""What is sent again goes a turn's worth at a time, however large its messages are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.middleware.fabric.core.outgoing import Outgoing, OutgoingMessage, Slices
+from treecast.middleware.fabric.core.sender import Sender
+from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.wire.segment import Kind, control
+from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment_bodies import Gap, Mode, Nak, Report, Totals
+
+KEY = (1, 7, 1)
+SETTINGS = StreamSettings(replay_first=1 << 20, retain_bytes=64 << 20, report_replayed=1)
+NOW = 0.1
+MOST = SETTINGS.replay_at_once + SETTINGS.mtu
+AGAIN = (Kind.REPLAY, Kind.REPAIR)
+
+
+def outgoing(size: int, to: int | None = 2, only: range | None = None) -> OutgoingMessage:
+    return OutgoingMessage(Message(0, 1, bytes(size)), SETTINGS.mtu, KEY, 1, Kind.REPLAY, only, to)
+
+
+def origin(size: int, count: int, behind: bool) -> Sender:
+    """Messages that were sent, and a host that reports that it has none of them."""
+    sender = Sender(*KEY, SETTINGS, 0.0)
+    if not behind:
+        sender.add_receiver(2, 0.0, 0)
+    for _ in range(count):
+        sender.publish(bytes(size), 1, 0.0)
+        sender.to_send(0.0)
+    if behind:
+        sender.add_receiver(2, NOW, 0)
+    report(sender, Mode.CATCHING_UP if behind else Mode.LIVE, 0, NOW)
+    return sender
+
+
+def report(sender: Sender, mode: Mode, next_: int, now: float) -> None:
+    body = Report(mode, 0, next_, 8 << 20, int(now * 1e6), Totals(next_))
+    sender.receive(control(Kind.REPORT, *KEY, 2, body.encode()), now)
+
+
+def turns(sender: Sender, now: float) -> list[list[Outgoing]]:
+    """What each turn sends again, until one sends nothing; it asks to be called again until then."""
+    found = []
+    while True:
+        out = [one for one in sender.to_send(now) if one.kind in AGAIN]
+        if not out:
+            return found
+        found.append(out)
+        assert len(found) < 1000
+
+
+def sizes(found: list[list[Outgoing]]) -> list[int]:
+    return [sum(one.size for one in out) for out in found]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 5), st.integers(1, 30)), max_size=8),
+    st.lists(st.integers(0, 40_000), max_size=20),
+)
+def test_slices_are_the_segments_of_the_whole_in_their_order(
+    messages: list[tuple[int, int, int]], budgets: list[int]
+) -> None:
+    slices, out = Slices(), list[Outgoing]()
+    whole = [outgoing(size, only=range(start, start + count)) for size, start, count in messages]
+    for one in whole:
+        slices.add(one)
+    for budget in [*budgets, *[1 << 20] * 2]:
+        before = len(out)
+        left = slices.give(out, budget)
+        given_bytes = sum(one.size for one in out[before:])
+        assert given_bytes <= budget + SETTINGS.mtu
+        assert left <= 0 or slices.empty
+    assert [s for one in out for s in one.segments()] == [s for one in whole for s in one.segments()]
+
+
+def test_what_was_for_a_host_that_left_is_dropped() -> None:
+    slices, out = Slices(), list[Outgoing]()
+    for to in (2, None, 3, 2):
+        slices.add(outgoing(100, to))
+    slices.drop(2)
+    slices.give(out, 1 << 20)
+    assert [one.to for one in out] == [None, 3]
+
+
+@pytest.mark.parametrize("size", [1000, 1_000_000])
+def test_one_turn_sends_no_more_of_a_replay_than_live_data_may_wait_for(size: int) -> None:
+    sender = origin(size, 4_000_000 // size, behind=True)
+    found = sizes(turns(sender, NOW))
+    assert len(found) > 10, "all at once"
+    assert max(found) <= MOST
+    assert sum(found) <= SETTINGS.replay_first + size, "more than its window"
+
+
+def test_live_data_goes_first_in_the_middle_of_a_replayed_message() -> None:
+    sender = origin(1_000_000, 4, behind=True)
+    sender.add_receiver(3, NOW)
+    report(sender, Mode.CATCHING_UP, 0, NOW)
+    first = sender.to_send(NOW)
+    assert [one.kind for one in first if one.kind in (*AGAIN, Kind.DATA)] == [Kind.REPLAY]
+    sender.publish(b"live", 1, NOW)
+    assert sender.next_deadline(NOW) <= NOW
+    sent = [one.kind for one in sender.to_send(NOW) if one.kind in (*AGAIN, Kind.DATA)]
+    assert sent == [Kind.DATA, Kind.REPLAY]
+
+
+def test_who_is_replayed_to_is_live_once_the_last_part_is_on_its_way() -> None:
+    sender = origin(300_000, 1, behind=True)
+    while any(one.kind is Kind.REPLAY for one in sender.to_send(NOW)):
+        if sender.peers.live():
+            break
+        assert sender.next_deadline(NOW) <= NOW
+    assert sender.peers.live() == [2]
+    assert not turns(sender, NOW)
+
+
+@pytest.mark.parametrize("parts", [0, 600])
+def test_one_turn_sends_no_more_repairs_than_live_data_may_wait_for(parts: int) -> None:
+    sender = origin(1_000_000, 3, behind=False)
+    sender.receive(control(Kind.NAK, *KEY, 2, Nak((Gap(0, 2, 0, parts),), 1000).encode()), NOW)
+    found = sizes(turns(sender, NOW + 0.001))
+    assert max(found) <= MOST
+    asked = 2_000_000 if not parts else sum(found)
+    assert sum(found) == asked > 1_000_000
+
+
+def test_what_is_sent_again_after_a_stall_gives_way_too() -> None:
+    sender = origin(1_000_000, 4, behind=True)
+    assert sum(sizes(turns(sender, NOW))) == 2_000_000
+    again = sizes(turns(sender, NOW + 1.0))
+    assert sum(again) == 1_000_000
+    assert max(again) <= MOST
+
+
+def test_nothing_more_is_sent_to_a_host_that_left() -> None:
+    sender = origin(1_000_000, 2, behind=False)
+    sender.receive(control(Kind.NAK, *KEY, 2, Nak((Gap(0, 1, 0, 0),), 1000).encode()), NOW)
+    assert sizes([sender.to_send(NOW + 0.001)])[0] > 0
+    sender.remove_receiver(2)
+    assert not turns(sender, NOW + 0.002)
