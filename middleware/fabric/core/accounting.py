@@ -160,16 +160,21 @@ class Ledger:
                 totals = added(totals, _expired(reason, count))
                 open_records -= count
         addressed = account.before.settled + account.open + account.earlier.settled + end - account.first
-        return Row(
-            addressed,
-            totals.live,
-            totals.repaired,
-            totals.replayed,
-            totals.filtered,
-            totals.expired,
-            totals.refused,
-            open_records + account.open,
-        )
+        return row_of(totals, addressed, open_records + account.open)
+
+
+def row_of(totals: Totals, addressed: int, outstanding: int) -> Row:
+    """The account that says so; all three in records."""
+    return Row(
+        addressed,
+        totals.live,
+        totals.repaired,
+        totals.replayed,
+        totals.filtered,
+        totals.expired,
+        totals.refused,
+        outstanding,
+    )
 
 
 def _expired(reason: Expiry, count: int) -> Totals:

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from treecast.middleware.api.v1 import peer_events_pb2 as pb
-from treecast.middleware.fabric.core.accounting import Row, added
+from treecast.middleware.fabric.core.accounting import Row, added, row_of
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.relay.kept_accounts import KeptTotals, packed, packed_account, unpacked
 from treecast.middleware.storage.tables import Change, Tables
@@ -303,16 +303,7 @@ def _totals(row: Row) -> Totals:
 
 
 def _row(totals: Totals, open_records: int) -> Row:
-    return Row(
-        totals.settled + open_records,
-        totals.live,
-        totals.repaired,
-        totals.replayed,
-        totals.filtered,
-        totals.expired,
-        totals.refused,
-        open_records,
-    )
+    return row_of(totals, totals.settled + open_records, open_records)
 
 
 def _hosts(said: str) -> Hosts:
