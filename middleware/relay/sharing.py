@@ -75,7 +75,8 @@ class Sharing:
     def join_events(self, events: Events) -> None:
         """They are told of hosts from now on, until `leave_events`."""
         self.events = events
-        events.start(self._up)
+        cluster = {host.host_id for host in self._link.view.hosts}
+        events.start(self._up, cluster if self._own in cluster else None)
         self.carriers.carry(events.sending)
 
     async def leave_events(self) -> None:

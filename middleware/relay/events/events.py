@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.fabric.channel import Methods
@@ -54,8 +54,9 @@ class Events:
         self.sending = Sending(run, common, tables)
         self.receiving = Receiving(common, clock, self.shares)
 
-    def start(self, up: Iterable[int]) -> None:
-        """`up`: hosts with a channel, as of now. All are told what this host wants."""
+    def start(self, up: Iterable[int], cluster: Collection[int] | None = None) -> None:
+        """`up`: hosts with a channel, as of now. All are told what this host wants. `cluster`: all hosts in
+        it, where that is known; who is not among them has left while this host was down."""
         self._hub.stamps.host = self._host
         self._hub.buries = True
         self.receiving.start()
@@ -65,6 +66,9 @@ class Events:
             self.host_up(host)
         self.sending.start()
         self.shares.start()
+        if cluster is not None:
+            for host in self.sending.hosts().difference(cluster):
+                self.host_left(host)
         self._hub.departures.append(self.sending)
         self._interest.release()
 

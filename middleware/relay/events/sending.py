@@ -82,6 +82,10 @@ class Sending(Departures):
         """All, for inspection."""
         return iter(list(self._all.values()))
 
+    def hosts(self) -> set[int]:
+        """Those that a stream is for."""
+        return {host for stream in self for host in stream.members}
+
     # --- life
 
     def start(self) -> None:

@@ -80,6 +80,15 @@ async def started_again(world: World) -> TestHost:
     return a
 
 
+async def twenty(world: World, qos: int = 2) -> tuple[TestHost, int]:
+    """The first of `both`, when as many messages have come, and how many."""
+    a, _, client = await both(world)
+    sent = count_up(a, 0, 20, qos=qos)
+    await until(lambda: len(client.got) == sent)
+    await closes(a, 2, sent)
+    return a, sent
+
+
 async def received_again(world: World) -> tuple[TestHost, Client]:
     """The second host, with its session as it takes it up."""
     (b,) = await world.start(2, share=False)
@@ -144,10 +153,7 @@ async def test_both_were_killed(world: World) -> None:
 
 
 async def test_a_host_that_is_away_when_its_origin_comes_back_is_not_forgotten(world: World) -> None:
-    a, _, client = await both(world)
-    sent = count_up(a, 0, 20)
-    await until(lambda: len(client.got) == sent)
-    await closes(a, 2, sent)
+    a, sent = await twenty(world)
     world.kill(2)
     sent = count_up(a, sent, 5)
     a.end_turn()
@@ -160,10 +166,7 @@ async def test_a_host_that_is_away_when_its_origin_comes_back_is_not_forgotten(w
 
 
 async def test_what_nobody_was_promised_goes_with_its_origin(world: World) -> None:
-    a, _, client = await both(world)
-    sent = count_up(a, 0, 20, qos=0)
-    await until(lambda: len(client.got) == sent)
-    await closes(a, 2, sent)
+    a, sent = await twenty(world, qos=0)
     world.kill(2)
     count_up(a, sent, 30, qos=0)
     a.end_turn()
@@ -177,10 +180,7 @@ async def test_what_nobody_was_promised_goes_with_its_origin(world: World) -> No
 
 
 async def test_an_origin_that_stops_in_order_keeps_its_accounts(world: World) -> None:
-    a, _, client = await both(world)
-    sent = count_up(a, 0, 20, qos=1)
-    await until(lambda: len(client.got) == sent)
-    await closes(a, 2, sent)
+    a, sent = await twenty(world, qos=1)
     await world.hosts.pop(1).stop()
     a = await started_again(world)
     await closes(a, 2, sent)
@@ -205,10 +205,7 @@ async def test_a_set_of_hosts_goes_on_with_its_account(world: World) -> None:
 
 
 async def test_a_host_that_leaves_says_nothing_more(world: World) -> None:
-    a, _, client = await both(world)
-    sent = count_up(a, 0, 20, qos=0)
-    await until(lambda: len(client.got) == sent)
-    await closes(a, 2, sent)
+    a, sent = await twenty(world, qos=0)
     world.kill(2)
     count_up(a, sent, 5, qos=0)
     a.end_turn()
@@ -221,6 +218,22 @@ async def test_a_host_that_leaves_says_nothing_more(world: World) -> None:
     a.events.host_left(2)
     await until(lambda: outstanding(a, 2) == 0)
     assert (addressed(a, 2), lost(a, 2)) == (sent + 5, {Expiry.LEFT: 5})
+
+
+@pytest.mark.parametrize("qos", [0, 2])
+async def test_a_host_that_left_while_its_origin_was_down(world: World, qos: int) -> None:
+    a, sent = await twenty(world, qos=qos)
+    world.kill(2)
+    count_up(a, sent, 5, qos=qos)
+    a.end_turn()
+    await until(lambda: addressed(a, 2) == sent + 5)
+    await written(a)
+    world.kill(1)
+    world.cluster = {1}
+    (a,) = await world.start(1)
+    await until(lambda: outstanding(a, 2) == 0)
+    assert (addressed(a, 2), lost(a, 2)) == (sent + 5, {Expiry.LEFT: 5})
+    await until(lambda: not any(record.owed for record in a.journal.records.values()))
 
 
 async def test_kills_at_both_ends(world: World) -> None:
@@ -247,10 +260,7 @@ async def test_kills_at_both_ends(world: World) -> None:
 
 
 async def test_what_cannot_be_read_is_let_go(world: World) -> None:
-    a, _, client = await both(world)
-    sent = count_up(a, 0, 20)
-    await until(lambda: len(client.got) == sent)
-    await closes(a, 2, sent)
+    a, sent = await twenty(world)
     await written(a)
     a.tables.write(
         [

@@ -167,7 +167,7 @@ class TestHost:
             self.tables,
         )
         self.hub.wall = 1_700_000_000.0
-        self.events.start(self.ups)
+        self.events.start(self.ups, self.world.cluster)
         if self.world.carriers is not None:
             self._carry(self.world.carriers)
 
@@ -286,6 +286,7 @@ class World:
         self.runs: dict[int, int] = {}
         self.homes: dict[str, int] = {}  # of shared subscriptions
         self.away = False  # the coordinator
+        self.cluster: set[int] | None = None  # its hosts, where a host that starts knows them
         self.carriers: CarrierSettings | None = None
         self.states: dict[tuple[str, ...], int] = {}
 
