@@ -1,4 +1,4 @@
-"""Python workers of a local Spark that start in a quarter of the time, and what they do after each task.
+"""Python workers of a local Spark that start in a quarter of the time; what they do at each task's ends.
 
 A PySpark that pip installed is in the interpreter's packages, compiled, and beside it once more as a zip, for
 clusters whose machines have none. Spark puts the zip first on its workers' path, and Python compiles what it
@@ -12,12 +12,18 @@ import gc
 import hashlib
 import importlib.util
 import os
+import socket
+import stat
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
 
 LEFT_OUT = ("python", "__pycache__")  # the first one holds the zip, and nothing that a local Spark needs
 _settling = 2  # tasks: what Spark loads after the first has called us, it has at the second
+_QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
+_spark: list[int] | None = None  # descriptors of this process's connections to Spark
 
 
 def settle() -> None:
@@ -31,6 +37,56 @@ def settle() -> None:
         _settling -= 1
         gc.collect()
         gc.freeze()
+
+
+class Sent:
+    """What goes to a worker with its task."""
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        acknowledge()
+
+
+def acknowledge() -> None:
+    """Called in a worker that unpickles its task: has what Spark sent acknowledged at once.
+
+    Spark sends a task and then what the task reads, over a connection that joins small writes (Nagle's
+    algorithm, RFC 896): the second write waits until the first is acknowledged. A kernel whose process has
+    just answered, as a worker has the task before, holds an acknowledgement back for 40 ms.
+    """
+    global _spark
+    if _QUICK is None:
+        return
+    if _spark is None:
+        _spark = _connections()
+    for number in _spark:
+        with suppress(OSError):
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, number)
+            try:
+                connection.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+            finally:
+                connection.detach()
+
+
+def _connections() -> list[int]:
+    """All over TCP that this process has: at its first task none of them is our own."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the listing's own is gone
+            about = os.fstat(int(name))
+            if stat.S_ISSOCK(about.st_mode) and _over_tcp(int(name)):
+                found[about.st_ino] = int(name)
+    return list(found.values())
+
+
+def _over_tcp(number: int) -> bool:
+    connection = socket.socket(fileno=number)
+    try:
+        connection.getpeername()
+        inet = connection.family in (socket.AF_INET, socket.AF_INET6)
+        return inet and connection.type == socket.SOCK_STREAM
+    finally:
+        connection.detach()
 
 
 def quick_start() -> None:

@@ -48,7 +48,7 @@ def fetched(address: Address, rows: int) -> float:
     except (OSError, LoadError) as error:
         raise SystemExit(f"the partition cannot be read: {error}") from error
     took = time.process_time() - begun
-    reader._drop()
+    reader.close()
     return took
 
 

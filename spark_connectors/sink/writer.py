@@ -28,7 +28,7 @@ from treecast.middleware.api.discovery import Address, find_face
 from .. import links
 from ..errors import OptionError
 from ..source.cluster import address_of
-from ..workers import settle
+from ..workers import Sent, settle
 from .frames import Staged
 from .options import SinkOptions
 from .producing import Producer, abort_part, end_parts
@@ -156,7 +156,7 @@ def finish(
     settle()
 
 
-class TreecastStreamWriter(DataSourceStreamArrowWriter):
+class TreecastStreamWriter(Sent, DataSourceStreamArrowWriter):
     """A streaming write."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -173,7 +173,7 @@ class TreecastStreamWriter(DataSourceStreamArrowWriter):
         finish(messages, batchId, self._options, committed=False)
 
 
-class TreecastWriter(DataSourceArrowWriter):
+class TreecastWriter(Sent, DataSourceArrowWriter):
     """A batch write: a batch of its own, or with `queryName` and `batchId` one that may be repeated."""
 
     def __init__(self, options: SinkOptions) -> None:

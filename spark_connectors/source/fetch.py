@@ -184,7 +184,7 @@ class PartitionReader:
                 LINKS.give(self._link)  # all that was asked is answered
                 self._link = None
         finally:
-            self._drop()
+            self.close()
 
     def _all(self, decoder: Decoder) -> Iterator[Columns | Packed]:
         """Over as many connections as it takes. No pause after the first, which may have been idle."""
@@ -198,7 +198,7 @@ class PartitionReader:
                     if columns:
                         yield columns
             except (OSError, LoadError, _Moved) as error:
-                self._drop()
+                self.close()
                 if decoder.next == before and time.monotonic() > deadline:
                     raise ReadError(
                         f"{part.partition} at {self._bootstrap}: no progress at offset {decoder.next} "
@@ -267,7 +267,8 @@ class PartitionReader:
             raise _Moved(f"nobody leads it (error {error})")
         return Address(*leader)
 
-    def _drop(self) -> None:
+    def close(self) -> None:
+        """Its link, which may still wait for answers. What is read after that takes another."""
         if self._link is not None:
             self._link.close()
             self._link = None

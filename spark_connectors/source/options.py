@@ -23,7 +23,7 @@ ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 STRATEGIES = ("error", "latest")
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
-_STREAMING = ("maxOffsetsPerTrigger",)
+_STREAMING = ("maxOffsetsPerTrigger", "driverReadMaxRows")
 _BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _COMMON = (
     *("minPartitions", "failOnDataLoss", "includeHeaders", "filter", "localDaemon", "readTimeoutMs"),
@@ -84,6 +84,7 @@ class SourceOptions(Struct, frozen=True):
     format: str = ""  # empty: values as they are
     layout: str = ""
     mode: str = FAIL
+    driver_rows: int = 0  # a micro-batch of at most so many is read beside the driver
     client: Mapping[str, str] = {}  # other kafka.* options, without `kafka.`
 
 
@@ -106,6 +107,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         format=given.take("format", _one_of(FORMATS), ""),
         layout=given.text("layout", ""),
         mode=given.take("mode", _one_of(tuple(mode.lower() for mode in MODES)), FAIL).upper(),
+        driver_rows=given.take("driverReadMaxRows", _count, 0),
         client=given.client(),
     )
     _check_decoding(given, read)
@@ -218,6 +220,12 @@ def _times(name: str, text: str) -> Offsets:
 def _positive(name: str, text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise OptionError(f"{name} is a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise OptionError(f"{name} is a whole number, not {text!r}")
     return int(text)
 
 

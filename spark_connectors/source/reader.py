@@ -6,7 +6,7 @@ Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -23,7 +23,7 @@ from treecast.middleware.filters.records import RecordFilter
 
 from .. import links
 from ..errors import OptionError
-from ..workers import settle
+from ..workers import Sent, settle
 from .arrow import ArrowMaker
 from .asking import DaemonCluster
 from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
@@ -33,6 +33,7 @@ from .fetch import PartitionReader
 from .offsets import Offsets, Partition, from_json, to_json
 from .options import SourceOptions
 from .planning import Range, limited, ranges, split
+from .small import Giving, read_all
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,7 +54,20 @@ class RangePartition(InputPartition):
         return Range(Partition(topic, number), first, until)
 
 
-class _Reading:
+class TogetherPartition(InputPartition):
+    """Several that one task reads: where Spark has lost the rows that came with the plan, from the daemon."""
+
+    def __init__(self, parts: Sequence[InputPartition]) -> None:
+        super().__init__(tuple(parts))
+
+
+def rows_of(planned: Iterable[InputPartition]) -> int:
+    """At most so many: compaction may have taken some, and a filter leaves some out."""
+    parts = [partition.part for partition in planned if isinstance(partition, RangePartition)]
+    return sum(part.until - part.first for part in parts)
+
+
+class _Reading(Sent):
     """What batch and streaming reads share."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -87,6 +101,10 @@ class _Reading:
     def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of one task, in a worker."""
         if partition.value is None:  # there are none: Spark has one task all the same
+            return
+        if isinstance(partition, TogetherPartition):
+            for one in partition.value:
+                yield from self.records(one)
             return
         assert isinstance(partition, RangePartition)
         options, part = self.options, partition.part
@@ -164,8 +182,8 @@ class TreecastReader(DataSourceReader):
         return self._reading.records(partition)
 
 
-class TreecastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read, in micro-batches."""
+class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read, in micro-batches; small ones, where it is asked for, beside the driver."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._reading = _Reading(options, schema)
@@ -205,7 +223,12 @@ class TreecastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         begun, until = from_json(start), from_json(end)
         self._check_checkpoint(begun)
-        return self._reading.planned(begun, until)
+        planned = self._reading.planned(begun, until)
+        if 0 < rows_of(planned) <= self._reading.options.driver_rows:
+            together = TogetherPartition(planned)
+            if self.offer(read_all(self._reading.records(together))):
+                return [together]
+        return planned
 
     def _check_checkpoint(self, begun: Offsets) -> None:
         strange = [part for part in begun if not self._reading.options.subscription.takes(part)]

@@ -121,6 +121,13 @@ def test_available_now_takes_all_in_bounded_batches_and_nothing_twice(found: dic
     assert (now["written"], now["distinct"], now["again"]) == (RECORDS, RECORDS, 0)
 
 
+def test_small_batches_are_read_beside_the_driver_where_it_is_asked_for(found: dict[str, Any]) -> None:
+    assert found["small"] == {
+        "300": {"written": RECORDS, "distinct": RECORDS, "tasks": 10},
+        "1500": {"written": RECORDS, "distinct": RECORDS, "tasks": 6},
+    }
+
+
 def test_lost_records_fail_the_query_or_are_gone_over_as_chosen(found: dict[str, Any]) -> None:
     loss = found["loss"]
     first = loss["before"][1] + 1

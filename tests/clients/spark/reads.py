@@ -100,6 +100,17 @@ class Reads:
             "again": sum(progress["numInputRows"] for progress in again.recentProgress),
         }
 
+    def small(self) -> dict[str, Any]:
+        """Batches that are read beside the driver go to one task each, larger ones to one a partition."""
+        found = {}
+        for rows in ("300", "1500"):
+            name = f"small-{rows}"
+            self._stream(name, {"availableNow": True}, maxOffsetsPerTrigger=rows, driverReadMaxRows="300")
+            written = self._written(name)
+            files = len(self.spark.read.parquet(f"{self.folder}/{name}").inputFiles())
+            found[rows] = {"written": len(written), "distinct": len(set(written)), "tasks": files}
+        return found
+
     def loss(self) -> dict[str, Any]:
         """A checkpoint at offset 10; then there are 100 records, and those before 60 are deleted."""
         now, one = {"availableNow": True}, {"subscribe": "spark-loss"}

@@ -77,13 +77,17 @@ def test_one_that_the_other_end_has_closed_is_not_taken(server: Server, kept: Li
     kept.give(second)
 
 
+def assert_not_kept(link: Link, server: Server, kept: Links) -> None:
+    second = kept.take(server.address, 30)
+    assert second is not link
+    kept.give(second)
+
+
 def test_one_that_waits_for_an_answer_is_not_kept(server: Server, kept: Links) -> None:
     link = kept.take(server.address, 30)
     link.connection.send(frames.metadata_request([]))
     kept.give(link)
-    second = kept.take(server.address, 30)
-    assert second is not link
-    kept.give(second)
+    assert_not_kept(link, server, kept)
 
 
 def test_one_that_was_told_more_than_it_asked_is_not_kept(server: Server, kept: Links) -> None:
@@ -91,9 +95,7 @@ def test_one_that_was_told_more_than_it_asked_is_not_kept(server: Server, kept: 
     server.accept().sendall(b"\0\0\0\0")
     until_noticed(link)
     kept.give(link)
-    second = kept.take(server.address, 30)
-    assert second is not link
-    kept.give(second)
+    assert_not_kept(link, server, kept)
 
 
 def test_one_that_was_idle_for_long_is_not_taken(server: Server, kept: Links) -> None:

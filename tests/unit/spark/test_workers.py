@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import socket
 import sys
 from pathlib import Path
 
@@ -66,3 +68,35 @@ def test_what_a_worker_has_loaded_is_left_out_of_collections(monkeypatch: pytest
     for _ in range(5):
         workers.settle()
     assert called == ["collect", "freeze"] * 2
+
+
+def test_a_worker_that_unpickles_its_task_acknowledges_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Spark's next write waits for 40 ms, where the worker has just answered a task."""
+    if workers._QUICK is None:
+        pytest.skip("TCP_QUICKACK is Linux's")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as spark,
+    ):
+        worker, _ = server.accept()
+        other, apart = socket.socketpair()
+        with worker, other, apart:
+            monkeypatch.setattr(workers, "_spark", None)
+            worker.setsockopt(socket.IPPROTO_TCP, workers._QUICK, 0)  # as the kernel does after an answer
+            sent = workers.Sent()
+            sent.__dict__["options"] = 7
+            assert pickle.loads(pickle.dumps(sent)).__dict__ == {"options": 7}
+            assert worker.getsockopt(socket.IPPROTO_TCP, workers._QUICK) == 1
+            assert other.fileno() not in (workers._spark or ()), "nothing to set where it is no TCP"
+            assert server.fileno() not in (workers._spark or ())
+        pickle.loads(pickle.dumps(sent))  # what has been closed is none of anybody's concern
+        assert spark.recv(1) == b""
+
+
+def test_what_spark_sends_to_workers_is_acknowledged_there() -> None:
+    pytest.importorskip("pyspark")
+    from treecast.spark_connectors.sink import writer
+    from treecast.spark_connectors.source import reader
+
+    for kind in (reader._Reading, writer.TreecastStreamWriter, writer.TreecastWriter):
+        assert kind.__setstate__ is workers.Sent.__setstate__
