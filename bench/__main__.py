@@ -17,6 +17,7 @@ from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
 from bench import spark as spark_comparison
 from bench.core import machine, report, versus
+from bench.core.awake import awake
 from bench.core.measure import Workload
 from bench.core.outcome import Outcome, Picture, publish
 from bench.core.peer import Peer
@@ -46,9 +47,15 @@ SPARK_PEERS = ",".join(spark_comparison.NAMES)
 
 
 @app.callback()
-def _comparisons() -> None:
+def _comparisons(
+    context: typer.Context,
+    keep_awake: Annotated[
+        bool, typer.Option("--awake/--no-awake", help="keep cores from halting where nothing runs on them")
+    ] = True,
+) -> None:
     """Comparisons with peers; docs/benchmarks.md says how to read them."""
     signal.signal(signal.SIGTERM, _leave)  # as Ctrl-C does: servers are stopped and their folders removed
+    context.with_resource(awake(keep_awake))
 
 
 def _leave(number: int, _: object) -> None:
@@ -249,6 +256,7 @@ def spark(
     peers: PeersOption = SPARK_PEERS,
     treecast_python: PythonOption = sys.executable,
     fsync: FsyncOption = "never",
+    only: Annotated[str, typer.Option(help="micro: micro-batches alone, in turns in one warm session")] = "",
     connector_jar: Annotated[
         list[Path] | None,
         typer.Option(help="a jar of Spark's Kafka connector, and of what it needs; default: by Maven"),
@@ -257,6 +265,9 @@ def spark(
 ) -> None:
     """Spark: our source and sink against Spark's Kafka connector, on a daemon and on Apache Kafka."""
     console = _console(json, 190)
+    if only not in ("", spark_comparison.MICRO):
+        console.print(f"[red]--only takes {spark_comparison.MICRO}[/red]")
+        raise typer.Exit(2)
     if quick:
         rounds, rows, batches = 1, min(rows, 40_000), min(batches, 6)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
@@ -271,19 +282,19 @@ def spark(
         for name, reason in left_out.items():
             console.print(f"[yellow]left out:[/yellow] {name}: {reason}")
         found = [peer for peer in found if peer.name not in left_out]
-        chosen = [spark_comparison.workload(rows, 100, batches, treecast_python)]
-        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
-        context = {
-            "comparison": "spark",
-            "rounds": rounds,
-            "rows": rows,
-            "left out": left_out,
-        }
+        context: dict[str, object] = {"comparison": "spark", "rounds": rounds, "left out": left_out}
+        run: Rounds
+        if only:
+            run = spark_comparison.micro(found, batches, rounds, treecast_python, console.print)
+        else:
+            context["rows"] = rows
+            chosen = [spark_comparison.workload(rows, 100, batches, treecast_python)]
+            run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
         run.run()
     shown = report.summarise(run.samples, "", "")
     outcome = Outcome(run, found, shown, context, versus.compare(shown, spark_comparison.AGAINST))
     picture = Picture("Spark's connectors", spark_comparison.PANELS, (spark_comparison.OURS,))
-    publish(outcome, picture, out, "bench-spark", console, json)
+    publish(outcome, picture, out, f"bench-spark-{only}" if only else "bench-spark", console, json)
     if run.failures or not found:
         raise typer.Exit(1)
 

@@ -10,30 +10,47 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.core.measure import Metric
+from bench.core.rounds import Progress
 from bench.core.versus import Versus
 from bench.peers.kafka import KafkaBroker
 from bench.peers.spark import Combination
 from bench.peers.treecast import TreecastPeer
-from bench.workloads.spark import LATENCY, READ, READ_COST, THROUGH, WRITE, WRITE_COST, SparkJob
+from bench.workloads.spark import BATCH_ROWS, LATENCY, READ, READ_COST, THROUGH, WRITE, WRITE_COST, SparkJob
+from bench.workloads.spark_micro import MicroRounds
 
 OURS = "treecast on a daemon"
+SMALL = "treecast on a daemon, small batches read beside the driver"
 SAME = "Spark's Kafka connector on a daemon"
 THEIRS = "Spark's Kafka connector on Apache Kafka"
 NAMES = ("ours", "connector", "kafka")
+SMALL_NAME = "small"  # it differs from ours in micro-batches alone, so it has to be asked for
 PANELS = (READ, WRITE, LATENCY, THROUGH)
+MICRO = "micro"  # what can be asked for alone
 
 _ASKED: dict[Metric, float | None] = {READ: 1.0, WRITE: 1.0, LATENCY: 1.0, THROUGH: 1.0}
 _BESIDE: dict[Metric, float | None] = {READ_COST: None, WRITE_COST: None}
-AGAINST = (Versus(OURS, SAME, _ASKED | _BESIDE), Versus(OURS, THEIRS, _ASKED | _BESIDE))
+AGAINST = (
+    Versus(OURS, SAME, _ASKED | _BESIDE),
+    Versus(OURS, THEIRS, _ASKED | _BESIDE),
+    Versus(SMALL, SAME, _ASKED),
+    Versus(SMALL, THEIRS, _ASKED),
+)
 
 
 def combinations(
     names: Sequence[str], python: str, fsync: str, folder: Path, jars: Sequence[Path] | None = None
 ) -> list[Combination]:
-    """KeyError for a name that is none of NAMES. `jars`: of Spark's Kafka connector, else by Maven."""
+    """KeyError for a name that is neither SMALL_NAME nor one of NAMES. `jars`: of Spark's Kafka connector,
+    else by Maven."""
     given = jars or ()
     known = {
         "ours": Combination(OURS, TreecastPeer(python=python, fsync=fsync, parent=folder), "treecast"),
+        SMALL_NAME: Combination(
+            SMALL,
+            TreecastPeer(python=python, fsync=fsync, parent=folder),
+            "treecast",
+            reading={"driverReadMaxRows": str(BATCH_ROWS)},
+        ),
         "connector": Combination(
             SAME, TreecastPeer(python=python, fsync=fsync, parent=folder), "kafka", given
         ),
@@ -45,6 +62,13 @@ def combinations(
 def workload(rows: int, size: int, batches: int, python: str) -> SparkJob:
     """`python`: the interpreter whose treecast Spark's tasks import, compiled or not."""
     return SparkJob(rows, size, batches, _packages(python))
+
+
+def micro(
+    peers: Sequence[Combination], batches: int, rounds: int, python: str, progress: Progress
+) -> MicroRounds:
+    """Micro-batches alone: turns of `batches` in one warm session."""
+    return MicroRounds(peers, batches, rounds, _packages(python), progress)
 
 
 def _packages(python: str) -> str:

@@ -7,9 +7,11 @@ import platform
 import subprocess
 from pathlib import Path
 
+from bench.core.awake import is_on
+
 
 def describe() -> dict[str, str]:
-    """Processor, cores, memory, kernel, Python, and the load average before the run."""
+    """Processor, cores and whether they are kept awake, memory, kernel, Python, the load average now."""
     return {
         "processor": _first("/proc/cpuinfo", "model name"),
         "cores": str(os.cpu_count()),
@@ -17,6 +19,7 @@ def describe() -> dict[str, str]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "commit": _commit(),
+        "kept awake": "yes" if is_on() else "no",
         "load average": " ".join(f"{value:.2f}" for value in os.getloadavg()),
     }
 

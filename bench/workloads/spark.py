@@ -34,7 +34,7 @@ PARTS = {
 }
 CORES = 2  # local[2]
 PARTITIONS = 2
-_BATCH = 1000
+BATCH_ROWS = 1000  # of a micro-batch, and of a record batch
 _AHEAD = 8
 HERE = Path(__file__).resolve().parent
 
@@ -44,7 +44,7 @@ class SparkJob(Workload[Any]):
 
     def __init__(self, rows: int, size: int, batches: int, modules: str = "") -> None:
         self.name = f"{rows:,} rows of {size} B"
-        self._rows = rows - rows % (2 * _BATCH)
+        self._rows = rows - rows % (2 * BATCH_ROWS)
         self._size = size
         self._batches = batches
         self._modules = modules
@@ -54,8 +54,8 @@ class SparkJob(Workload[Any]):
         fill(peer.address, self._rows, self._size)
         jars = [str(jar) for jar in peer.jars()]
         address = f"{peer.address[0]}:{peer.address[1]}"
-        asked = {"address": address, "connector": peer.connector, "jars": jars, "rows": self._rows}
-        found = self._spark(asked | {"size": self._size, "batches": self._batches})
+        asked = {"address": address, "connector": peer.connector, "jars": jars, "reading": reading(peer)}
+        found = self._spark(asked | {"rows": self._rows, "size": self._size, "batches": self._batches})
         values = {
             READ: found["read"],
             WRITE: found["write"],
@@ -81,11 +81,10 @@ class SparkJob(Workload[Any]):
         return {PARTS[name]: value for name, value in found.items()}
 
     def _ask(self, script: str, *arguments: str) -> Mapping[str, float]:
-        environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-        if self._modules:
-            environment["PYTHONPATH"] = self._modules
         command = [sys.executable, str(HERE / script), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment(self._modules)
+        )
         for line in done.stdout.splitlines():
             if line.startswith("FOUND "):
                 found: dict[str, float] = json.loads(line.removeprefix("FOUND "))
@@ -93,14 +92,25 @@ class SparkJob(Workload[Any]):
         raise RuntimeError(f"{script} found nothing: {done.stdout[-1000:]}{done.stderr[-3000:]}")
 
 
+def reading(peer: Combination) -> Mapping[str, str]:
+    """Options of a query of micro-batches."""
+    return {"maxOffsetsPerTrigger": str(BATCH_ROWS), **peer.reading}
+
+
+def environment(modules: str) -> Mapping[str, str]:
+    """Of a Spark session; `modules` goes before the packages of its Python side."""
+    found = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    return found | {"PYTHONPATH": modules} if modules else found
+
+
 def fill(address: tuple[str, int], rows: int, size: int) -> None:
     """Makes the topics `rows` and `out`, and writes `rows` rows into the first, in batches of a thousand."""
-    batch = make_batch(_BATCH, size, int(time.time() * 1000))
+    batch = make_batch(BATCH_ROWS, size, int(time.time() * 1000))
     with Connection(*address) as connection:
         for topic in ("rows", "out"):
             connection.create_topic(topic, PARTITIONS)
         on_the_way = 0
-        for number in range(rows // _BATCH):
+        for number in range(rows // BATCH_ROWS):
             connection.send(frames.produce_request("rows", number % PARTITIONS, batch.data))
             on_the_way += 1
             if on_the_way == _AHEAD:

@@ -11,6 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from treecast.spark_connectors.workers import quick_start
 WARM_UP = 20_000  # rows
 ATTEMPTS = 3
 SLOW = "failed to connect back"  # Spark gives a Python worker 10 s to start, whatever the machine does
-BATCH_ROWS = 1000  # of a micro-batch
 
 
 class Job:
@@ -29,11 +29,7 @@ class Job:
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self.asked = asked
-        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-        if asked["jars"]:
-            builder = builder.config("spark.jars", ",".join(asked["jars"]))
-        self.spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-        self.spark.sparkContext.setLogLevel("ERROR")
+        self.spark = session(asked["jars"])
         self.options = {"kafka.bootstrap.servers": asked["address"]}
 
     def read(self, rows: int) -> float:
@@ -58,38 +54,10 @@ class Job:
         return self.spark.range(rows, numPartitions=2).selectExpr(text)
 
     def latency(self, sink: str) -> float:
-        """The median ms of a micro-batch of `BATCH_ROWS` rows, into nothing or into `out`."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._latency(sink)
-            except RuntimeError as error:
-                if SLOW not in str(error) or attempt == ATTEMPTS - 1:
-                    raise
-        raise AssertionError("there are attempts")
-
-    def _latency(self, sink: str) -> float:
-        source = self.spark.readStream.format(self.asked["connector"]).options(
-            **self.options, subscribe="rows"
-        )
-        source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(BATCH_ROWS))
-        frame = source.load().select("value")
-        with tempfile.TemporaryDirectory() as checkpoint:
-            writer = frame.writeStream.option("checkpointLocation", checkpoint)
-            if sink == "noop":
-                writer = writer.format("noop")
-            else:
-                writer = writer.format(self.asked["connector"]).options(**self.options, topic="out")
-            query = writer.start()
-            wanted = self.asked["batches"]
-            while query.isActive and (query.lastProgress or {"batchId": 0})["batchId"] < wanted:
-                time.sleep(0.05)
-            times = [
-                one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]
-            ]
-            query.stop()
-            if query.exception():
-                raise RuntimeError(str(query.exception()))
-        return statistics.median(times[len(times) // 4 :])  # the first ones warm up
+        """The median ms of a micro-batch, into nothing or into `out`."""
+        connector, batches = self.asked["connector"], self.asked["batches"]
+        found = micro_batches(self.spark, connector, self.options, sink, batches, self.asked["reading"])
+        return float(statistics.median(one["triggerExecution"] for one in warm(found)))
 
     def run(self) -> dict[str, float]:
         rows = self.asked["rows"]
@@ -100,6 +68,71 @@ class Job:
         making, writing = self.generate(rows), self.write(rows)
         found |= {"write": rows / writing, "making": making / rows * 1e6}
         return found | {"latency": self.latency("noop"), "latency through": self.latency("connector")}
+
+
+Durations = Mapping[str, int]  # ms of a batch's phases, as Spark names them
+
+
+def micro_batches(
+    spark: SparkSession,
+    connector: str,
+    options: Mapping[str, str],
+    sink: str,
+    batches: int,
+    reading: Mapping[str, str],
+) -> list[Durations]:
+    """A query over `rows`, into nothing (`noop`) or by the same connector into `out`, of so many batches.
+
+    `options` are of reads and writes, `reading` of reads alone.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _micro_batches(spark, connector, options, sink, batches, reading)
+        except RuntimeError as error:
+            if SLOW not in str(error) or attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("there are attempts")
+
+
+def warm(batches: Sequence[Durations]) -> Sequence[Durations]:
+    """Without the first ones, in which a query starts."""
+    return batches[len(batches) // 4 :]
+
+
+def _micro_batches(
+    spark: SparkSession,
+    connector: str,
+    options: Mapping[str, str],
+    sink: str,
+    batches: int,
+    reading: Mapping[str, str],
+) -> list[Durations]:
+    source = spark.readStream.format(connector).options(**options, **reading, subscribe="rows")
+    frame = source.option("startingOffsets", "earliest").load().select("value")
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = frame.writeStream.option("checkpointLocation", checkpoint)
+        if sink == "noop":
+            writer = writer.format("noop")
+        else:
+            writer = writer.format(connector).options(**options, topic="out")
+        query = writer.start()
+        while query.isActive and (query.lastProgress or {"batchId": 0})["batchId"] < batches:
+            time.sleep(0.05)
+        found = [one["durationMs"] for one in query.recentProgress if one["numInputRows"]]
+        query.stop()
+        if query.exception():
+            raise RuntimeError(str(query.exception()))
+    return found
+
+
+def session(jars: Sequence[str]) -> SparkSession:
+    """Of two cores, as all that is compared has them."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jars))
+    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
 
 
 def timed(frame: DataFrame) -> float:

@@ -13,12 +13,21 @@ from .jars import connector_jars, missing_tools
 class Combination(Server):
     """`server` with one of Spark's connectors, `treecast` or `kafka`, on it."""
 
-    def __init__(self, name: str, server: Server, connector: str, jars: Sequence[Path] = ()) -> None:
-        """`jars` are the connector's where it is `kafka`; without them Maven fetches them."""
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        connector: str,
+        jars: Sequence[Path] = (),
+        reading: Mapping[str, str] | None = None,
+    ) -> None:
+        """`jars` are the connector's where it is `kafka`; without them Maven fetches them. `reading`: options
+        of its streaming reads."""
         self.name = name
         self.connector = connector
         self._server = server
         self._given = list(jars)
+        self.reading = dict(reading or {})
 
     def jars(self) -> list[Path]:
         """What Spark has to be given. RuntimeError where it cannot be had."""

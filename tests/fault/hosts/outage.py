@@ -7,7 +7,8 @@ lengths in which nothing happens (`latency`).
 
 Hosts have cores of their own, and here they share two. So where times are judged, the leader keeps to one of
 them, the readers and the host that stays come first wherever they run, and all else has what they leave of
-the other core: else what is measured is the wait for a core beside a host that catches up.
+the other core: else what is measured is the wait for a core beside a host that catches up. And cores are
+kept from halting, or a virtual machine waits for its host each time that one is to go on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+
+from bench.core.awake import awake
 
 from .ends import SETTLE_S, account, end
 from .latency import HEAD, Watched, Window
@@ -41,6 +44,7 @@ def outage(options: Options, folder: Path) -> Result:
     """A host falls `behind` records behind and catches up; another stays away; what the others see of it."""
     result = Result()
     with (
+        awake(options.judged),
         _cores(options.judged) as (own, rest),
         Site(folder, 4, relayed=("h3", "h4"), seed=options.seed, python=options.python) as site,
     ):

@@ -87,3 +87,31 @@ def test_what_a_job_finds_becomes_metrics(
     by_metric = {one.metric: one for one in ratios}
     for metric in (READ, WRITE, LATENCY):
         assert (by_metric[metric].theirs, by_metric[metric].reached) == (spark.SAME, True)
+
+
+def test_turns_of_one_session_become_samples(made: dict[str, combination.Combination]) -> None:
+    told: list[str] = []
+    run = spark.micro(list(made.values()), 24, 2, sys.executable, told.append)
+    phases = {"triggerExecution": 200.0, "addBatch": 90.0}
+    for number in (0, 1, 2):
+        for name, more in ((spark.OURS, 0.0), (spark.SAME, 50.0)):
+            taken = {phase: value + more for phase, value in phases.items()}
+            run.take({"name": name, "round": number, "sink": "noop", "phases": taken})
+    run.take({"name": spark.SAME, "round": 2, "sink": "connector", "failed": "a worker did not start"})
+    assert told[0].endswith("warming up")
+    assert len(run.samples) == 8, "the first turns warm up"
+    assert len(run.failures) == 1
+    (whole,) = versus.compare(summarise(run.samples, "", ""), spark.AGAINST)
+    assert (whole.metric, whole.value, whole.reached) == (LATENCY, 0.8, True)
+    assert {one.metric.name for one in run.samples} == {LATENCY.name, f"{LATENCY.name}: addBatch"}
+
+
+def test_in_turns_the_order_alternates_and_each_comes_as_often() -> None:
+    pytest.importorskip("pyspark")
+    from bench.workloads import spark_turns
+
+    found = list(spark_turns.turns(["a", "b"], 2))
+    assert len(found) == 3 * 2 * 2
+    for number, order in ((1, ["a", "b"]), (2, ["b", "a"])):
+        for sink in spark_turns.SINKS:
+            assert [case for at, case, into in found if (at, into) == (number, sink)] == order
