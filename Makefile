@@ -21,7 +21,7 @@ VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
 
-.PHONY: help setup compiled demo test unit test-compiled check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
+.PHONY: help setup compiled demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -52,8 +52,14 @@ compiled: $(COMPILED)/.installed
 demo: setup
 	@$(PY) -m examples.demo $(DEMO)
 
-# What is pure or in one process runs on all cores; what starts servers and clients, one after the other. Those mostly
-# wait, so the hot modules are compiled meanwhile, with what the tests leave of the machine.
+# What is pure or in one process runs on all cores; what starts servers and clients, one after the other unless SERVER_WORKERS
+# says how many at a time, each file in one process. Those mostly wait, so the hot modules are compiled meanwhile, with what
+# the tests leave of the machine. `make test UNIT_WORKERS=4 SERVER_WORKERS=2` is quicker, and harder on tests that hope for time.
+UNIT_WORKERS ?= auto
+SERVER_WORKERS ?= 0
+UNIT := -n $(UNIT_WORKERS) tests/unit
+SERVERS := -n $(SERVER_WORKERS) --dist loadfile --ignore tests/house --ignore tests/unit
+
 test: setup
 ifdef TEST
 	@$(PY) -m pytest $(TEST)
@@ -61,19 +67,19 @@ else
 	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
 	@nice -n 19 $(MAKE) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
 	trap 'kill $$compiling 2>/dev/null' EXIT; \
-	$(PY) -m pytest -n auto tests/house tests/unit && \
-	$(PY) -m pytest --ignore tests/house --ignore tests/unit && \
+	$(PY) -m pytest $(UNIT) tests/house && \
+	$(PY) -m pytest $(SERVERS) && \
 	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
-	@$(COMPILED)/bin/python -m pytest -n auto tests/unit --compiled
+	@$(COMPILED)/bin/python -m pytest $(UNIT) --compiled
 endif
 
 unit: setup
-	@$(PY) -m pytest -n auto tests/house tests/unit
+	@$(PY) -m pytest $(UNIT) tests/house
 
 static: setup
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.spark_connectors
+	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.spark_connectors -p bench -p examples
 	@$(PY) -m pytest tests/house
 
 check: static test

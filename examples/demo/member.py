@@ -22,10 +22,15 @@ def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
     say("has " + " ".join(str(partition.partition) for partition in partitions))
 
 
+def until_input_ends(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
 def main() -> None:
     address, topic, group = sys.argv[1:4]
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    threading.Thread(target=until_input_ends, args=(ended,), daemon=True).start()
     consumer = Consumer(
         {
             "bootstrap.servers": address,

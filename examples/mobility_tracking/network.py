@@ -38,7 +38,7 @@ def line_of(process: subprocess.Popen[bytes], seconds: float = _SECONDS) -> str:
     """The next line of standard output. AmissError where none comes."""
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], seconds)[0]:
-        raise AmissError(f"{' '.join(map(str, process.args))[-200:]} says nothing")
+        raise AmissError(f"{str(process.args)[-200:]} says nothing")
     return process.stdout.readline().decode()
 
 

@@ -92,7 +92,7 @@ def run(frame: Any, address: str, topic: str, checkpoint: Path) -> list[Any]:
         query = writer.start()
         try:
             query.awaitTermination()
-            return progress + query.recentProgress
+            return [*progress, *query.recentProgress]
         except StreamingQueryException:
             progress += query.recentProgress
             if attempt == ATTEMPTS - 1:

@@ -58,7 +58,7 @@ def test_multicast_reaches_only_members(lab: StartLab) -> None:
         sent_before = made.counters("alpha")["tx_packets"]
         with datagrams(made, "alpha") as alpha:
             send(alpha, GROUP, COUNT)
-        assert collect(beta) == list(range(COUNT))
+        assert collect(beta, COUNT) == list(range(COUNT))
         assert COUNT <= made.counters("alpha")["tx_packets"] - sent_before < COUNT + _NOISE
 
 
@@ -104,7 +104,7 @@ def test_unicast_goes_to_one_port(lab: StartLab) -> None:
         collect(beta)
         before = received(made)
         send(alpha, made.ipv4("beta"), COUNT)
-        assert collect(beta) == list(range(COUNT))
+        assert collect(beta, COUNT) == list(range(COUNT))
     after = received(made)
     assert after["beta"] - before["beta"] >= COUNT
     assert after["gamma"] - before["gamma"] < _NOISE

@@ -125,12 +125,12 @@ def test_delay_comes_from_the_file(lab: StartLab) -> None:
     made = lab(PAIR.replace("relay = true", 'delay = "40ms"'))
     with datagrams(made, "alpha") as alpha, datagrams(made, "beta") as beta:
         send(alpha, made.ipv4("beta"), 1)  # from here on the neighbour is known
-        assert collect(beta) == [0]
+        assert collect(beta, 1) == [0]
         waiting = []
         for number in range(20):
             send(alpha, made.ipv4("beta"), 1, first=number)
             waiting.append(made.link("alpha", "beta").look().counters["forward"].waiting)
-        assert collect(beta) == list(range(20))
+        assert collect(beta, 20) == list(range(20))
     assert max(waiting) > 0
 
 
@@ -140,14 +140,14 @@ def test_the_relay_sees_frames_as_a_wire_carries_them(
     made = lab(PAIR)
     with datagrams(made, "alpha") as alpha, datagrams(made, "beta") as beta:
         send(alpha, made.ipv4("beta"), 1)  # from here on the neighbour is known
-        assert collect(beta) == [0]
+        assert collect(beta, 1) == [0]
         before, _ = made.link("alpha", "beta").settled()
         alpha.setsockopt(17, 103, 1000)  # UDP_SEGMENT: one call, 20 datagrams
         try:
             alpha.sendto(bytes(20_000), (made.ipv4("beta"), 5000))
         except OSError:
             require(False, "this kernel has no UDP_SEGMENT where checksums are not offloaded")
-        assert len(collect(beta)) == 20
+        assert len(collect(beta, 20)) == 20
         after, _ = made.link("alpha", "beta").settled()
     assert after.received - before.received >= 20
     assert (after.received_bytes - before.received_bytes) / (after.received - before.received) <= 1042

@@ -98,8 +98,8 @@ def test_unicast_and_multicast_pass(line: Lab) -> None:
         for node, end in (("b", b), ("c", c)):
             join(line, node, end)
         send(a, GROUP, 200)
-        assert collect(b) == list(range(200))
-        assert collect(c) == list(range(200))
+        assert collect(b, 200) == list(range(200))
+        assert collect(c, 200) == list(range(200))
 
 
 def test_counts_are_written_on_demand(line: Lab) -> None:

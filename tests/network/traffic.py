@@ -15,6 +15,7 @@ from treecast.middleware.dataplane.lab.namespaces import open_socket
 PORT = 5000
 GROUP = "239.1.2.3"
 _SILENCE = 0.3  # seconds without a datagram that end a collection; nothing is asserted about it
+_PATIENCE = 20.0  # the same while something is still to come
 _BUFFER_BYTES = 8 * 1024 * 1024
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 
@@ -45,15 +46,15 @@ def send(end: socket.socket, target: str, count: int, *, size: int = 100, first:
         end.sendto(struct.pack("!I", number) + padding, (target, PORT))
 
 
-def collect(end: socket.socket) -> list[int]:
-    """The numbers that arrive, until there is silence."""
-    numbers = []
-    while select.select([end], [], [], _SILENCE)[0]:
+def collect(end: socket.socket, wanted: int = 0) -> list[int]:
+    """The numbers that arrive, until there is silence: a longer one where fewer than `wanted` came."""
+    numbers: list[int] = []
+    while select.select([end], [], [], _SILENCE if len(numbers) >= wanted else _PATIENCE)[0]:
         numbers.append(struct.unpack_from("!I", end.recv(65536))[0])
     return numbers
 
 
-def reaches(lab: Lab, one: str, other: str, *, ipv6: bool = False, tries: int = 5) -> bool:
+def reaches(lab: Lab, one: str, other: str, *, ipv6: bool = False, tries: int = 20) -> bool:
     """Whether a datagram gets to the other host and its answer back."""
     target = lab.ipv6(other) if ipv6 else lab.ipv4(other)
     with datagrams(lab, one, ipv6=ipv6) as here, datagrams(lab, other, ipv6=ipv6) as there:

@@ -46,7 +46,11 @@ def judge(network: Network, rows: list[Any]) -> tuple[list[Anomaly], list[Any]]:
     """Anomalies that no window tells of, and windows that tell of none."""
 
     def meets(one: Anomaly, row: Any) -> bool:
-        return one.switch == row["switch"] and row["begin"] < one.end and one.begin < row["begin"] + WINDOW_S
+        return (
+            one.switch == str(row["switch"])
+            and row["begin"] < one.end
+            and one.begin < row["begin"] + WINDOW_S
+        )
 
     missed = [one for one in network.anomalies if not any(meets(one, row) for row in rows)]
     return missed, [row for row in rows if not any(meets(one, row) for one in network.anomalies)]
