@@ -40,6 +40,7 @@ HOT_MODULES: list[str] = [
     "middleware/storage/files.py",
     "middleware/storage/file_range.py",
     "middleware/storage/segment.py",
+    "middleware/storage/segments.py",
     "middleware/storage/durability.py",
     "middleware/storage/replicate.py",
     "middleware/storage/log.py",

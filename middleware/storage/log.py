@@ -12,7 +12,6 @@ Files in the partition's directory, Kafka's names and formats: `<base offset, 20
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -33,10 +32,10 @@ from .producers import ProducerStates
 from .replay import apply_batch
 from .retention import expired_segments
 from .segment import Segment, SharedFiles, stem
+from .segments import SegmentList
 from .settings import LogSettings
 from .snapshot import encode_snapshot
 
-_CURSORS: Final = 64
 _MAX_RELATIVE: Final = 2**31 - 1
 
 
@@ -71,18 +70,14 @@ class PartitionLog:
         self.start_offset: int = recovered.checkpoint.start
         self.end_offset: int = recovered.end_offset
         self.cleaned_offset: int = recovered.checkpoint.cleaned
-        self.size = sum(segment.size for segment in recovered.segments)
         self.closed = False
         self.made = recovered.created and not recovered.report.checked_batches  # there was no log before
         self.doomed: list[str] = []  # files of deleted segments, for `remove_doomed`
-        self.segments: list[Segment] = recovered.segments
-        self.bases: list[int] = [segment.base_offset for segment in recovered.segments]
-        self.active: Segment = recovered.segments[-1]
+        self.held = SegmentList(recovered.segments)
         self.durability = Durability(self, recovered)
         self._epochs = recovered.epochs
         self._torn = False
         self._epochs_dirty = False  # an epoch began that nothing was written in
-        self._cursors: dict[int, int] = {}  # offset -> position in its segment
 
     @classmethod
     def open(
@@ -121,8 +116,28 @@ class PartitionLog:
         return max(self._epochs.latest, 0)
 
     @property
+    def segments(self) -> list[Segment]:
+        """Oldest first; the last one is appended to. At least one."""
+        return self.held.all
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offsets of the segments."""
+        return self.held.bases
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self.held.active
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' batches."""
+        return self.held.size
+
+    @property
     def segment_count(self) -> int:
-        return len(self.segments)
+        return len(self.held.all)
 
     # --- appending
 
@@ -141,7 +156,7 @@ class PartitionLog:
             raise TreecastError(Fault.CORRUPT_BATCH, "there is no batch to append")
         stamp = now_ms if self.config.log_append_time else -1
         end = self._assign(batches, headers, stamp)
-        active = self.active
+        active = self.held.active
         if self._must_roll(active, size, end, headers[-1].max_timestamp, now_ms):
             active = self._roll(now_ms)
         if self._epochs.latest < 0:
@@ -242,7 +257,7 @@ class PartitionLog:
                 if entry is not None:
                     self._aborted(active, entry)
             position += size
-        self.size += position
+        self.held.size += position
         self.durability.wrote(active, position, now_ms)
 
     def _aborted(self, active: Segment, entry: AbortedEntry) -> None:
@@ -299,7 +314,7 @@ class PartitionLog:
 
     def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
         """The segment that takes the batch: the last one, or a new one."""
-        active = self.active
+        active = self.held.active
         if header.next_offset - active.base_offset > _MAX_RELATIVE:
             self.end_offset = header.base_offset  # so many offsets are left out that no index could tell
             return self._roll(now_ms)
@@ -356,31 +371,28 @@ class PartitionLog:
 
     def forget(self, segment: Segment) -> None:
         """`segment` is no part of the log any more; its files are its forgetter's to remove."""
-        number = self.bases.index(segment.base_offset)
-        del self.segments[number], self.bases[number]
-        self.size -= segment.size
-        self._cursors.clear()
+        self.held.forget(segment)
         self.durability.left(segment)
         segment.close()
 
     def begin_segment(self, base: int, now_ms: int) -> None:
         """A new, empty segment of a log that has none. OSError where the disk refuses."""
+        self._begin(base, now_ms)
+        self.end_offset = base
+
+    def _begin(self, base: int, now_ms: int) -> Segment:
         file = self.shared.pool.create(stem(self.directory, base) + ".log")
         segment = Segment(self.shared, self.directory, base, file, 0)
         segment.created_ms = now_ms
-        self.segments.append(segment)
-        self.bases.append(base)
-        self.active = segment
-        self.end_offset = base
+        self.held.begin(segment)
         self.durability.directory_dirty = True
+        return segment
 
     def take_cut(self, old: Segment, cut: Segment, end_offset: int) -> None:
         """`cut`, what is left of `old`, is the last segment, and the log ends at `end_offset`."""
-        self.size += cut.size - old.size
-        self.segments[-1] = self.active = cut
+        self.held.replace([old], cut)
         self.end_offset = end_offset
         self._torn = False
-        self._cursors.clear()
         self.durability.left(old)
         self.durability.unflushed.append(cut)
 
@@ -397,22 +409,15 @@ class PartitionLog:
     def _roll(self, now_ms: int) -> Segment:
         """A new last segment at the log's end. STORAGE leaves the old one as the last."""
         base = self.end_offset
-        old = self.active
+        old = self.held.active
         try:
-            file = self.shared.pool.create(stem(self.directory, base) + ".log")
+            segment = self._begin(base, now_ms)
         except OSError as error:
             self.counters.write_errors += 1
             raise refused(error, f"roll a segment in {self.directory}") from error
         self._write_snapshot(base)
         old.next_offset = base
         old.seal()
-        segment = Segment(self.shared, self.directory, base, file, 0)
-        segment.created_ms = now_ms
-        self._cursors.clear()
-        self.segments.append(segment)
-        self.bases.append(base)
-        self.active = segment
-        self.durability.directory_dirty = True
         self.counters.rolled_segments += 1
         return segment
 
@@ -447,51 +452,15 @@ class PartitionLog:
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise self._out_of_range(offset)
-        chunks: list[Chunk] = []
-        total = 0
         limit_offset = min(limit_offset, self.end_offset)
-        number = self.segment_number(offset)
-        while offset < limit_offset:
-            segment = self.segments[number]
-            start = self._cursors.get(offset, -1)
-            if start < 0:
-                start = segment.locate(offset)
-            bound = segment.size if limit_offset >= segment.next_offset else segment.locate(limit_offset)
-            end, following = start, -1
-            if start < bound:
-                end, following = segment.end_within(
-                    start, max_bytes - total, bound, at_least_one=at_least_one and total == 0
-                )
-            if end > start:
-                chunks.append(segment.read(start, end))
-                total += end - start
-            if end < bound or number + 1 == len(self.segments):
-                if end == bound:
-                    following = limit_offset
-                self._remember(following, end)
-                break
-            number += 1
-            offset = segment.next_offset
-        self.counters.read_bytes += total
-        return chunks, total
+        chunks, size = self.held.read(offset, max_bytes, limit_offset, at_least_one=at_least_one)
+        self.counters.read_bytes += size
+        return chunks, size
 
     def read_elsewhere(self, size: int) -> None:
         """Somebody was given the last `size` bytes from memory: the next read begins at the end."""
         self.counters.read_bytes += size
-        self._remember(self.end_offset, self.active.size)
-
-    def _remember(self, offset: int, position: int) -> None:
-        """The next read of the same consumer begins at `offset`, which is at `position` of its segment."""
-        if offset >= 0:
-            if len(self._cursors) >= _CURSORS:
-                self._cursors.clear()
-            self._cursors[offset] = position
-
-    def segment_number(self, offset: int) -> int:
-        """The number of the segment that holds `offset`, or would."""
-        if offset >= self.active.base_offset:
-            return len(self.segments) - 1
-        return max(bisect_right(self.bases, offset) - 1, 0)
+        self.held.at_end(self.end_offset)
 
     def _out_of_range(self, offset: int) -> TreecastError:
         return TreecastError(
@@ -510,14 +479,7 @@ class PartitionLog:
     def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that a reader of `first` to `limit`
         has to leave out."""
-        found: list[tuple[int, int]] = []
-        for segment in self.segments[self.segment_number(first) :]:
-            for entry in segment.aborted:
-                if entry.last_offset >= first and entry.first_offset < limit:
-                    found.append((entry.producer_id, entry.first_offset))
-                if entry.stable_offset >= limit:
-                    return found
-        return found
+        return self.held.aborted_between(first, limit)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch up to `epoch`, its end offset), or (-1, -1)."""
@@ -578,7 +540,7 @@ class PartitionLog:
         age, size and log start. How many were deleted; `remove_doomed` unlinks their files.
         """
         self.producers.expire(now_ms, self.settings.producer_expiration_ms)
-        active = self.active
+        active = self.held.active
         if active.size and now_ms - active.created_ms > self._segment_ms:
             self._roll(now_ms)
         count = expired_segments(self.segments, self.config, self.start_offset, self.end_offset, now_ms)
@@ -610,11 +572,7 @@ class PartitionLog:
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
         """Compaction's last step: `new` holds what `old`, neighbours, held."""
-        number = self.bases.index(old[0].base_offset)
-        self.segments[number : number + len(old)] = [new]
-        self.bases[number : number + len(old)] = [new.base_offset]
-        self.size += new.size - sum(segment.size for segment in old)
-        self._cursors.clear()
+        self.held.replace(old, new)
         for segment in old:
             self.durability.left(segment)
             segment.close()

@@ -58,7 +58,7 @@ def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segmen
 
 def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
     """As `PartitionLog.truncate_to`."""
-    number = log.segment_number(offset)
+    number = log.held.number_of(offset)
     segment = log.segments[number]
     position = segment.locate(offset)
     end = offset
