@@ -43,7 +43,6 @@ DataOption = Annotated[
 ]
 
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
-SPARK_PEERS = ",".join(spark_comparison.NAMES)
 
 
 @app.callback()
@@ -253,10 +252,14 @@ def spark(
     quick: QuickOption = False,
     json: JsonOption = False,
     out: OutOption = Path("out"),
-    peers: PeersOption = SPARK_PEERS,
+    peers: Annotated[
+        str, typer.Option(help=f"which of them, parted by commas: {', '.join(spark_comparison.MICRO_NAMES)}")
+    ] = "",
     treecast_python: PythonOption = sys.executable,
     fsync: FsyncOption = "never",
-    only: Annotated[str, typer.Option(help="micro: micro-batches alone, in turns in one warm session")] = "",
+    only: Annotated[
+        str, typer.Option(help="micro: micro-batches alone, in turns in one warm session, and their floor")
+    ] = "",
     connector_jar: Annotated[
         list[Path] | None,
         typer.Option(help="a jar of Spark's Kafka connector, and of what it needs; default: by Maven"),
@@ -272,10 +275,11 @@ def spark(
         rounds, rows, batches = 1, min(rows, 40_000), min(batches, 6)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         try:
-            names = [name.strip() for name in peers.split(",")]
+            usual = spark_comparison.MICRO_NAMES if only else spark_comparison.NAMES
+            names = [name.strip() for name in peers.split(",")] if peers else usual
             found = spark_comparison.combinations(names, treecast_python, fsync, Path(folder), connector_jar)
         except KeyError as error:
-            known = ", ".join(spark_comparison.NAMES)
+            known = ", ".join(spark_comparison.MICRO_NAMES)
             console.print(f"[red]no such combination: {error}; there are {known}[/red]")
             raise typer.Exit(2) from None
         left_out = {peer.name: reason for peer in found if (reason := peer.missing())}

@@ -13,39 +13,50 @@ from bench.core.measure import Metric
 from bench.core.rounds import Progress
 from bench.core.versus import Versus
 from bench.peers.kafka import KafkaBroker
-from bench.peers.spark import Combination
+from bench.peers.spark import Bare, Combination
 from bench.peers.treecast import TreecastPeer
-from bench.workloads.spark import BATCH_ROWS, LATENCY, READ, READ_COST, THROUGH, WRITE, WRITE_COST, SparkJob
+from bench.workloads.spark import (
+    BATCH_ROWS,
+    LATENCY,
+    PARTITIONS,
+    READ,
+    READ_COST,
+    THROUGH,
+    WRITE,
+    WRITE_COST,
+    SparkJob,
+)
 from bench.workloads.spark_micro import MicroRounds
 
 OURS = "treecast on a daemon"
 SMALL = "treecast on a daemon, small batches read beside the driver"
 SAME = "Spark's Kafka connector on a daemon"
 THEIRS = "Spark's Kafka connector on Apache Kafka"
+FLOOR = "floor: a bare Python source and sink"
 NAMES = ("ours", "connector", "kafka")
-SMALL_NAME = "small"  # it differs from ours in micro-batches alone, so it has to be asked for
+MICRO_NAMES = ("ours", "small", "connector", "kafka", "floor")  # two are about micro-batches alone
 PANELS = (READ, WRITE, LATENCY, THROUGH)
 MICRO = "micro"  # what can be asked for alone
 
 _ASKED: dict[Metric, float | None] = {READ: 1.0, WRITE: 1.0, LATENCY: 1.0, THROUGH: 1.0}
 _BESIDE: dict[Metric, float | None] = {READ_COST: None, WRITE_COST: None}
 AGAINST = (
-    Versus(OURS, SAME, _ASKED | _BESIDE),
-    Versus(OURS, THEIRS, _ASKED | _BESIDE),
-    Versus(SMALL, SAME, _ASKED),
-    Versus(SMALL, THEIRS, _ASKED),
+    Versus(OURS, SAME, _ASKED | _BESIDE, FLOOR),
+    Versus(OURS, THEIRS, _ASKED | _BESIDE, FLOOR),
+    Versus(SMALL, SAME, _ASKED, FLOOR),
+    Versus(SMALL, THEIRS, _ASKED, FLOOR),
+    Versus(FLOOR, SAME, dict.fromkeys((LATENCY, THROUGH))),
 )
 
 
 def combinations(
     names: Sequence[str], python: str, fsync: str, folder: Path, jars: Sequence[Path] | None = None
 ) -> list[Combination]:
-    """KeyError for a name that is neither SMALL_NAME nor one of NAMES. `jars`: of Spark's Kafka connector,
-    else by Maven."""
+    """KeyError for a name that is none of MICRO_NAMES. `jars`: of Spark's Kafka connector, else by Maven."""
     given = jars or ()
     known = {
         "ours": Combination(OURS, TreecastPeer(python=python, fsync=fsync, parent=folder), "treecast"),
-        SMALL_NAME: Combination(
+        "small": Combination(
             SMALL,
             TreecastPeer(python=python, fsync=fsync, parent=folder),
             "treecast",
@@ -55,6 +66,7 @@ def combinations(
             SAME, TreecastPeer(python=python, fsync=fsync, parent=folder), "kafka", given
         ),
         "kafka": Combination(THEIRS, KafkaBroker(parent=folder), "kafka", given),
+        "floor": Bare(FLOOR, BATCH_ROWS, PARTITIONS),
     }
     return [known[name] for name in names]
 

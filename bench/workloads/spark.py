@@ -98,9 +98,9 @@ def reading(peer: Combination) -> Mapping[str, str]:
 
 
 def environment(modules: str) -> Mapping[str, str]:
-    """Of a Spark session; `modules` goes before the packages of its Python side."""
-    found = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-    return found | {"PYTHONPATH": modules} if modules else found
+    """Of a Spark session; `modules` goes before the packages of its Python side, which has `bench`, too."""
+    path = os.pathsep.join(filter(None, (modules, str(HERE.parents[1]))))
+    return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
 
 
 def fill(address: tuple[str, int], rows: int, size: int) -> None:

@@ -61,7 +61,8 @@ class MicroRounds(Rounds):
                 peer.prepare()
                 peer.start()
                 stack.callback(peer.stop)
-                fill(peer.address, _rows(self._batches), 100)
+                if not peer.is_floor:
+                    fill(peer.address, _rows(self._batches), 100)
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             self._session(Path(folder))
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.floor.spark import BareSource
 from bench.workloads.spark_job import Durations, micro_batches, session, warm
 from treecast.spark_connectors.workers import quick_start
 
@@ -41,6 +42,7 @@ def main() -> None:
     asked = json.loads(Path(sys.argv[1]).read_text())
     quick_start()
     spark = session(asked["jars"])
+    spark.dataSource.register(BareSource)
     for number, case, sink in turns(asked["cases"], asked["rounds"]):
         options = {"kafka.bootstrap.servers": case["address"]}
         told: dict[str, Any] = {"name": case["name"], "round": number, "sink": sink}

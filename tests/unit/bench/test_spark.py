@@ -106,6 +106,40 @@ def test_turns_of_one_session_become_samples(made: dict[str, combination.Combina
     assert {one.metric.name for one in run.samples} == {LATENCY.name, f"{LATENCY.name}: addBatch"}
 
 
+def test_what_python_costs_at_least_is_the_floor_of_both_of_ours(tmp_path: Path) -> None:
+    (floor,) = spark.combinations(["floor"], sys.executable, "never", tmp_path)
+    run = spark.micro([floor], 24, 1, sys.executable, lambda _: None)
+    times = {spark.OURS: 110.0, spark.SMALL: 125.0, spark.SAME: 100.0, spark.FLOOR: 105.0}
+    run._combinations = spark.combinations(
+        ("ours", "small", "connector", "floor"), "python", "never", tmp_path
+    )
+    for name, taken in times.items():
+        run.take({"name": name, "round": 1, "sink": "noop", "phases": {"triggerExecution": taken}})
+    ratios = versus.compare(summarise(run.samples, "", ""), spark.AGAINST)
+    assert {(one.ours, one.verdict) for one in ratios} == {
+        (spark.OURS, "yes (floor)"),
+        (spark.SMALL, "no"),
+        (spark.FLOOR, ""),
+    }
+    assert (floor.is_floor, floor.jars(), floor.start(), floor.pids()) == (True, [], 0.0, [])
+
+
+def test_the_floor_gives_rows_of_our_schema_and_takes_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from bench.floor import spark as bare
+
+    monkeypatch.setattr(bare, "settle", lambda: None)  # it is for the process of a worker
+    source = bare.BareSource({"rows": "1000", "tasks": "2"})
+    reader = source.streamReader(source.schema())
+    parts = reader.partitions(reader.initialOffset(), {"rows": 1000})
+    batches = [batch for part in parts for batch in reader.read(part)]
+    assert [batch.num_rows for batch in batches] == [500, 500]
+    assert batches[0].schema.names == source.schema().names
+    left = iter(batches)
+    source.streamWriter(source.schema(), overwrite=False).write(left)
+    assert list(left) == []
+
+
 def test_in_turns_the_order_alternates_and_each_comes_as_often() -> None:
     pytest.importorskip("pyspark")
     from bench.workloads import spark_turns
