@@ -42,6 +42,9 @@ def settle() -> None:
 class Sent:
     """What goes to a worker with its task."""
 
+    def __getstate__(self) -> object:
+        return dict(self.__dict__)  # also where it is empty: None would not be set again, nor acknowledged
+
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         acknowledge()

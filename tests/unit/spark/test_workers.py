@@ -87,6 +87,9 @@ def test_a_worker_that_unpickles_its_task_acknowledges_it(monkeypatch: pytest.Mo
             sent.__dict__["options"] = 7
             assert pickle.loads(pickle.dumps(sent)).__dict__ == {"options": 7}
             assert worker.getsockopt(socket.IPPROTO_TCP, workers._QUICK) == 1
+            worker.setsockopt(socket.IPPROTO_TCP, workers._QUICK, 0)
+            pickle.loads(pickle.dumps(workers.Sent()))
+            assert worker.getsockopt(socket.IPPROTO_TCP, workers._QUICK) == 1, "also with nothing in it"
             assert other.fileno() not in (workers._spark or ()), "nothing to set where it is no TCP"
             assert server.fileno() not in (workers._spark or ())
         pickle.loads(pickle.dumps(sent))  # what has been closed is none of anybody's concern
