@@ -52,13 +52,15 @@ compiled: $(COMPILED)/.installed
 demo: setup
 	@$(PY) -m examples.demo $(DEMO)
 
-# What is pure or in one process runs on all cores; what starts servers and clients, one after the other unless SERVER_WORKERS
-# says how many at a time, each file in one process. Those mostly wait, so the hot modules are compiled meanwhile, with what
-# the tests leave of the machine. `make test UNIT_WORKERS=4 SERVER_WORKERS=2` is quicker, and harder on tests that hope for time.
+# What is pure or in one process runs on all cores; what starts servers and clients, SERVER_WORKERS files at a time (0: one
+# after the other). Those mostly wait, so the hot modules are compiled meanwhile, with what the tests leave of the machine.
+# Tests that none of the hot modules has a part in are not run again with them.
 UNIT_WORKERS ?= auto
-SERVER_WORKERS ?= 0
+SERVER_WORKERS ?= 2
 UNIT := -n $(UNIT_WORKERS) tests/unit
 SERVERS := -n $(SERVER_WORKERS) --dist loadfile --ignore tests/house --ignore tests/unit
+COLD := bench cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
+COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
 test: setup
 ifdef TEST
@@ -70,7 +72,7 @@ else
 	$(PY) -m pytest $(UNIT) tests/house && \
 	$(PY) -m pytest $(SERVERS) && \
 	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
-	@$(COMPILED)/bin/python -m pytest $(UNIT) --compiled
+	@$(COMPILED)/bin/python -m pytest $(COMPILED_UNIT)
 endif
 
 unit: setup

@@ -77,8 +77,17 @@ class Encoder:
         return mask
 
     def encode(self, asked: Request) -> Encoding:
-        """The labels of a notification, uncached. RoutingError where a receiver cannot be reached."""
-        return self._encoding(asked, self.search(asked))
+        """The labels of a notification, uncached: never more than the hops of Mehlhorn's tree alone.
+
+        RoutingError where a receiver cannot be reached.
+        """
+        found = self._encoding(asked, self.search(asked))
+        if found.label_count < asked.receivers.bit_count():
+            return found  # a tree of hops has at least so many
+        other = _mehlhorn(self.network, asked)
+        if other.bit_count() >= found.label_count:
+            return found
+        return encoding(self.network, self.rules, asked, [], other)
 
     def _encoding(self, asked: Request, choice: Choice) -> Encoding:
         numbers = [self.numbers[place] for place in choice.places]
@@ -233,6 +242,10 @@ def _insert(found: list[Choice], choice: Choice, keep: int) -> None:
         found.pop()
 
 
+def _mehlhorn(network: Network, asked: Request) -> int:
+    return mehlhorn(network, [asked.start, *members(asked.receivers)], [1] * len(network.ends))
+
+
 def hop_minimal(network: Network, asked: Request) -> int:
     """The edges of the shortest tree without virtual trees: the better of Mehlhorn's and the grown one."""
     receivers = members(asked.receivers)
@@ -241,5 +254,5 @@ def hop_minimal(network: Network, asked: Request) -> int:
         wanted[node] = 1
     soil = Soil(network, asked.access)
     grown = improve(soil, grow(soil, asked.start, wanted, len(receivers)), wanted)
-    other = mehlhorn(network, [asked.start, *receivers], [1] * len(network.ends))
+    other = _mehlhorn(network, asked)
     return grown.edges if grown.size <= other.bit_count() else other

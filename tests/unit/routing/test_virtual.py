@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.routing.networks import networks, receivers_of
+from tests.unit.routing.networks import networks, random_network, receivers_of
 
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.routing.errors import RoutingError
@@ -69,6 +69,7 @@ def all_encodings(network: Network, rules: RuleBase, asked: Request) -> dict[str
 
 @settings(max_examples=120)
 @given(st.booleans().flatmap(lambda hosts: networks(12, hosts=hosts)), SEEDS, st.integers(0, 5))
+@example(random_network(43798, 10, 6, hosts=False), 24981, 0)  # the grown tree has 8 hops, Mehlhorn's 7
 def test_every_encoder_delivers_exactly_once(network: Network, seed: int, limit: int) -> None:
     rules, source, receivers, asked = drawn(network, Random(seed), limit)
     for name, found in all_encodings(network, rules, asked).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -149,6 +150,7 @@ class Peer:
     def __init__(self, script: list[bytes | None]) -> None:
         self.seen: list[bytes] = []
         self._script = script
+        self._connection: socket.socket | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self._listener.getsockname()[1])
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -160,6 +162,7 @@ class Peer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self._connection = connection
             with connection, connection.makefile("rb") as stream:
                 while size := stream.read(4):
                     self.seen.append(stream.read(int.from_bytes(size, "big")))
@@ -171,6 +174,9 @@ class Peer:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        if self._connection is not None:
+            with contextlib.suppress(OSError):  # it may have ended
+                self._connection.shutdown(socket.SHUT_RDWR)  # where a link is kept for the next task
         self._thread.join(10)
 
 

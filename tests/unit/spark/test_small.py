@@ -6,24 +6,24 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.serializers import SpecialLengths, read_int
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.serializers import ArrowStreamSerializer
-from pyspark.sql.streaming import python_streaming_source_runner as runner
-from pyspark.sql.types import BinaryType, StructField, StructType
-from pyspark.worker_util import pickleSer
 
 from treecast.spark_connectors.errors import OptionError
-from treecast.spark_connectors.source import small
 from treecast.spark_connectors.source.offsets import Partition
 from treecast.spark_connectors.source.options import parse_options
 from treecast.spark_connectors.source.planning import Range
-from treecast.spark_connectors.source.reader import RangePartition, TogetherPartition, rows_of
-from treecast.spark_connectors.source.small import Giving, read_all
 
-SCHEMA = StructType([StructField("value", BinaryType())])
+pa = pytest.importorskip("pyarrow")
+serializers = pytest.importorskip("pyspark.serializers")
+datasource = pytest.importorskip("pyspark.sql.datasource")
+arrow = pytest.importorskip("pyspark.sql.pandas.serializers")
+runner = pytest.importorskip("pyspark.sql.streaming.python_streaming_source_runner")
+t = pytest.importorskip("pyspark.sql.types")
+worker_util = pytest.importorskip("pyspark.worker_util")
+reader_of = pytest.importorskip("treecast.spark_connectors.source.reader")
+small = pytest.importorskip("treecast.spark_connectors.source.small")
+
+SCHEMA = t.StructType([t.StructField("value", t.BinaryType())])
 ARROW = pa.schema([("value", pa.binary())])
 
 
@@ -31,17 +31,17 @@ def rows(*values: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.binary())], schema=ARROW)
 
 
-class Reader(Giving, DataSourceStreamReader):
+class Reader(small.Giving, datasource.DataSourceStreamReader):
     """Has `batches` for Spark with each plan; None: nothing."""
 
     def __init__(self, batches: list[pa.RecordBatch] | None) -> None:
         self.batches = batches
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Any]:
         self.offer(self.batches)
-        return [InputPartition("whole")]
+        return [datasource.InputPartition("whole")]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         raise AssertionError("no task reads here")
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -56,20 +56,20 @@ def asked(reader: Reader) -> list[bytes] | None:
     given.seek(0)
     runner.partitions_func(reader, None, SCHEMA, 1000, given, said)
     said.seek(0)
-    assert read_int(said) == 1
-    assert pickleSer.loads(utf8_bytes(said)).value == "whole"
-    match read_int(said):
+    assert serializers.read_int(said) == 1
+    assert worker_util.pickleSer.loads(utf8_bytes(said)).value == "whole"
+    match serializers.read_int(said):
         case runner.PREFETCHED_RECORDS_NOT_FOUND:
             return None
         case runner.EMPTY_PYARROW_RECORD_BATCHES:
             return []
-    assert read_int(said) == SpecialLengths.START_ARROW_STREAM
-    batches = list(ArrowStreamSerializer().load_stream(said))
+    assert serializers.read_int(said) == serializers.SpecialLengths.START_ARROW_STREAM
+    batches = list(arrow.ArrowStreamSerializer().load_stream(said))
     return [value for batch in batches for value in batch.column(0).to_pylist()]
 
 
 def utf8_bytes(said: io.BytesIO) -> bytes:
-    return said.read(read_int(said))
+    return said.read(serializers.read_int(said))
 
 
 def test_rows_go_with_the_plan_each_time_and_the_reader_is_itself_again() -> None:
@@ -94,21 +94,21 @@ def test_tasks_read_where_there_are_no_rows_or_pyspark_knows_no_such_thing(
 
 def test_what_is_large_or_fails_is_left_to_tasks() -> None:
     large = rows(bytes(small.MOST_BYTES // 2))
-    assert read_all(iter([large])) == [large]
-    assert read_all(iter([large, large, large])) is None
+    assert small.read_all(iter([large])) == [large]
+    assert small.read_all(iter([large, large, large])) is None
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(b"a")
         raise OSError("the daemon has gone")
 
-    assert read_all(failing()) is None
+    assert small.read_all(failing()) is None
 
 
 def test_how_many_rows_a_plan_has_at_most() -> None:
-    parts = [RangePartition(Range(Partition("t", n), 10, 10 + n), "h:1", "") for n in (1, 2)]
-    assert rows_of(parts) == 3
-    assert TogetherPartition(parts).value == tuple(parts)
-    assert rows_of([]) == 0
+    parts = [reader_of.RangePartition(Range(Partition("t", n), 10, 10 + n), "h:1", "") for n in (1, 2)]
+    assert reader_of.rows_of(parts) == 3
+    assert reader_of.TogetherPartition(parts).value == tuple(parts)
+    assert reader_of.rows_of([]) == 0
 
 
 def test_the_option() -> None:
