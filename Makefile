@@ -1,7 +1,7 @@
 # Each target does its own set-up: a virtual environment, and nothing outside this folder.
 #
 #   make demo      two daemons, clients of three kinds, two kill -9, and a table that says what arrived
-#   make test      all tests, interpreted and compiled
+#   make test      all tests, and those of the hot modules again with these compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
