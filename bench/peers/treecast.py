@@ -84,8 +84,13 @@ class TreecastPeer(LocalServer):
         ]
 
     def _version(self) -> str:
+        """With the Python that it runs on: how that was built makes a third of an interpreter's speed."""
         done = subprocess.run(
-            [self._python, "-c", "import treecast; print(treecast.__version__)"],
+            [
+                self._python,
+                "-c",
+                "import sys, treecast; print(treecast.__version__, 'on Python', *sys.version.split())",
+            ],
             capture_output=True,
             text=True,
             check=False,
