@@ -84,7 +84,7 @@ class TreecastPeer(LocalServer):
         ]
 
     def _version(self) -> str:
-        """With the Python that it runs on: how that was built makes a third of an interpreter's speed."""
+        """With the Python that it runs on."""
         done = subprocess.run(
             [
                 self._python,
