@@ -297,7 +297,7 @@ def spark(
         run.run()
     shown = report.summarise(run.samples, "", "")
     outcome = Outcome(run, found, shown, context, versus.compare(shown, spark_comparison.AGAINST))
-    picture = Picture("Spark's connectors", spark_comparison.PANELS, (spark_comparison.OURS,))
+    picture = Picture("Spark's connectors", spark_comparison.PANELS, spark_comparison.OURS_ALL)
     publish(outcome, picture, out, f"bench-spark-{only}" if only else "bench-spark", console, json)
     if run.failures or not found:
         raise typer.Exit(1)

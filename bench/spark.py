@@ -35,6 +35,7 @@ THEIRS = "Spark's Kafka connector on Apache Kafka"
 FLOOR = "floor: a bare Python source and sink"
 NAMES = ("ours", "connector", "kafka")
 MICRO_NAMES = ("ours", "small", "connector", "kafka", "floor")  # two are about micro-batches alone
+OURS_ALL = (OURS, SMALL)
 PANELS = (READ, WRITE, LATENCY, THROUGH)
 MICRO = "micro"  # what can be asked for alone
 

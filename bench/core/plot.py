@@ -12,6 +12,8 @@ from .report import Row, Spread, asked, number
 COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8", "floor, one": "#cfcfcf", "floor, two": "#9a9a9a"}
 OURS = ("#1b7f79", "#7fc4b8", "#12524e")  # where several of the peers are Treecast
 MANY = 3  # names; more do not fit beside the title
+LETTERS = 110  # of names that fit below each other's, with the room that each takes besides
+BESIDES = 6
 OTHERS = ("#d9822b", "#7a5195", "#3f6fb5")
 
 
@@ -62,6 +64,8 @@ def _legend(figure: object, patches: Sequence[Any], title: str, many: bool) -> N
     assert isinstance(figure, Figure)
     looks = {"handles": patches, "ncols": len(patches), "fontsize": 9, "frameon": False}
     if many:
+        widest = max(len(str(patch.get_label())) for patch in patches)
+        looks["ncols"] = max(1, LETTERS // (widest + BESIDES))
         figure.legend(**looks, loc="outside upper left", title=title, title_fontsize=13, alignment="left")
     else:
         figure.suptitle(title, fontsize=13, x=0.01, ha="left")
@@ -131,7 +135,8 @@ def _bar(axis: object, position: float, spread: Spread, colour: str) -> None:
 
 def _colours(names: Sequence[str], ours: Sequence[str]) -> dict[str, str]:
     """Name -> colour, in the order of `names`."""
-    known = {**COLOURS, **{name: OURS[number % len(OURS)] for number, name in enumerate(ours)}}
+    floors = {name: COLOURS["floor"] for name in names if name.startswith("floor")}
+    known = {**floors, **COLOURS, **{name: OURS[number % len(OURS)] for number, name in enumerate(ours)}}
     others = [name for name in names if name not in known]
     return {
         name: known[name] if name in known else OTHERS[others.index(name) % len(OTHERS)] for name in names
