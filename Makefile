@@ -20,6 +20,7 @@ PYTHON   ?= python3
 VENV     := .venv
 COMPILED := .venv-compiled
 PY       := $(VENV)/bin/python
+SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
 .PHONY: help setup compiled demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
 
@@ -67,7 +68,7 @@ ifdef TEST
 	@$(PY) -m pytest $(TEST)
 else
 	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
-	@nice -n 19 $(MAKE) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
+	@nice -n 19 $(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
 	trap 'kill $$compiling 2>/dev/null' EXIT; \
 	$(PY) -m pytest $(UNIT) tests/house && \
 	$(PY) -m pytest $(SERVERS) && \
