@@ -85,9 +85,12 @@ def micro_batches(
 
     `options` are of reads and writes, `reading` of reads alone.
     """
+    source = spark.readStream.format(connector).options(**options, **reading, subscribe="rows")
+    frame = source.option("startingOffsets", "earliest").load().select("value")
+    written = {} if sink == "noop" else {**options, "topic": "out"}
     for attempt in range(ATTEMPTS):
         try:
-            return _micro_batches(spark, connector, options, sink, batches, reading)
+            return _batches_of(frame, "noop" if sink == "noop" else connector, written, batches)
         except RuntimeError as error:
             if SLOW not in str(error) or attempt == ATTEMPTS - 1:
                 raise
@@ -99,23 +102,11 @@ def warm(batches: Sequence[Durations]) -> Sequence[Durations]:
     return batches[len(batches) // 4 :]
 
 
-def _micro_batches(
-    spark: SparkSession,
-    connector: str,
-    options: Mapping[str, str],
-    sink: str,
-    batches: int,
-    reading: Mapping[str, str],
-) -> list[Durations]:
-    source = spark.readStream.format(connector).options(**options, **reading, subscribe="rows")
-    frame = source.option("startingOffsets", "earliest").load().select("value")
+def _batches_of(frame: DataFrame, sink: str, options: Mapping[str, str], batches: int) -> list[Durations]:
+    """What a query of `frame` into `sink` says of its batches. RuntimeError where it fails."""
     with tempfile.TemporaryDirectory() as checkpoint:
-        writer = frame.writeStream.option("checkpointLocation", checkpoint)
-        if sink == "noop":
-            writer = writer.format("noop")
-        else:
-            writer = writer.format(connector).options(**options, topic="out")
-        query = writer.start()
+        writer = frame.writeStream.format(sink).options(**options)
+        query = writer.option("checkpointLocation", checkpoint).start()
         while query.isActive and (query.lastProgress or {"batchId": 0})["batchId"] < batches:
             time.sleep(0.05)
         found = [one["durationMs"] for one in query.recentProgress if one["numInputRows"]]
