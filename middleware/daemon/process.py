@@ -18,6 +18,8 @@ from pathlib import Path
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
+REGAIN_SECONDS = 20.0  # for ports that it had, and somebody else was given while it was away
+_IN_USE = "the port is in use"
 NOT_SETTINGS = frozenset({"TREECAST_CI", "TREECAST_PURE"})
 
 
@@ -63,6 +65,7 @@ class DaemonProcess:
         self.ready: dict[str, str] = {}
         self._environment = self._clean_environment(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self._pinned = False
 
     def _clean_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """The caller's environment without settings of some other daemon."""
@@ -127,7 +130,27 @@ class DaemonProcess:
     # --- what can be done with it
 
     def start(self, *, wait: bool = True) -> DaemonProcess:
-        """Starts it; with `wait` returns when it is ready. Raises DaemonFailed with its log."""
+        """Starts it; with `wait` returns when it is ready. Raises DaemonFailed with its log.
+
+        Where another process has just been given one of its pinned ports, it is tried again until that is
+        free: whoever asks for port 0 may get a port of a daemon that is down.
+        """
+        deadline = time.monotonic() + REGAIN_SECONDS
+        while True:
+            said = len(self.log())
+            self._spawn()
+            if not wait:
+                return self
+            try:
+                self.wait_ready()
+                return self
+            except DaemonFailed:
+                lost = self._pinned and _IN_USE in self.log()[said:]
+                if not lost or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
+
+    def _spawn(self) -> None:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
@@ -137,9 +160,6 @@ class DaemonProcess:
                 env=self._environment,
                 cwd=self.scratch,
             )
-        if wait:
-            self.wait_ready()
-        return self
 
     def wait_ready(self, timeout: float = READY_SECONDS) -> dict[str, str]:
         """Waits for the ready line; raises DaemonFailed where it ends or stays silent instead."""
@@ -194,6 +214,7 @@ class DaemonProcess:
 
     def pin_ports(self) -> None:
         """From the next start on, listens on the ports it has now, so that clients find it again."""
+        self._pinned = True
         for face in ("kafka", "mqtt", "stare", "admin", "control", "fabric"):
             if face not in self.ready:
                 continue
