@@ -162,14 +162,19 @@ async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_
         origin.publish(b"first", 1)
         await until(lambda: len(sink.deliveries) == 1)
         asyncio.get_running_loop().remove_reader(two._udp.sock.fileno())
+        await until(lambda: not two._soon)
+        if two._timer is not None:
+            two._timer.cancel()
+        two._timer_at = -NEVER  # it stalls: no timer is early enough to be started
         told = control(Kind.HEARTBEAT, 1, 7, 1, 1, Heartbeat(2, 0).encode())
-        two._streams.receivers.receive(told, two.now())  # there is a second record, which it lacks
-        two._work()
-        assert two._timer is not None
-        two._timer.cancel()
+        now = two.now()
+        two._streams.receivers.receive(told, now)  # there is a second record, which it lacks
+        two._streams.answers(now)
         origin.publish(b"second", 1)
         await until(lambda: bool(select.select([two._udp.sock], [], [], 0)[0]))
         await asyncio.sleep(0.05)  # the time to ask for it has come
+        assert two._streams.receivers.due(two.now())
+        assert "NAK" not in joined.counters.sent
         two._on_timer()
         assert sink.payloads == [b"first", b"second"]
         assert "NAK" not in joined.counters.sent
