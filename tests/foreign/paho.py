@@ -25,7 +25,7 @@ from pathlib import Path
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-from .suite import Known, Outcome, known_failures
+from .suite import Outcome, known_failures
 
 HERE = Path(__file__).resolve().parent
 ALLOW_LIST = HERE / "paho.toml"
@@ -119,16 +119,6 @@ def run(folder: Path, address: tuple[str, int], select: str = "") -> Outcome:
     return outcome
 
 
-def news(outcome: Outcome, known: list[Known]) -> list[str]:
-    """What differs from the allow list, as lines to print."""
-    failed = outcome.unexpected_failures(known)
-    return [
-        *(f"failed: {test}: {why}" for test, why in failed.items()),
-        *(f"passes now, take it off the allow list: {test}" for test in outcome.unexpected_passes(known)),
-        *(f"on the allow list, but did not run: {test}" for test in outcome.stale(known)),
-    ]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.foreign.paho", description=__doc__)
     parser.add_argument("--suites", default="", help="where paho.mqtt.testing is")
@@ -146,7 +136,7 @@ def main() -> int:
     with start() as address:
         outcome = run(folder, address, options.select)
     known = [] if options.control else known_failures(ALLOW_LIST)
-    lines = news(outcome, known) if not options.select else []
+    lines = outcome.news(known) if not options.select else []
     if options.json:
         print(json.dumps(dataclasses.asdict(outcome) | {"news": lines}))
     else:

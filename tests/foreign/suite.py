@@ -25,7 +25,7 @@ CLAIMED_KAFKA = "4.3"
 
 @dataclass(frozen=True)
 class Known:
-    """An entry of the allow list. `flaky`: either outcome is taken."""
+    """An entry of the allow list. `flaky`: one pass in three runs is asked."""
 
     test: str
     reason: str
@@ -41,8 +41,18 @@ class Outcome:
     skipped: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def failed_flaky(self, known: Sequence[Known]) -> list[str]:
+        return [entry.test for entry in known if entry.flaky and entry.test in self.failed]
+
+    def take_again(self, again: Outcome) -> None:
+        """Adds a further run of tests that failed: one pass is enough."""
+        self.failed |= again.failed
+        for test in again.passed:
+            del self.failed[test]
+        self.passed += again.passed
+
     def unexpected_failures(self, known: Sequence[Known]) -> dict[str, str]:
-        names = {entry.test for entry in known}
+        names = {entry.test for entry in known if not entry.flaky}
         return {test: why for test, why in self.failed.items() if test not in names}
 
     def unexpected_passes(self, known: Sequence[Known]) -> list[str]:
@@ -52,6 +62,15 @@ class Outcome:
         """Entries that name no test which ran."""
         seen = {*self.passed, *self.failed}
         return [entry.test for entry in known if entry.test not in seen]
+
+    def news(self, known: Sequence[Known]) -> list[str]:
+        """What differs from the allow list, as lines to print."""
+        failed = self.unexpected_failures(known)
+        return [
+            *(f"failed: {test}: {why}" for test, why in failed.items()),
+            *(f"passes now, take it off the allow list: {test}" for test in self.unexpected_passes(known)),
+            *(f"on the allow list, but did not run: {test}" for test in self.stale(known)),
+        ]
 
 
 def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
@@ -83,17 +102,21 @@ def run_suite(
     address: str,
     *,
     select: str = "",
+    only: Sequence[str] = (),
     limit_s: int = 60,
     progress: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Runs the suite against the broker at `address` (HOST:PORT). `select` is pytest's -k."""
+    """Runs the suite against the broker at `address` (HOST:PORT).
+
+    `select` is pytest's -k; `only` names tests as an Outcome does (MODULE::TEST, not tests of classes).
+    """
     suite = ensure_suite()
     with tempfile.TemporaryDirectory() as work:
         report, settings = Path(work) / "report.xml", Path(work) / "pytest.ini"
         settings.write_text("[pytest]\naddopts =\n")
         command = [sys.executable, "-m", "pytest", "-v", "-c", str(settings), f"--rootdir={suite}"]
         command += ["-p", "no:cacheprovider", "-p", "plugin", "--tb=short", f"--junitxml={report}"]
-        command += [*(["-k", select] if select else []), str(suite / "test" / "integration")]
+        command += [*(["-k", select] if select else []), *_targets(suite / "test" / "integration", only)]
         environment = os.environ | {
             "FOREIGN_SUITE": str(suite),
             "FOREIGN_TEST_LIMIT": str(limit_s),
@@ -115,6 +138,11 @@ def run_suite(
         if not report.exists():
             raise RuntimeError("the suite wrote no report:\n" + "".join(tail))
         return read_report(report)
+
+
+def _targets(folder: Path, only: Sequence[str]) -> list[str]:
+    named = (test.split("::") for test in only)
+    return [f"{folder / module}.py::{name}" for module, name in named] or [str(folder)]
 
 
 def read_report(path: Path) -> Outcome:
