@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
 
 class Disk:
     """The calls of this host's kernel. Subclasses in tests refuse some of them."""
+
+    @property
+    def syncs_plainly(self) -> bool:
+        """Whether `sync` is fdatasync and nothing else, so that the kernel may be asked for it otherwise."""
+        return type(self).sync is _SYNC
 
     def open(self, path: str, *, create: bool = False) -> int:
         """A descriptor for reading and writing; with `create` the file must not exist."""
@@ -75,6 +81,9 @@ class Disk:
         self.rename(temporary, path)
         if sync:
             self.sync_directory(os.path.dirname(path))
+
+
+_SYNC: Final = Disk.sync  # tests replace it
 
 
 def write_all(disk: Disk, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> None:

@@ -41,6 +41,12 @@ class FlushTicket:
         self.directory = ""
         self.checkpoint: Checkpoint | None = None
 
+    def only_descriptor(self) -> int:
+        """The file that one fdatasync forces to the disk, where that is all there is to do; else -1."""
+        if len(self.files) != 1 or self.indexes or self.directory or self.parts:
+            return -1
+        return self.files[0][1] if self.disk.syncs_plainly else -1
+
     def run(self) -> None:
         """Waits for the disk. OSError where it refuses; `end` is to be told of it.
 

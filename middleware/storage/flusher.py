@@ -1,4 +1,6 @@
-"""The edge between logs and threads: fsyncs, group commit, and slow removals beside the event loop.
+"""The edge between logs and what works beside the event loop: fsyncs, group commit, and slow removals.
+
+One log's fdatasync goes to the kernel where that can be (`kernel_sync`), everything else to threads.
 
 With fsync per batch every append waits for an fsync, but not for one of its own: while one runs for a log,
 all appends that come in share the next one.
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -20,6 +22,9 @@ from . import compaction
 from .disk import Disk, refused
 from .durability import FlushTicket
 from .log import PartitionLog
+
+if TYPE_CHECKING:
+    from .kernel_sync import KernelSync
 
 _THREADS: Final = 4
 _SLICE: Final = 0.002  # seconds
@@ -41,6 +46,8 @@ class Flusher:
         self._compacting = asyncio.Lock()
         self._round: compaction.CompactionPlan | None = None
         self._closing = False
+        self._kernel: KernelSync | None = None
+        self._kernel_asked = False
 
     def acknowledged(self, log: PartitionLog, now_ms: int) -> asyncio.Future[None] | None:
         """Done when all that `log` holds now may be acknowledged; None where that is so already.
@@ -107,6 +114,9 @@ class Flusher:
             await self.settle()
         self._executor.shutdown()
         self._compactor.shutdown()
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
 
     def _flush(self, logs: list[PartitionLog]) -> None:
         work: Work = []
@@ -121,8 +131,30 @@ class Flusher:
             else:
                 self._busy.add(log)
                 work.append((log, ticket))
-        if work:
+        if work and not self._by_kernel(work):
             self._submit(partial(_run, work), partial(self._flushed, work))
+
+    def _by_kernel(self, work: Work) -> bool:
+        """Whether the kernel was handed all of it."""
+        loop = asyncio.get_running_loop()
+        if not self._kernel_asked:
+            self._kernel_asked = True
+            self._kernel = _kernel(loop)
+        if self._kernel is None or len(work) != 1:
+            return False
+        descriptor = work[0][1].only_descriptor()
+        if descriptor < 0:
+            return False
+        job: asyncio.Future[None] = loop.create_future()
+        if not self._kernel.sync(descriptor, partial(self._synced, work, job)):
+            return False
+        self._jobs.add(job)
+        return True
+
+    def _synced(self, work: Work, job: asyncio.Future[None], error: OSError | None) -> None:
+        self._jobs.discard(job)
+        job.set_result(None)
+        self._flushed(work, [error])
 
     def _submit(self, call: Callable[[], Any], then: Callable[[Any], None]) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -163,6 +195,15 @@ class Flusher:
                 done.set_result(None)
             else:
                 done.set_exception(error)
+
+
+def _kernel(loop: asyncio.AbstractEventLoop) -> KernelSync | None:
+    """Importing ctypes makes a callback, which hardened systems may refuse to allocate (MemoryError)."""
+    try:
+        from .kernel_sync import KernelSync
+    except (ImportError, OSError, MemoryError):
+        return None
+    return KernelSync.begin(loop)
 
 
 class _Throttle:
