@@ -75,6 +75,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/carriers/sockets.py",
     "middleware/fabric/carriers/unicast.py",
     "middleware/fabric/carriers/ip_multicast.py",
+    "middleware/fabric/core/counters.py",
     "middleware/fabric/core/gaps.py",
     "middleware/fabric/core/log.py",
     "middleware/fabric/core/outcomes.py",

@@ -16,6 +16,7 @@ from .partition import LogPartition
 from .values import Isolation, PartitionRead
 
 NO_OFFSET: Final = -1
+_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
 
 
 class FollowedPartition(LogPartition):
@@ -74,7 +75,7 @@ class FollowedPartition(LogPartition):
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
         size = len(self._fresh)
-        if offset != self._fresh_offset or size > max_bytes or isolation != Isolation.READ_UNCOMMITTED:
+        if offset != self._fresh_offset or size > max_bytes or isolation is not _UNCOMMITTED:
             return super().read(offset, max_bytes, isolation, at_least_one=at_least_one)
         self._check_here()
         log = self.log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError, Future
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from treecast.middleware.model.buffers import Chunk, in_memory
 from treecast.middleware.model.counters import BrokerCounters
@@ -38,6 +38,7 @@ from .values import (
     PartitionRead,
 )
 
+_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
 _FEW = 16  # aborted transactions that are answered without looking where the answer ends
 
 _COMPRESSIONS = {
@@ -110,7 +111,7 @@ class LogPartition:
             raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         log = self.log
         end, stable = log.end_offset, log.stable_offset
-        if isolation == Isolation.READ_UNCOMMITTED:
+        if isolation is _UNCOMMITTED:
             chunks, size = log.read(offset, max_bytes, end, at_least_one=at_least_one)
             return PartitionRead(chunks, size, end, stable, log.start_offset)
         chunks, size = log.read(offset, max_bytes, stable, at_least_one=at_least_one)

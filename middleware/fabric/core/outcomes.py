@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,6 +18,11 @@ class How(enum.Enum):
     LIVE = "as it was sent to all"
     REPAIRED = "some of it had to be asked for"
     REPLAYED = "its origin has sent some of it again, for this host was behind"
+
+
+# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_LIVE: Final = How.LIVE
+_REPAIRED: Final = How.REPAIRED
 
 
 class Delivery:
@@ -72,9 +78,9 @@ class Outcomes:
     def settle(self, records: int, how: How, verdict: Filtered | Rejection | None) -> bool:
         """Whether the records are to be delivered."""
         if verdict is None:
-            if how is How.LIVE:
+            if how is _LIVE:
                 self._live += records
-            elif how is How.REPAIRED:
+            elif how is _REPAIRED:
                 self._repaired += records
             else:
                 self._replayed += records

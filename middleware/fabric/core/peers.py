@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from .outgoing import Slices
 from .pacing import Window
 from .settings import NEVER, StreamSettings
 from .states import PeerEvent, PeerState, peer_step
 from .timing import RoundTrip
+
+# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_SILENT: Final = PeerState.SILENT
+_CATCHING_UP: Final = PeerState.CATCHING_UP
+_LIVE: Final = PeerState.LIVE
 
 
 class Peer:
@@ -134,7 +140,7 @@ class Peers:
 
     def add(self, host: int, first: int, edge: int, now: float) -> Peer:
         """A receiver from `first` on, replayed to where that is before the `edge` of what was sent."""
-        state = PeerState.LIVE if first >= edge else PeerState.CATCHING_UP
+        state = _LIVE if first >= edge else _CATCHING_UP
         peer = Peer(host, first, now, state, self._settings)
         self._peers[host] = peer
         self._live = None
@@ -147,7 +153,7 @@ class Peers:
     def live(self) -> list[int]:
         """Not to be changed, and to be asked for anew when anything has happened."""
         if self._live is None:
-            self._live = [peer.host for peer in self if peer.state is PeerState.LIVE]
+            self._live = [peer.host for peer in self if peer.state is _LIVE]
         return self._live
 
     def any_live(self) -> bool:
@@ -186,9 +192,9 @@ class Peers:
 
     def silence(self, now: float) -> None:
         for peer in self:
-            if peer.state is not PeerState.SILENT and peer.heard + self._settings.silent_after <= now:
+            if peer.state is not _SILENT and peer.heard + self._settings.silent_after <= now:
                 self._enter(peer, peer_step(peer.state, PeerEvent.SILENCE))
 
     def next_silence(self) -> float:
-        heard = (peer.heard for peer in self if peer.state is not PeerState.SILENT)
+        heard = (peer.heard for peer in self if peer.state is not _SILENT)
         return min(heard, default=NEVER) + self._settings.silent_after

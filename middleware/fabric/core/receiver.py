@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
@@ -43,14 +44,25 @@ _MODES = {
     ReceiverState.DONE: Mode.DONE,
 }
 
+# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_JOINING: Final = ReceiverState.JOINING
+_LIVE: Final = ReceiverState.LIVE
+_CATCHING_UP: Final = ReceiverState.CATCHING_UP
+_ORPHANED: Final = ReceiverState.ORPHANED
+_DONE: Final = ReceiverState.DONE
+_DATA: Final = Kind.DATA
+_REPAIR: Final = Kind.REPAIR
+_REPLAY: Final = Kind.REPLAY
+_CAME_LIVE: Final = How.LIVE
+
 _LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
 
 
 def _how(kind: Kind) -> How:
     """Its origin says what it is sent for: when a receiver learns that it is behind is chance."""
-    if kind is Kind.DATA:
-        return How.LIVE
-    return How.REPLAYED if kind is Kind.REPLAY else How.REPAIRED
+    if kind is _DATA:
+        return _CAME_LIVE
+    return How.REPLAYED if kind is _REPLAY else How.REPAIRED
 
 
 def always(_: tuple[After, ...]) -> bool:
@@ -83,7 +95,7 @@ class Receiver:
     ) -> None:
         self.host = host
         self.key = key
-        self.state = ReceiverState.JOINING if progress is None else ReceiverState.LIVE
+        self.state = _JOINING if progress is None else _LIVE
         self.counters = StreamCounters()
         self.members: tuple[int, ...] = ()
         self.name = ""
@@ -173,7 +185,7 @@ class Receiver:
         return taken
 
     def _replayed_to_now(self, now: float) -> bool:
-        return self.state is ReceiverState.CATCHING_UP or now < self._replay_until
+        return self.state is _CATCHING_UP or now < self._replay_until
 
     def _hold(self, message: Message, now: float) -> None:
         if not self._settings.hold_bytes or (self._held is not None and self._own is None):
@@ -184,7 +196,7 @@ class Receiver:
         self._own.append(message, now)
 
     def _after_progress(self, now: float) -> None:
-        if self.state is ReceiverState.JOINING:
+        if self.state is _JOINING:
             return
         settings = self._settings
         enough = settings.report_replayed if self._replayed_to_now(now) else settings.report_bytes
@@ -192,10 +204,10 @@ class Receiver:
             self._report_by(now)
         elif self.next != self._reported_next:
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
-        if self.state is ReceiverState.CATCHING_UP and self._lag() <= self._weight.most_behind // 2:
+        if self.state is _CATCHING_UP and self._lag() <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._replay_until = now + self._replay_pause()
-        if self.final is not None and self.next >= self.final and self.state is not ReceiverState.DONE:
+        if self.final is not None and self.next >= self.final and self.state is not _DONE:
             self._step(ReceiverEvent.COMPLETE)
             self._done_at = now
             self._buffer.clear()
@@ -215,10 +227,10 @@ class Receiver:
 
         An orphan waits for two words of the other holders before it believes so.
         """
-        if self.state is ReceiverState.ORPHANED:
+        if self.state is _ORPHANED:
             waited = now >= self._orphaned_since + 2 * self._settings.heartbeat_longest
             return waited and self.next == self.known
-        return self.state is ReceiverState.DONE
+        return self.state is _DONE
 
     def give_up(self, reason: Expiry, now: float) -> None:
         """Whatever is missing has expired; `take` gives what is behind it."""
@@ -228,7 +240,7 @@ class Receiver:
     def told(self, now: float) -> bool:
         """Whether the origin knows how it ended here, or will not be told any more."""
         tried = self._done_reports > _LAST_REPORTS
-        return self.over(now) and (self.state is ReceiverState.ORPHANED or self._echoed or tried)
+        return self.over(now) and (self.state is _ORPHANED or self._echoed or tried)
 
     # --- from the network
 
@@ -241,7 +253,7 @@ class Receiver:
             return
         if segment.sender == origin:
             self._heard = now
-            if self.state is ReceiverState.ORPHANED:
+            if self.state is _ORPHANED:
                 self._step(ReceiverEvent.ORIGIN_HEARD)
         try:
             self._dispatch(segment, now)
@@ -250,7 +262,7 @@ class Receiver:
 
     def _dispatch(self, segment: Segment, now: float) -> None:
         kind = segment.kind
-        if kind is Kind.DATA or kind is Kind.REPAIR or kind is Kind.REPLAY:
+        if kind is _DATA or kind is _REPAIR or kind is _REPLAY:
             self._data(segment, now)
             return
         self._quiet_until = -NEVER
@@ -275,9 +287,9 @@ class Receiver:
         self._quiet_until = -NEVER
         if refused is None:
             refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
-            if segment.kind is not Kind.DATA:
+            if segment.kind is not _DATA:
                 self._replayed_to = max(self._replayed_to, segment.end)
-                if self._replay_until > now or segment.kind is Kind.REPLAY:
+                if self._replay_until > now or segment.kind is _REPLAY:
                     self._replay_until = now + self._replay_pause()
             self._check_lag()
         elif refused is Refused.FAR_AHEAD:
@@ -286,19 +298,19 @@ class Receiver:
             self.counters.refuse(refused)
 
     def _data_refusal(self, segment: Segment) -> Refused | None:
-        if self.state is ReceiverState.JOINING:
+        if self.state is _JOINING:
             return Refused.NOT_BEGUN
-        if self.state is ReceiverState.DONE:
+        if self.state is _DONE:
             return Refused.DUPLICATE
         if self.final is not None and segment.end > self.final:
             return Refused.BEYOND_END
         far = segment.sequence - self.next > self._weight.most_behind
-        if far and self.state is ReceiverState.CATCHING_UP and segment.kind is Kind.DATA:
+        if far and self.state is _CATCHING_UP and segment.kind is _DATA:
             return Refused.FAR_AHEAD
         return None
 
     def _know(self, end: int, due: float) -> None:
-        if self.state not in (ReceiverState.JOINING, ReceiverState.DONE):
+        if self.state not in (_JOINING, _DONE):
             self._buffer.know(end if self.final is None else min(end, self.final), due)
             self._check_lag()
 
@@ -316,7 +328,7 @@ class Receiver:
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
         if heartbeat.echo:
             self.round_trip.sample(now - heartbeat.echo / 1e6)
-            if self.state is ReceiverState.DONE and heartbeat.echo >= int(self._done_at * 1e6):
+            if self.state is _DONE and heartbeat.echo >= int(self._done_at * 1e6):
                 self._report_at = NEVER
                 self._echoed = True
             # an echo may come another way than the data, and overtake it
@@ -326,7 +338,7 @@ class Receiver:
         self._know(heartbeat.end, now + self._first_delay())
 
     def _check_lag(self) -> None:
-        if self.state is ReceiverState.LIVE and self._lag() > self._weight.most_behind:
+        if self.state is _LIVE and self._lag() > self._weight.most_behind:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._replayed_to = 0
             self._buffer.forget_ahead(0.0)
@@ -337,7 +349,7 @@ class Receiver:
         return self._buffer.known - self.next
 
     def _skip(self, skip: Skip, now: float) -> None:
-        if self.state in (ReceiverState.JOINING, ReceiverState.DONE):
+        if self.state in (_JOINING, _DONE):
             return
         for one in skip.ranges:
             if one.end > self.next:
@@ -350,7 +362,7 @@ class Receiver:
             )  # the origin replays by itself to who begins behind
         self.members = announce.members
         self.name = announce.name
-        if self.state is ReceiverState.JOINING:
+        if self.state is _JOINING:
             self._begin(announce.first, now)
         self._know(announce.end, now + self._first_delay())
 
@@ -361,9 +373,9 @@ class Receiver:
         self._report_by(now)
 
     def _close(self, close: Close, now: float) -> None:
-        if self.state is ReceiverState.JOINING:
+        if self.state is _JOINING:
             return
-        if self.state is ReceiverState.DONE:
+        if self.state is _DONE:
             self._report_by(now)  # the origin has not heard it yet
             return
         if close.end < self._buffer.known:
@@ -405,7 +417,7 @@ class Receiver:
 
     def _origin_silent(self, now: float) -> None:
         self._step(ReceiverEvent.ORIGIN_SILENT)
-        if self.state is ReceiverState.ORPHANED and self._orphaned_since == NEVER:
+        if self.state is _ORPHANED and self._orphaned_since == NEVER:
             self._orphaned_since = self._word_at = now
 
     def _orphaned(self, now: float) -> None:
@@ -430,9 +442,9 @@ class Receiver:
             return []
         if now >= self._heard + self._settings.orphaned_after:
             self._origin_silent(now)
-        elif self.state is not ReceiverState.ORPHANED:
+        elif self.state is not _ORPHANED:
             self._orphaned_since = self._word_at = NEVER
-        if self.state is ReceiverState.ORPHANED:
+        if self.state is _ORPHANED:
             self._orphaned(now)
         self._ask(now)
         if now >= self._report_at:
@@ -454,16 +466,16 @@ class Receiver:
 
     def _ask_before(self, now: float) -> int:
         """Gaps from here on are not asked for: a replay brings them, which goes on also for who is near."""
-        if self.state is ReceiverState.CATCHING_UP:
+        if self.state is _CATCHING_UP:
             return self._replayed_to
-        if self.state is ReceiverState.LIVE and now < self._replay_until and len(self._buffer.gaps):
+        if self.state is _LIVE and now < self._replay_until and len(self._buffer.gaps):
             return self._replayed_to
         self._replay_until = -NEVER
         return self._buffer.known
 
     def _ask(self, now: float) -> None:
         """One nak for all gaps whose time has come, as far as it holds them and there is room."""
-        if self.state in (ReceiverState.JOINING, ReceiverState.DONE):
+        if self.state in (_JOINING, _DONE):
             return
         before = self._ask_before(now)
         wanted: list[Gap] = []
@@ -484,13 +496,13 @@ class Receiver:
     def _repairer(self) -> int:
         """The origin; when it is gone any other member, another one each time."""
         others = [host for host in self.members if host != self.host]
-        if self.state is not ReceiverState.ORPHANED or not others:
+        if self.state is not _ORPHANED or not others:
             return self.key[0]
         return others[int(self._random.random() * len(others))]
 
     def _report(self, now: float) -> None:
         stamp = max(1, int(now * 1e6))
-        if self.state is ReceiverState.JOINING:
+        if self.state is _JOINING:
             report = Report(Mode.JOINING, stamp=stamp)
         else:
             report = Report(
@@ -506,10 +518,10 @@ class Receiver:
 
         The last report is repeated until it is echoed, less and less often.
         """
-        if self.state is ReceiverState.DONE:
+        if self.state is _DONE:
             self._done_reports += 1
             return self._settings.report_idle * 2.0 ** min(self._done_reports - 4, 5)
-        if self.round_trip.measured and self.state is not ReceiverState.JOINING:
+        if self.round_trip.measured and self.state is not _JOINING:
             return self._settings.report_idle
         self._unanswered += 1
         return min(self._settings.report_idle, self.round_trip.timeout * 2.0 ** min(self._unanswered, 20))
@@ -528,11 +540,11 @@ class Receiver:
 
     def _earliest(self) -> float:
         times = [self._report_at]
-        if self.state not in (ReceiverState.JOINING, ReceiverState.DONE):
+        if self.state not in (_JOINING, _DONE):
             times.append(self._buffer.gaps.next_deadline())
-        if self.state is ReceiverState.ORPHANED:
+        if self.state is _ORPHANED:
             give_up = self._orphaned_since + self._settings.give_up_after
             times += [self._word_at, give_up if len(self._buffer.gaps) else NEVER]
-        elif self.state in (ReceiverState.LIVE, ReceiverState.CATCHING_UP):
+        elif self.state in (_LIVE, _CATCHING_UP):
             times.append(self._heard + self._settings.orphaned_after)
         return min(times)

@@ -34,6 +34,9 @@ from .states import PeerState
 from .timing import TokenBucket, Weight
 
 _DATA: Final = Kind.DATA.name
+# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_SILENT: Final = PeerState.SILENT
+_CATCHING_UP: Final = PeerState.CATCHING_UP
 
 
 class Sender:
@@ -156,7 +159,7 @@ class Sender:
     def row(self, host: int) -> Row:
         """The host's accounting."""
         peer = self.peers.get(host)
-        return self.ledger.row(host, self.log, silent=peer is None or peer.state is PeerState.SILENT)
+        return self.ledger.row(host, self.log, silent=peer is None or peer.state is _SILENT)
 
     # --- from receivers
 
@@ -215,7 +218,7 @@ class Sender:
             self.counters.refuse(Refused.UNKNOWN_HOST)
             return
         if peer is not None and peer.reported:
-            if report.stamp <= peer.stamp and peer.state is not PeerState.SILENT:
+            if report.stamp <= peer.stamp and peer.state is not _SILENT:
                 self.counters.refuse(Refused.STALE)
                 return
             peer = None
@@ -279,7 +282,7 @@ class Sender:
         self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
         self._resending.repair(out, now)
         self._live(out, now)
-        for peer in self.peers.in_state(PeerState.CATCHING_UP):
+        for peer in self.peers.in_state(_CATCHING_UP):
             if peer.reported:  # it listens
                 self._resending.replay(peer, self._unsent, out, now)
         self._beat(now)
@@ -287,7 +290,7 @@ class Sender:
     def _announce(self, now: float) -> None:
         members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
         for peer in self.peers:
-            if peer.announce_at <= now and peer.state is not PeerState.SILENT:
+            if peer.announce_at <= now and peer.state is not _SILENT:
                 announce = Announce(peer.first, max(self._unsent, peer.first), members, self.name)
                 self._outbox.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
@@ -363,8 +366,8 @@ class Sender:
     def _earliest(self, now: float) -> float:
         """When there is something to send that is no live data."""
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
-        times += [peer.announce_at for peer in self.peers if peer.state is not PeerState.SILENT]
+        times += [peer.announce_at for peer in self.peers if peer.state is not _SILENT]
         times.append(self._resending.repairs_at(now))
-        for peer in self.peers.in_state(PeerState.CATCHING_UP):
+        for peer in self.peers.in_state(_CATCHING_UP):
             times.append(self._resending.replay_at(peer, now))
         return min(times)

@@ -38,6 +38,7 @@ class EdgeFault(enum.Enum):
 
 # Of a segment's header: what tells whom it is for.
 DATA: Final = PURPOSES[int(Kind.DATA)]
+_DATA: Final = Kind.DATA
 _STREAM: Final = struct.Struct(">II")
 _STREAM_AT: Final = 4
 _SENDER: Final = struct.Struct(">I")
@@ -309,7 +310,7 @@ class Streams:
     def _lay_out_alone(self, served: Served, message: Message, shipments: list[Shipment]) -> None:
         """As `_lay_out`, of a message for all that are live."""
         sender = served.sender
-        encoded = cut_encoded(message, sender.mtu, sender.key, self.host, Kind.DATA, None, self._keys)
+        encoded = cut_encoded(message, sender.mtu, sender.key, self.host, _DATA, None, self._keys)
         size = 0
         for datagram in encoded:
             size += len(datagram)

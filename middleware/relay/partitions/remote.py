@@ -173,8 +173,7 @@ class RemotePartition:
         self, replica: Replica, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool
     ) -> PartitionRead | None:
         """None where the leader is to be asked."""
-        alone = not self.leader.up
-        if not (replica.checked or (alone and replica.begun)):
+        if not replica.checked and not (replica.begun and not self.leader.up):
             return None
         log = replica.partition.log
         if log.start_offset <= offset < replica.partition.readable_end:
@@ -185,7 +184,7 @@ class RemotePartition:
         if offset < log.end_offset:
             return None
         known = replica.current and offset <= max(replica.known_end, log.end_offset)
-        return _nothing_yet(log) if alone or known or replica.reaches(offset) else None
+        return _nothing_yet(log) if known or not self.leader.up or replica.reaches(offset) else None
 
     def _note(self, isolation: Isolation, asked: Future[PartitionRead]) -> None:
         """What the leader's answer to a fetch tells."""
@@ -215,7 +214,7 @@ class RemotePartition:
 
     def _waits_here(self, replica: Replica) -> bool:
         here = replica.current or replica.growing
-        return (replica.begun and not self.leader.up) or (replica.checked and here)
+        return (replica.checked and here) or (replica.begun and not self.leader.up)
 
     def _look_again(self, waiter: ReadWaiter) -> None:
         replica = self.replica

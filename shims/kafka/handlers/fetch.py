@@ -38,7 +38,8 @@ from ..versions import FETCH
 
 _log = logging.getLogger("treecast.kafka")
 
-_ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+_COMMITTED: Final = Isolation.READ_COMMITTED
+_ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, _COMMITTED)
 
 
 def fetch(
@@ -174,7 +175,7 @@ class Attempt:
 
 def _result(asked: FetchPartition, found: PartitionRead, isolation: Isolation) -> FetchResult:
     aborted = None
-    if isolation is Isolation.READ_COMMITTED:
+    if isolation is _COMMITTED:
         aborted = [(transaction.producer_id, transaction.first_offset) for transaction in found.aborted]
     return FetchResult(
         asked.topic,
