@@ -16,6 +16,7 @@ from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
 from bench import spark as spark_comparison
+from bench.chain.paced import generator
 from bench.core import machine, report, versus
 from bench.core.awake import awake
 from bench.core.measure import Workload
@@ -109,8 +110,8 @@ def fabric(
     only: OnlyOption = None,
     quick: QuickOption = False,
     own_cores: Annotated[
-        bool, typer.Option("--own-cores", help="each host keeps to a core of its own")
-    ] = False,
+        bool, typer.Option("--own-cores/--shared-cores", help="each host keeps to a core of its own")
+    ] = True,
     json: JsonOption = False,
     out: OutOption = Path("out"),
     peers: PeersOption = FABRIC_PEERS,
@@ -139,6 +140,7 @@ def fabric(
         context = {
             "comparison": "fabric",
             "own cores": own_cores,
+            "load at a rate": generator(),
             "rounds": rounds,
             "seconds": seconds,
             "left out": left_out,

@@ -9,7 +9,7 @@ from bench.core.chain import Route
 from treecast.middleware.load.frames import LoadError
 
 from . import amqp_frames as amqp
-from .ends import Sink, Source, connect
+from .ends import Reply, Sink, Source, connect
 from .stamp import MARK, STAMP, Arrivals, payload
 
 WINDOW = 2000  # unconfirmed messages; 16 Kafka batches of 16 KiB hold 2,200 records of 100 B
@@ -125,37 +125,35 @@ class AmqpSink(Sink):
     The queue is emptied first: what is there already isn't the run's.
     """
 
+    framing = (3, 8)
+
     def __init__(self, route: Route, arrivals: Arrivals | None = None) -> None:
         client = Client(route.far)
         client.call(amqp.purge(route.target), amqp.QUEUE_PURGE_OK)
         client.call(amqp.qos(PREFETCH), amqp.QOS_OK)
         client.call(amqp.consume(route.target), amqp.CONSUME_OK)
         connected, early = client.release()
-        super().__init__(connected, arrivals)
-        self._buffer = bytearray(_RECEIVE)
-        self._view = memoryview(self._buffer)
-        self._filled = len(early)
+        super().__init__(connected, arrivals, _RECEIVE)
+        self.filled = len(early)
         self._buffer[: len(early)] = early
         self.socket.setblocking(False)
 
-    def receive(self, clock: Callable[[], int]) -> None:
-        try:
-            count = self.socket.recv_into(self._view[self._filled :])
-        except BlockingIOError:
-            return
-        if not count:
-            raise LoadError("the server closed the receiver's connection")
-        now = clock()
-        self._filled += count
+    def reply(self) -> Reply:
+        frame = amqp.ack(0)
+        return Reply(
+            frame, frame.index(amqp.TWO.pack(*amqp.ACK)) + amqp.TWO.size, self.records, records_only=True
+        )
+
+    def _took(self, count: int, now: int) -> bool:
+        self.filled += count
         before = self.records
-        used = self._deliveries(self._buffer, self._filled)
+        used = self._deliveries(self._buffer, self.filled)
         if self.arrivals is not None:
             self.arrivals.scan(self._view[:used], now)
-        rest = self._filled - used
-        self._buffer[:rest] = self._buffer[used : self._filled]
-        self._filled = rest
-        if self.records > before:
-            self._acknowledge()
+        rest = self.filled - used
+        self._buffer[:rest] = self._buffer[used : self.filled]
+        self.filled = rest
+        return self.records > before
 
     def _deliveries(self, buffer: bytearray, filled: int) -> int:
         """Counts messages whose body is whole; returns the bytes of all whole messages."""
@@ -168,7 +166,7 @@ class AmqpSink(Sink):
                 raise LoadError(_unexpected(kind, bytes(buffer[start:end]), amqp.DELIVER))
         return used
 
-    def _acknowledge(self) -> None:
+    def _answer(self) -> None:
         frame = amqp.ack(self.records)  # tags count deliveries on the channel from 1
         if self.socket.send(frame) != len(frame):
             raise LoadError("the socket did not take an acknowledgement")

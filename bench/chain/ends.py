@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from treecast.middleware.load.frames import LoadError
 
@@ -29,6 +30,7 @@ class Source(abc.ABC):
         self.socket.setblocking(False)
         self.per_frame = per_frame
         self.acknowledged = 0
+        self._frame = frame
         self._size = len(frame)
         self._copies = max(1, min(copies, RING_BYTES // len(frame)))
         self._ring = memoryview(bytearray(frame * self._copies))
@@ -63,6 +65,15 @@ class Source(abc.ABC):
             if self._stamped >= upto:
                 return False
 
+    def stamped(self, count: int, due: Callable[[int], int]) -> bytearray:
+        """The first `count` frames with their stamps, for who sends them in this source's place."""
+        assert self._stamper is not None
+        frames = bytearray(self._frame * count)
+        with memoryview(frames) as view:
+            for number in range(count):
+                self._stamper(view[number * self._size : (number + 1) * self._size], number, due(number))
+        return frames
+
     def receive(self) -> None:
         """Takes what has come. Raises LoadError on any answer that is not a success."""
         try:
@@ -70,7 +81,18 @@ class Source(abc.ABC):
         except BlockingIOError:
             return
         if not count:
-            raise LoadError(f"the server closed the sender's connection after {self.acknowledged} answers")
+            raise self.closed()
+        self._took(count)
+
+    def take(self, data: memoryview) -> None:
+        """The same for what somebody else has received."""
+        self._view[self._filled : self._filled + len(data)] = data
+        self._took(len(data))
+
+    def closed(self) -> LoadError:
+        return LoadError(f"the server closed the sender's connection after {self.acknowledged} answers")
+
+    def _took(self, count: int) -> None:
         self._filled += count
         used = self._answers(self._buffer, self._filled)
         rest = self._filled - used
@@ -85,17 +107,63 @@ class Source(abc.ABC):
         self.socket.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a sink sends for what it has received: `frame` with a count of records, 8 bytes at `at`.
+
+    It counts from `base`. One goes for every read that completes an answer or, with `records_only`, an
+    answer with records.
+    """
+
+    frame: bytes
+    at: int
+    base: int
+    records_only: bool
+
+
 class Sink(abc.ABC):
     """Counts the records that come. With `arrivals` it looks at every one's stamp as well."""
 
-    def __init__(self, connected: socket.socket, arrivals: Arrivals | None) -> None:
+    framing: tuple[int, int]  # where in an answer its length stands (4 bytes, big-endian); bytes not counted
+
+    def __init__(self, connected: socket.socket, arrivals: Arrivals | None, room: int) -> None:
         self.socket = connected
         self.records = 0
         self.arrivals = arrivals
+        self._buffer = bytearray(room)
+        self._view = memoryview(self._buffer)
+        self.filled = 0  # of the buffer
 
-    @abc.abstractmethod
     def receive(self, clock: Callable[[], int]) -> None:
         """Takes what has come, and asks for more. `clock` gives nanoseconds."""
+        try:
+            count = self.socket.recv_into(self._view[self.filled :])
+        except BlockingIOError:
+            return
+        if not count:
+            raise self.closed()
+        if self._took(count, clock()):
+            self._answer()
+
+    def take(self, data: memoryview, now: int) -> None:
+        """Takes what somebody else has received, and answered, at `now` (ns)."""
+        self._view[self.filled : self.filled + len(data)] = data
+        self._took(len(data), now)
+
+    def closed(self) -> LoadError:
+        return LoadError("the server closed the receiver's connection")
+
+    @abc.abstractmethod
+    def reply(self) -> Reply:
+        """What is sent for what comes from now on."""
+
+    @abc.abstractmethod
+    def _took(self, count: int, now: int) -> bool:
+        """`count` bytes more are in the buffer; whether to answer."""
+
+    @abc.abstractmethod
+    def _answer(self) -> None:
+        """Asks for more, or acknowledges."""
 
     def close(self) -> None:
         self.socket.close()

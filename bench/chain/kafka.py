@@ -22,7 +22,7 @@ from treecast.middleware.load.payload import make_batch, records_in
 from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.wire.record_batch import build_batch
 
-from .ends import Sink, Source, connect
+from .ends import Reply, Sink, Source, connect
 from .stamp import MARK, STAMP, Arrivals, payload
 
 WINDOW = 16  # Produce requests in flight
@@ -86,40 +86,35 @@ def make_stamper(frame: bytes, batch: bytes) -> Callable[[memoryview, int, int],
 class KafkaSink(Sink):
     """Reads the target from its end at the time of making: what is there already isn't the run's."""
 
+    framing = (0, 4)
+
     def __init__(self, route: Route, arrivals: Arrivals | None = None, quiet: float = QUIET) -> None:
         with Connection(*route.far) as connection:
             self._start = settled_end(connection, route.target, quiet)
-        super().__init__(connect(route.far), arrivals)
+        super().__init__(connect(route.far), arrivals, 4 * _MAX_BYTES)
         self._request = FetchRequest(route.target, 0, _MAX_BYTES, 1, _WAIT_MS)
-        self._buffer = bytearray(4 * _MAX_BYTES)
-        self._view = memoryview(self._buffer)
-        self._filled = 0
         self._offset = self._start
-        self._ask()
+        self._answer()
         self.socket.setblocking(False)
 
-    def _ask(self) -> None:
+    def reply(self) -> Reply:
+        return Reply(bytes(self._request.data), self._request.offset_at, self._offset, records_only=False)
+
+    def _answer(self) -> None:
         frame = self._request.at(self._offset)
         if self.socket.send(frame) != len(frame):
             raise LoadError("the socket did not take a request of a hundred bytes")
 
-    def receive(self, clock: Callable[[], int]) -> None:
-        try:
-            count = self.socket.recv_into(self._view[self._filled :])
-        except BlockingIOError:
-            return
-        if not count:
-            raise LoadError("the server closed the receiver's connection")
-        now = clock()
-        self._filled += count
-        size = 4 + int.from_bytes(self._buffer[:4], "big") if self._filled >= 4 else 4
+    def _took(self, count: int, now: int) -> bool:
+        self.filled += count
+        size = 4 + int.from_bytes(self._buffer[:4], "big") if self.filled >= 4 else 4
         if size > len(self._buffer):
             raise LoadError(f"an answer to Fetch is {size} bytes long, more than was asked for")
-        if self._filled < max(size, 5):
-            return
-        self._filled = 0
+        if self.filled < max(size, 5):
+            return False
+        self.filled = 0
         self._take(now)
-        self._ask()
+        return True
 
     def _take(self, now: int) -> None:
         answer = parse_fetch_head(self._buffer)

@@ -14,7 +14,8 @@ from treecast.middleware.load.frames import LoadError
 
 from . import amqp, kafka
 from .ends import Sink, Source
-from .loops import FixedRate, throughput
+from .loops import throughput
+from .paced import at_rate
 from .stamp import Arrivals
 
 BURST = 1024  # frames that may be stamped and not yet sent
@@ -67,11 +68,11 @@ def _prepare_throughput(order: Order) -> Callable[[], dict[str, Any]]:
 def _prepare_rate(order: Order) -> Callable[[], dict[str, Any]]:
     source, sink = stamped_ends(order.route, order.size, order.records)
     warmup = int(order.records * order.warmup)
-    fixed = FixedRate(source, sink, rate=order.rate, count=order.records, warmup=warmup)
+    paced = at_rate()(source, sink, rate=order.rate, count=order.records, warmup=warmup)
 
     def run() -> dict[str, Any]:
         with contextlib.closing(source), contextlib.closing(sink):
-            return asdict(fixed.run())
+            return asdict(paced.run())
 
     return run
 

@@ -1,12 +1,17 @@
 """Cores that do not halt while something is measured.
 
 Where nothing runs, a core halts until it is interrupted. In a virtual machine that means to ask the host for
-it again, and on a busy host that takes long: a process that slept for 2 ms woke 0.2 ms late at the median,
-4 ms in a tenth of all cases and 24 ms in a hundredth. With a process of the lowest kind (SCHED_IDLE) that
-spins on each core it was 0.07, 0.08 and 0.1 ms. Whatever else becomes ready takes the core from it at once,
-so that nobody has less of it; all servers and loads have the same. Linux shares a core between sessions first
-(autogroups, sched(7)), and in its own, a spinning process would have as much as a server in another: so it
-has a session of its own, of the least weight.
+it again, and on a busy host that takes long; docs/benchmarks.md says how long. There are two ways around it.
+
+The kernel's own: whoever holds /dev/cpu_dma_latency open may say how many microseconds a core may take to be
+back (PM QoS, Documentation/power/pm_qos_interface.rst), and with 0 an idle core polls for work instead of
+halting. It then needs no interrupt to be woken either. That takes root, and a system that has idle states to
+choose from (cpuidle).
+
+Elsewhere a process of the lowest kind (SCHED_IDLE) spins on each core. Linux shares a core between sessions
+first (autogroups, sched(7)), and in its own, a spinning process would have as much as a server in another: so
+it has a session of its own, of the least weight. Even so it keeps a core for up to three milliseconds now and
+then, and waking who takes it from it costs an interrupt.
 """
 
 from __future__ import annotations
@@ -14,11 +19,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 _SET = "TREECAST_BENCH_AWAKE"
+_LATENCY = Path("/dev/cpu_dma_latency")
+_IDLE_DRIVER = Path("/sys/devices/system/cpu/cpuidle/current_driver")
 _SPIN = """
 import os, pathlib, sys
 group = pathlib.Path("/proc/self/autogroup")
@@ -34,31 +43,59 @@ while os.getppid() == parent:
 
 
 @contextlib.contextmanager
-def awake(wanted: bool = True) -> Iterator[list[int]]:
-    """Keeps the cores that this process may use from halting; the process ids of what spins on them.
+def awake(wanted: bool = True) -> Iterator[str]:
+    """Keeps cores from halting, in the better of the two ways that works here; `how` then says which.
 
-    None where it is not `wanted`, is done already, or the system has no SCHED_IDLE.
+    Does nothing where it is not `wanted` or is done already.
     """
-    if not wanted or is_on() or not hasattr(os, "SCHED_IDLE"):
-        yield []
+    if not wanted or how():
+        yield how()
         return
+    with contextlib.ExitStack() as stack:
+        if stack.enter_context(polling()):
+            os.environ[_SET] = "idle cores poll"
+        elif stack.enter_context(spinning()):
+            os.environ[_SET] = "idle processes spin"
+        try:
+            yield how()
+        finally:
+            os.environ.pop(_SET, None)
+
+
+def how() -> str:
+    """How this process, or one that started it, keeps the cores awake; empty if it doesn't."""
+    return os.environ.get(_SET, "")
+
+
+@contextlib.contextmanager
+def polling() -> Iterator[bool]:
+    """Has the kernel poll where nothing runs; False where it can't or this process may not ask for it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if _IDLE_DRIVER.read_text().strip() in ("", "none"):
+                raise OSError
+            request = stack.enter_context(open(_LATENCY, "wb", buffering=0))
+            request.write(struct.pack("=i", 0))
+        except OSError:
+            yield False
+        else:
+            yield True  # for as long as the file is open
+
+
+@contextlib.contextmanager
+def spinning() -> Iterator[list[int]]:
+    """The process ids of what spins on the cores that this process may use; none without SCHED_IDLE."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "SCHED_IDLE") else []
     command = [sys.executable, "-S", "-c", _SPIN]
-    spinning = [
+    processes = [
         subprocess.Popen(
             [*command, str(core), str(os.getpid())], stdin=subprocess.DEVNULL, start_new_session=True
         )
-        for core in sorted(os.sched_getaffinity(0))
+        for core in cores
     ]
-    os.environ[_SET] = "1"
     try:
-        yield [one.pid for one in spinning]
+        yield [one.pid for one in processes]
     finally:
-        del os.environ[_SET]
-        for one in spinning:
+        for one in processes:
             one.send_signal(signal.SIGKILL)
             one.wait()
-
-
-def is_on() -> bool:
-    """Whether this process, or one that started it, keeps the cores awake."""
-    return _SET in os.environ

@@ -7,7 +7,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from bench.core.awake import is_on
+from bench.core.awake import how
 
 
 def describe() -> dict[str, str]:
@@ -19,7 +19,7 @@ def describe() -> dict[str, str]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "commit": _commit(),
-        "kept awake": "yes" if is_on() else "no",
+        "kept awake": how() or "no",
         "load average": " ".join(f"{value:.2f}" for value in os.getloadavg()),
     }
 

@@ -102,7 +102,7 @@ def produce_request(topic: str, partition: int, batch: bytes, acks: int = 1, cor
 class FetchRequest:
     """Fetch 12 of one partition, without a session; only the offset changes from one to the next."""
 
-    __slots__ = ("_at", "data")
+    __slots__ = ("data", "offset_at")
 
     def __init__(self, topic: str, partition: int, max_bytes: int, min_bytes: int, max_wait_ms: int) -> None:
         head = struct.pack(">iiii", -1, max_wait_ms, min_bytes, max_bytes)
@@ -110,12 +110,12 @@ class FetchRequest:
         head += b"\x02" + _compact_string(topic) + b"\x02" + struct.pack(">ii", partition, -1)
         tail = struct.pack(">iqi", -1, -1, max_bytes) + b"\0\0" + b"\x01\x01\0"
         frame = _frame(FETCH, FETCH_VERSION, head + _INT64.pack(0) + tail, 0, True)
-        self._at = len(frame) - len(tail) - 8
+        self.offset_at = len(frame) - len(tail) - 8
         self.data = bytearray(frame)
 
     def at(self, offset: int) -> bytearray:
         """The frame that asks from `offset`; the same buffer each time."""
-        _INT64.pack_into(self.data, self._at, offset)
+        _INT64.pack_into(self.data, self.offset_at, offset)
         return self.data
 
 

@@ -20,8 +20,17 @@ ANSWERS = {
 
 
 class AmqpBroker:
-    def __init__(self, *, multiple: bool = False, backwards: bool = False, copies: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        multiple: bool = False,
+        backwards: bool = False,
+        copies: int = 1,
+        silent_after: int | None = None,
+        leaves_after: int | None = None,
+    ) -> None:
         self._multiple, self._backwards, self._copies = multiple, backwards, copies
+        self._silent_after, self._leaves_after = silent_after, leaves_after
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = self._listener.getsockname()
         self._consumer: socket.socket | None = None
@@ -67,6 +76,12 @@ class AmqpBroker:
                     elif kind == amqp.BODY:
                         bodies.append(payload)
                 del data[:used]
+                if self._leaves_after is not None and published + len(bodies) > self._leaves_after:
+                    assert self._consumer is not None
+                    self._consumer.shutdown(socket.SHUT_RDWR)
+                    return
+                if self._silent_after is not None:
+                    bodies = bodies[: self._silent_after - published]
                 if bodies:
                     self._confirm(connected, published, len(bodies))
                     published += len(bodies)

@@ -1,7 +1,8 @@
-"""Cores are kept awake by what gives way to everything, for as long as it is wanted."""
+"""Cores are kept awake, in the better way that works here, for as long as it is wanted."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bench.core.awake import awake, is_on
+from bench.core import awake as module
+from bench.core.awake import awake, how, polling, spinning
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the system has no SCHED_IDLE")
 WAIT_S = 60.0
@@ -35,41 +37,86 @@ def idle(pid: int) -> bool:
     return os.sched_getscheduler(pid) == os.SCHED_IDLE
 
 
+def open_files() -> set[str]:
+    """Of this process."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return found
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As for who is not root: there is nothing to ask the kernel with."""
+    monkeypatch.setattr(module, "_LATENCY", folder / "cpu_dma_latency" / "refused")
+
+
 def test_one_process_of_the_lowest_kind_on_each_core() -> None:
-    with awake() as spinning:
-        for pid in spinning:
+    with spinning() as pids:
+        for pid in pids:
             wait_for(idle, pid)
-        cores = [os.sched_getaffinity(pid) for pid in spinning]
+        cores = [os.sched_getaffinity(pid) for pid in pids]
         assert sorted(next(iter(core)) for core in cores) == sorted(os.sched_getaffinity(0))
         assert all(len(core) == 1 for core in cores)
-        assert all(os.getsid(pid) == pid for pid in spinning)
-        groups = [Path(f"/proc/{pid}/autogroup") for pid in spinning]
+        assert all(os.getsid(pid) == pid for pid in pids)
+        groups = [Path(f"/proc/{pid}/autogroup") for pid in pids]
         assert all(group.read_text().endswith("nice 19\n") for group in groups if group.exists())
-        assert is_on()
+    assert not any(runs(pid) for pid in pids)
+
+
+def test_the_kernel_is_asked_for_no_latency_for_as_long_as_the_file_is_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, driver = tmp_path / "cpu_dma_latency", tmp_path / "current_driver"
+    monkeypatch.setattr(module, "_LATENCY", asked)
+    monkeypatch.setattr(module, "_IDLE_DRIVER", driver)
+    for kind, expected in (("haltpoll\n", True), ("none\n", False)):
+        driver.write_text(kind)
+        asked.unlink(missing_ok=True)
+        with polling() as polls:
+            assert polls is expected
+            assert (asked.exists() and asked.read_bytes() == bytes(4)) is expected
+            assert (str(asked) in open_files()) is expected
+        assert str(asked) not in open_files()
+    driver.unlink()  # as where the kernel has no cpuidle
+    with polling() as polls:
+        assert not polls
+
+
+def test_it_is_said_how_and_done_once() -> None:
+    with awake() as way:
+        assert how() == way != ""
         with awake() as twice:
-            assert twice == []
-        assert is_on()
-    assert not is_on()
-    assert not any(runs(pid) for pid in spinning)
+            assert twice == way
+        assert how() == way
+    assert how() == ""
 
 
-def test_nothing_spins_where_it_is_not_wanted() -> None:
-    with awake(False) as spinning:
-        assert (spinning, is_on()) == ([], False)
+def test_where_the_kernel_may_not_be_asked_processes_spin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused(monkeypatch, tmp_path)
+    with awake() as way:
+        assert way == "idle processes spin"
+
+
+def test_nothing_is_done_where_it_is_not_wanted() -> None:
+    with awake(False) as way:
+        assert (way, how()) == ("", "")
 
 
 def test_who_is_killed_leaves_nothing_spinning() -> None:
     program = (
-        "from bench.core.awake import awake\nwith awake() as spinning: print(*spinning, flush=True); input()"
+        "from bench.core.awake import spinning\nwith spinning() as pids: print(*pids, flush=True); input()"
     )
     begun = [sys.executable, "-c", program]
     process = subprocess.Popen(begun, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdin, process.stdout:
-        spinning = [int(pid) for pid in process.stdout.readline().split()]
-        assert spinning
+        begun_pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert begun_pids
         process.send_signal(signal.SIGKILL)
         process.wait()
-        for pid in spinning:
+        for pid in begun_pids:
             wait_for(lambda pid: not runs(pid), pid)

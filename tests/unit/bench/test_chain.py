@@ -4,11 +4,13 @@ import socket
 import struct
 
 import pytest
-from bench.chain import amqp, loops
+from bench.chain import amqp, load, loops, paced, rate
 from bench.chain import amqp_frames as frames
 from bench.chain.ends import Sink, Source
 from bench.chain.kafka import make_stamper
 from bench.chain.load import Order, open_route, prepare
+from bench.chain.paced import PacedRate, program
+from bench.chain.rate import FixedRate
 from bench.chain.stamp import MARK, SMALLEST, STAMP, Arrivals, payload
 from bench.core.chain import Route
 from tests.unit.bench.amqp_broker import AmqpBroker
@@ -138,21 +140,66 @@ def test_all_that_is_published_is_confirmed_and_arrives(start_broker, options):
     assert {struct.unpack(">HHQHB", header)[2:] for header in broker.headers} == {(100, 1 << 12, 2)}
 
 
-def test_at_a_rate_every_record_is_accounted_for(start_broker):
-    broker = start_broker()
+@pytest.fixture(params=[FixedRate, PacedRate], ids=["python", "native"])
+def at_rate(request, monkeypatch):
+    """Both loads at a rate, which have to say the same."""
+    if request.param is PacedRate and program() is None:
+        pytest.skip("the native load generator needs rustc")
+    monkeypatch.setattr(load, "at_rate", lambda: request.param)
+
+
+@pytest.mark.usefixtures("at_rate")
+@pytest.mark.parametrize("options", [{}, {"multiple": True}, {"backwards": True}])
+def test_at_a_rate_every_record_is_accounted_for(start_broker, options):
+    broker = start_broker(**options)
     result = prepare(Order(route(broker), 500, 100, rate=5000, warmup=0.2))()
     for name in ("lag", "produce", "end_to_end"):
         assert result[name]["count"] == 400
         assert result[name]["p50"] <= result[name]["p99"] <= result[name]["maximum"]
     assert result["end_to_end"]["p50"] > 0
     assert result["achieved"] <= 5000 * 1.001
+    assert 0 < result["generator"] < 10
+    assert broker.acknowledged == 500
+    assert {struct.unpack(">HHQHB", header)[2:] for header in broker.headers} == {(100, 1 << 12, 2)}
 
 
-@pytest.mark.parametrize(("rate", "message"), [(0, "more have arrived"), (5000, "arrived twice")])
-def test_duplicates_fail_a_run(start_broker, rate, message):
-    run = prepare(Order(route(start_broker(copies=2)), 200, 100, rate=rate))
-    with pytest.raises(LoadError, match=message):
+@pytest.mark.usefixtures("at_rate")
+def test_more_than_the_socket_takes_at_once_goes_by_and_by(start_broker):
+    result = prepare(Order(route(start_broker()), 4000, 4096, rate=4_000_000, warmup=0))()
+    assert result["end_to_end"]["count"] == result["produce"]["count"] == 4000
+
+
+@pytest.mark.usefixtures("at_rate")
+def test_a_server_that_leaves_ends_a_run(start_broker):
+    run = prepare(Order(route(start_broker(leaves_after=50)), 200, 100, rate=5000))
+    with pytest.raises((LoadError, OSError), match=r"closed the (sender|receiver)|reset|Broken pipe"):
         run()
+
+
+@pytest.mark.usefixtures("at_rate")
+def test_a_server_that_falls_silent_ends_a_run(start_broker, monkeypatch):
+    for module in (loops, rate):
+        monkeypatch.setattr(module, "SILENCE", 0.2)
+    run = prepare(Order(route(start_broker(silent_after=50)), 200, 100, rate=5000))
+    with pytest.raises(LoadError, match="of 200 sends are answered, 50 of 200 records have arrived"):
+        run()
+
+
+def test_more_than_was_sent_fails_a_run(start_broker):
+    with pytest.raises(LoadError, match="more have arrived"):
+        prepare(Order(route(start_broker(copies=2)), 200, 100))()
+
+
+@pytest.mark.usefixtures("at_rate")
+def test_what_comes_twice_fails_a_run(start_broker):
+    with pytest.raises(LoadError, match="arrived twice"):
+        prepare(Order(route(start_broker(copies=2)), 200, 100, rate=5000))()
+
+
+def test_without_a_compiler_the_load_is_python_s(monkeypatch, tmp_path):
+    monkeypatch.setattr(paced, "_CACHE", tmp_path)
+    monkeypatch.setenv("PATH", "")
+    assert (paced.at_rate(), paced.generator()) == (FixedRate, "Python")
 
 
 def test_a_route_is_open_once_a_record_has_come(start_broker):
@@ -195,8 +242,15 @@ class _Bytes(Source):
 
 
 class _Nothing(Sink):
-    def receive(self, clock):
-        self.records += len(self.socket.recv(1 << 16))
+    def reply(self):
+        raise NotImplementedError
+
+    def _took(self, count, now):
+        self.records += count
+        return False
+
+    def _answer(self):
+        raise NotImplementedError
 
 
 def test_silence_ends_a_run_and_says_what_is_missing(monkeypatch):
@@ -206,7 +260,7 @@ def test_silence_ends_a_run_and_says_what_is_missing(monkeypatch):
     with near, server, far, other:
         server.sendall(b"\1\1\1")
         with pytest.raises(LoadError, match="3 of 10 sends are answered, 0 of 20 records have arrived"):
-            loops.throughput(_Bytes(near, b"frame", 2, 4, None), _Nothing(far, None), 10, 4)
+            loops.throughput(_Bytes(near, b"frame", 2, 4, None), _Nothing(far, None, 1 << 16), 10, 4)
 
 
 def test_stamps_go_in_order_through_a_ring_that_is_smaller_than_the_run():
