@@ -14,7 +14,6 @@ kept from halting, or a virtual machine waits for its host each time that one is
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,14 +21,14 @@ from pathlib import Path
 
 from bench.core.awake import awake
 
+from .cores import halves, keep_to
 from .ends import SETTLE_S, account, end
 from .latency import HEAD, Watched, Window
 from .pace import progress
 from .result import Options, Result
-from .site import Consuming, Producing, Site, keep_to, wait_for, workers
+from .site import Consuming, Producing, Site, wait_for, workers
 
 TOPIC = "load"
-_NICE = -10  # before most of what else the machine does
 CALM, CUT, LOAD, AWAY, BACK, AFTER = (
     "all is well",
     "two hosts cut off",
@@ -45,7 +44,7 @@ def outage(options: Options, folder: Path) -> Result:
     result = Result()
     with (
         awake(options.judged),
-        _cores(options.judged) as (own, rest),
+        halves(options.judged) as (own, rest),
         Site(folder, 4, relayed=("h3", "h4"), seed=options.seed, python=options.python) as site,
     ):
         first, steady, away, dead = site.names
@@ -55,9 +54,9 @@ def outage(options: Options, folder: Path) -> Result:
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
         with workers(calm, *watching, *others):
             if own:
-                keep_to(own, [site.daemons[first]], first=False)
-                keep_to(own, [calm, watching[0]], first=True)
-                keep_to(rest, [site.daemons[steady], watching[1]], first=True)
+                keep_to(own, [site.daemons[first].process.pid], first=False)
+                keep_to(own, [calm.process.pid, watching[0].process.pid], first=True)
+                keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], first=True)
             wait_for(lambda: min(c.read for c in (*watching, *others)) > 1000, "all hosts to read")
             story = _Story(site, options, result, watching, others[0])
             loads = [story.round(number, first, away, dead) for number in range(options.rounds)]
@@ -65,25 +64,6 @@ def outage(options: Options, folder: Path) -> Result:
             account(site, result, without=(dead,))
             story.conclude()
     return result
-
-
-@contextlib.contextmanager
-def _cores(apart: bool) -> Iterator[tuple[set[int], set[int]]]:
-    """(cores for the leader, those of all else, which is what is started meanwhile); the former empty where
-    it is not to be kept `apart`, or cannot be."""
-    usable = os.sched_getaffinity(0)
-    rest = set(sorted(usable)[len(usable) // 2 :])
-    if not apart or rest == usable:
-        yield set(), usable
-        return
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    os.sched_setaffinity(0, rest)
-    os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    try:
-        yield usable - rest, rest
-    finally:
-        os.sched_setaffinity(0, usable)
-        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 class _Story:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ HERE = Path(__file__).parent
 READY_S, STOP_S, ANSWER_S = 120.0, 60.0, 120.0
 _BUSY = ("Deadline Exceeded", "did not answer within", "no coordinator answers", "TIMED_OUT", "timed out")
 FABRIC, CONTROL, KAFKA = 7672, 7671, 9092
-_PRIORITY, _NICE = 10, -19
 
 
 class Amiss(Exception):
@@ -357,19 +356,6 @@ class Site:
                 )
 
 
-def keep_to(cores: set[int], run: Iterable[HostDaemon | Worker], *, first: bool) -> None:
-    """These processes, with all their threads, run on these cores from now on; those that come `first` as
-    soon as they have something to do, and others before most of what runs there."""
-    for one in run:
-        for thread in map(int, os.listdir(f"/proc/{one.process.pid}/task")):
-            with contextlib.suppress(ProcessLookupError):  # it has ended
-                os.sched_setaffinity(thread, cores)
-                if first:
-                    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(_PRIORITY))
-                else:
-                    os.setpriority(os.PRIO_PROCESS, thread, _NICE)
-
-
 def wait_for(condition: Callable[[], object], what: str, timeout: float = 60.0, every: float = 0.05) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
@@ -389,4 +375,4 @@ def workers(*all_of_them: Worker) -> Iterator[None]:
                 worker.process.kill()
 
 
-__all__ = ["Amiss", "Consuming", "HostDaemon", "Producing", "Site", "keep_to", "wait_for", "workers"]
+__all__ = ["Amiss", "Consuming", "HostDaemon", "Producing", "Site", "wait_for", "workers"]

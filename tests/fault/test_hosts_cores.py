@@ -1,0 +1,70 @@
+"""Which processes of a fault run come first on which cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fault.hosts.cores import halves, keep_to
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+
+
+@contextlib.contextmanager
+def running() -> Iterator[int]:
+    """A process with two threads, one of which spins."""
+    spin = "import threading; threading.Thread(target=input).start(); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin], stdin=-1, stdout=-1) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def threads(process: int) -> list[int]:
+    return [int(thread) for thread in os.listdir(f"/proc/{process}/task")]
+
+
+def test_who_comes_first_does_so_without_a_real_time_policy() -> None:
+    core = max(os.sched_getaffinity(0))
+    with running() as first, running() as other:
+        keep_to({core}, [first], first=True)
+        keep_to({core}, [other], first=False)
+        assert len(threads(first)) == 2
+        for process in (first, other):
+            for thread in threads(process):
+                assert os.sched_getaffinity(thread) == {core}
+                assert os.sched_getscheduler(thread) == os.SCHED_OTHER
+        nice = [{os.getpriority(os.PRIO_PROCESS, t) for t in threads(p)} for p in (first, other)]
+        assert nice == [{-20}, {-19}]
+
+
+def test_its_slice_is_short() -> None:
+    told = Path("/proc/self/sched")
+    found = re.search(r"se.slice\s*:\s*(\d+)", told.read_text()) if told.exists() else None
+    if found is None:
+        pytest.skip("the kernel does not tell of slices")
+    with running() as first:
+        keep_to({max(os.sched_getaffinity(0))}, [first], first=True)
+        for thread in threads(first):
+            text = Path(f"/proc/{first}/task/{thread}/sched").read_text()
+            assert re.search(r"se.slice\s*:\s*(\d+)", text).group(1) == "100000"  # type: ignore[union-attr]
+
+
+def test_halves_are_of_all_cores_and_given_back() -> None:
+    before = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
+    with halves(True) as (own, rest):
+        assert own | rest == before[0]
+        assert os.sched_getaffinity(0) == rest
+        assert not own & rest
+    assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+    with halves(False) as (own, rest):
+        assert (own, rest) == (set(), before[0])
