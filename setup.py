@@ -92,6 +92,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/core/sender.py",
     "middleware/fabric/core/streams.py",
     "middleware/fabric/core/timing.py",
+    "middleware/fabric/core/turn.py",
     "middleware/fabric/origin.py",
     "middleware/fabric/receiving.py",
     "middleware/fabric/fabric.py",

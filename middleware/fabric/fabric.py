@@ -204,6 +204,7 @@ class Fabric:
             log=log,
             live_from=live_from,
             open_to_all=open_to_all,
+            turn=self._streams.turn,
         )
         served = self._streams.add(sender)
         origin = self._origins[served.number] = Origin(self, served)
@@ -357,7 +358,8 @@ class Fabric:
                     return
             else:
                 inlet.take_rest(now)
-        self._work()
+        if not self._soon:  # else it comes before the next of these
+            self._work()
 
     def _work_later(self, now: float) -> bool:
         """Whether what else there is to do after a lone message may wait for the next ones: some reports."""

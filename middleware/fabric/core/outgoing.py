@@ -15,6 +15,8 @@ from treecast.middleware.wire.segment_assembly import (
     size_for,
 )
 
+from .turn import OF_MESSAGE
+
 # What segments of a kind are counted as, by its number: an enum tells its name slowly.
 NAMES: Final = tuple([kind.name for kind in Kind])
 PURPOSES: Final = tuple([name.lower() for name in NAMES])
@@ -113,14 +115,14 @@ class Slices:
         self._waiting.append(one)
 
     def give(self, out: list[Outgoing], left: int) -> int:
-        """Moves what comes next to `out`; what is left then of the bytes that this turn may send."""
+        """Moves what comes next to `out`; what is left then of what this turn may cost (`turn`)."""
         while self._waiting and left > 0:
             first, rest = self._waiting.popleft().parted(left)
             out.append(first)
             if rest is not None:
                 self._waiting.appendleft(rest)
                 return 0
-            left -= first.size or 1
+            left -= first.size + OF_MESSAGE
         return left
 
     def drop(self, host: int) -> None:

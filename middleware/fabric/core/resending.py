@@ -5,6 +5,8 @@ Both take a turn's worth at a time, so that live data waits for neither, however
 
 from __future__ import annotations
 
+from typing import Final
+
 from treecast.middleware.wire.segment import Kind
 from treecast.middleware.wire.segment_assembly import Message
 from treecast.middleware.wire.segment_bodies import Nak, Skipped
@@ -19,6 +21,11 @@ from .repairs import Parts, Repairs, Request, in_order
 from .settings import NEVER, StreamSettings
 from .states import PeerState
 from .timing import TokenBucket, Weight
+from .turn import Turn
+
+# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_LIVE: Final = PeerState.LIVE
+_CATCHING_UP: Final = PeerState.CATCHING_UP
 
 
 class Resending:
@@ -28,11 +35,13 @@ class Resending:
         "_answers",
         "_bucket",
         "_counters",
+        "_first",
         "_live_rate",
         "_outbox",
         "_peers",
         "_repairs",
         "_settings",
+        "_turn",
         "_weight",
     )
 
@@ -44,6 +53,7 @@ class Resending:
         weight: Weight,
         live_rate: LiveRate,
         counters: StreamCounters,
+        turn: Turn,
         now: float,
     ) -> None:
         self._outbox = outbox
@@ -52,9 +62,11 @@ class Resending:
         self._weight = weight
         self._live_rate = live_rate
         self._counters = counters
+        self._turn = turn
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._repairs = Repairs(settings.aggregation)
         self._answers = Slices()
+        self._first = 0  # of who is behind, in the next turn
 
     def slow(self, rate: float, now: float) -> None:
         """Live data is sent at `rate`, in bytes per second: what repairs it may not be more for each host."""
@@ -76,7 +88,7 @@ class Resending:
             return
         left = REPAIRS_PER_NAK
         skipped: list[Skipped] = []
-        edge = unsent if peer.state is not PeerState.CATCHING_UP else peer.sent
+        edge = unsent if peer.state is not _CATCHING_UP else peer.sent
         for gap in nak.gaps:
             parts = (gap.part, gap.part + gap.parts) if gap.parts else None
             for found in self._outbox.entries(gap.first, min(gap.end, edge)):  # a replay brings the rest
@@ -99,16 +111,16 @@ class Resending:
             peer.asked += 1
         else:
             size = min(size, (parts[1] - parts[0]) * self._settings.mtu)
-        if peer.state is PeerState.LIVE:
+        if peer.state is _LIVE:
             self._live_rate.asked(peer.host, size)
-        elif peer.state is PeerState.CATCHING_UP:
+        elif peer.state is _CATCHING_UP:
             peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
             peer.window.asked(size, peer.flight_bytes, now, peer.turnaround.timeout)
 
     def repair(self, out: list[Outgoing], now: float) -> None:
-        """Answers what was asked for, as far as one turn goes; what was left of that comes first."""
-        left = self._answers.give(out, self._settings.replay_at_once)
-        while left > 0 and self._bucket.ready(now):
+        """Answers what was asked for, as far as this turn goes; what was left of that comes first."""
+        self._turn.repairs = self._answers.give(out, self._turn.repairs)
+        while self._turn.repairs > 0 and self._bucket.ready(now):
             request = self._repairs.pop(now)
             if request is None:
                 return
@@ -118,7 +130,7 @@ class Resending:
                 else:
                     for host in request.hosts:
                         self._outbox.skip([found], host)
-            left = self._answers.give(out, left)
+            self._turn.repairs = self._answers.give(out, self._turn.repairs)
 
     def _answer(self, request: Request, message: Message) -> None:
         """By multicast to who is live, where enough of them ask; to others one by one."""
@@ -146,12 +158,12 @@ class Resending:
     def _kind_for(self, host: int, sequence: int) -> Kind:
         """What was lost of a replay is of the replay still."""
         peer = self._peers.get(host)
-        live = peer is None or (peer.state is PeerState.LIVE and sequence >= peer.edge)
+        live = peer is None or (peer.state is _LIVE and sequence >= peer.edge)
         return Kind.REPAIR if live else Kind.REPLAY
 
     def _is_live(self, host: int) -> bool:
         peer = self._peers.get(host)
-        return peer is not None and peer.state is PeerState.LIVE
+        return peer is not None and peer.state is _LIVE
 
     def repairs_at(self, now: float) -> float:
         """When `repair` has something to send, if nothing is heard before."""
@@ -161,21 +173,33 @@ class Resending:
 
     # --- replay
 
+    def replays(self, unsent: int, out: list[Outgoing], now: float) -> None:
+        """To all that are behind. Who had nothing of the last turn comes first."""
+        behind = [peer for peer in self._peers.in_state(_CATCHING_UP) if peer.reported]  # they listen
+        if not behind:
+            return
+        first = self._first % len(behind)
+        for number, peer in enumerate([*behind[first:], *behind[:first]], first + 1):
+            before = self._turn.replays
+            self.replay(peer, unsent, out, now)
+            if before > 0 >= self._turn.replays:
+                self._first = number  # the next one
+
     def replay(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
-        """What `peer` lacks before `unsent`, the edge of live data, as far as its window, the rate and one
+        """What `peer` lacks before `unsent`, the edge of live data, as far as its window, the rate and this
         turn allow."""
         if peer.flight and now - peer.progressed >= peer.stall:
             self._stalled(peer, now)
-        left = peer.slices.give(out, self._settings.replay_at_once)
-        if self._may_replay(peer, left, now):
-            self._replay_more(peer, unsent, left, out, now)
+        self._turn.replays = peer.slices.give(out, self._turn.replays)
+        if self._may_replay(peer, now):
+            self._replay_more(peer, unsent, out, now)
         if peer.sent >= unsent and peer.slices.empty:
             self._peers.edge_reached(peer)
 
-    def _may_replay(self, peer: Peer, left: int, now: float) -> bool:
-        return left > 0 and not peer.full and self._bucket.ready(now)
+    def _may_replay(self, peer: Peer, now: float) -> bool:
+        return self._turn.replays > 0 and not peer.full and self._bucket.ready(now)
 
-    def _replay_more(self, peer: Peer, unsent: int, left: int, out: list[Outgoing], now: float) -> None:
+    def _replay_more(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
         for found in self._outbox.entries(peer.sent, unsent):
             size = 0
@@ -184,9 +208,9 @@ class Resending:
             else:
                 size = self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
                 self._weight.add(found.records, size)
-                left = peer.slices.give(out, left)
+                self._turn.replays = peer.slices.give(out, self._turn.replays)
             peer.replayed(found.end, size, now)
-            if not self._may_replay(peer, left, now):
+            if not self._may_replay(peer, now):
                 break
         self._outbox.skip(skipped, peer.host)
 

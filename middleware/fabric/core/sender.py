@@ -32,6 +32,7 @@ from .resending import Resending
 from .settings import NEVER, StreamSettings
 from .states import PeerState
 from .timing import TokenBucket, Weight
+from .turn import Turn
 
 _DATA: Final = Kind.DATA.name
 # Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
@@ -46,7 +47,7 @@ class Sender:
     grows by itself, of which the sender learns in `to_send`. What is in it before `live_from` (default: its
     end) is not sent live, but replayed to who begins there: so an origin restarts with what an earlier
     process of it sent in this epoch. With `open_to_all`, a host that reports without having been added is
-    added.
+    added. `turn`: what it may send again, shared with other streams; default: one of its own each time.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Sender:
         log: StreamLog | None = None,
         live_from: int | None = None,
         open_to_all: bool = True,
+        turn: Turn | None = None,
     ) -> None:
         self.key = (origin, stream, epoch)
         self.counters = StreamCounters()
@@ -81,8 +83,10 @@ class Sender:
         self._live_rate = LiveRate(settings.rate_lowest, settings.rate, now)
         self._data_bucket = TokenBucket(settings.rate, settings.burst, now)
         self._outbox = Outbox(self.key, own, settings.mtu)
+        shared = turn or Turn(settings.replay_at_once)
+        self._own_turn = shared if turn is None else None
         self._resending = Resending(
-            self._outbox, self.peers, settings, self._weight, self._live_rate, self.counters, now
+            self._outbox, self.peers, settings, self._weight, self._live_rate, self.counters, shared, now
         )
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
@@ -237,6 +241,8 @@ class Sender:
     def to_send(self, now: float) -> list[Outgoing]:
         """All that is to be sent now."""
         out: list[Outgoing] = []
+        if self._own_turn is not None:
+            self._own_turn.begin()
         if now < self._quiet_until:
             self._live(out, now)
             self._quiet_until = min(self._quiet_until, self._heartbeat_at)
@@ -282,9 +288,7 @@ class Sender:
         self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
         self._resending.repair(out, now)
         self._live(out, now)
-        for peer in self.peers.in_state(_CATCHING_UP):
-            if peer.reported:  # it listens
-                self._resending.replay(peer, self._unsent, out, now)
+        self._resending.replays(self._unsent, out, now)
         self._beat(now)
 
     def _announce(self, now: float) -> None:

@@ -22,6 +22,7 @@ from .schedule import Schedule
 from .sender import Sender
 from .settings import StreamSettings
 from .timing import Random
+from .turn import Turn
 
 
 class EdgeFault(enum.Enum):
@@ -137,6 +138,8 @@ class Streams:
         self._count = 0
         self._touched: dict[int, None] = {}
         self._schedule = Schedule()
+        self.turn = Turn(settings.replay_at_once)  # of all senders that are made for it
+        self._next = 0  # the number of the stream that comes first in the next turn
 
     # --- what is served
 
@@ -267,13 +270,11 @@ class Streams:
         return list(found.values())
 
     def serve(self, now: float) -> list[Shipment]:
-        """What origins send."""
-        for number in self._schedule.due(now):
-            self._touched[number] = None
-        touched = self._touched
-        self._touched = {}
+        """What origins send in one turn."""
+        turn = self.turn
+        turn.begin()
         shipments: list[Shipment] = []
-        for number in touched:
+        for number in self._in_turn(now):
             served = self._by_number[number]
             alone = served.sender.take_alone(now)
             if alone is not None:
@@ -284,7 +285,20 @@ class Streams:
                     self._lay_out(served, out, shipments)
             self.unreached.extend([(served, host) for host in served.unreached(now)])
             self._schedule.set(number, served.sender.next_deadline(now))
+            if turn.over and not self._next:
+                self._next = number + 1
         return shipments
+
+    def _in_turn(self, now: float) -> list[int]:
+        """The streams to be looked at; those first that had to wait for others in the last turn."""
+        for number in self._schedule.due(now):
+            self._touched[number] = None
+        touched = list(self._touched)
+        self._touched = {}
+        first, self._next = self._next, 0
+        if first:
+            touched.sort(key=lambda number: (number < first, number))
+        return touched
 
     def _lay_out(self, served: Served, out: list[Outgoing], shipments: list[Shipment]) -> None:
         """Each target gets all of its segments, in their order."""

@@ -75,7 +75,7 @@ class Following:
         self._down: dict[int, float] = {}
         self._started = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._memory = StreamMemory(blocks=4)  # for what others ask for when a leader is gone
+        self._memory = StreamMemory(block_bytes=4 << 20)  # for what others ask for when a leader is gone
         self._writes: set[asyncio.Task[None]] = set()
         methods.register(PartitionMethod.LOG_START, pb.LogStartNotice, self._log_starts)
 

@@ -1,9 +1,9 @@
 """A partition's log as the log of its stream: a message is a record batch, and its sequence is its offset.
 
 Nothing is kept twice: what was just appended is here for a while, as it is sent at once and asked for again
-soon, and all else is read from the log, large pieces at a time. What retention took away is skipped as
-SIZE, what compaction took away as COMPACTED. Batches are never cut: a log that begins inside a batch is
-served from where that batch begins.
+soon, and all else is read from the log, a piece at a time that the loop does not wait for long. What
+retention took away is skipped as SIZE, what compaction took away as COMPACTED. Batches are never cut: a log
+that begins inside a batch is served from where that batch begins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 _log = logging.getLogger(__name__)
 
 TAIL_BYTES: Final = 4 << 20
-BLOCK_BYTES: Final = 1 << 20
+BLOCK_BYTES: Final = 64 << 10  # of small batches, several hundred: 0.2 ms
 _NEVER: Final = float("inf")
 _BEYOND: Final = 1 << 62  # any offset
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
@@ -41,6 +41,7 @@ class _Run:
         self.end = end
         self.messages = messages
         self.sequences = [message.sequence for message in messages]
+        self.size = sum([len(message.payload) for message in messages])  # bytes, of what it was made of
 
     def at(self, offset: int, head: int = 0) -> int:
         """The number of the message that holds `offset`, or of the first after it."""
@@ -53,9 +54,10 @@ class _Run:
 class StreamMemory:
     """What the streams of a host may hold of their logs together: tails, and pieces read for replays."""
 
-    def __init__(self, tail_bytes: int = 64 << 20, blocks: int = 32) -> None:
+    def __init__(self, tail_bytes: int = 64 << 20, block_bytes: int = 32 << 20) -> None:
         self._tail_bytes = tail_bytes
-        self._most_blocks = blocks
+        self._most_in_blocks = block_bytes
+        self._in_blocks = 0  # bytes
         self._blocks: dict[_Run, PartitionStreamLog] = {}  # the one used last is the last
         self._streams: dict[PartitionStreamLog, None] = {}
 
@@ -66,7 +68,7 @@ class StreamMemory:
     def remove(self, stream: PartitionStreamLog) -> None:
         self._streams.pop(stream, None)
         for block in [block for block, owner in self._blocks.items() if owner is stream]:
-            del self._blocks[block]
+            self._drop(block)
         self._share()
 
     def _share(self) -> None:
@@ -77,11 +79,16 @@ class StreamMemory:
 
     def used(self, block: _Run, stream: PartitionStreamLog) -> None:
         """`block` was read or used: those used longest ago give way."""
-        self._blocks.pop(block, None)
+        if self._blocks.pop(block, None) is None:
+            self._in_blocks += block.size
         self._blocks[block] = stream
-        if len(self._blocks) > self._most_blocks:
+        while self._in_blocks > self._most_in_blocks and len(self._blocks) > 1:
             oldest = next(iter(self._blocks))
-            self._blocks.pop(oldest).forget(oldest)
+            self._drop(oldest).forget(oldest)
+
+    def _drop(self, block: _Run) -> PartitionStreamLog:
+        self._in_blocks -= block.size
+        return self._blocks.pop(block)
 
 
 class PartitionStreamLog:
@@ -211,7 +218,7 @@ class PartitionStreamLog:
             offset = max(run.end, offset + 1)
 
     def _block(self, offset: int) -> _Run:
-        for block in self._blocks:
+        for block in reversed(self._blocks):
             if block.first <= offset < block.end:
                 self._memory.used(block, self)
                 return block

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.fabric.edges import KEYS
 
 from treecast.middleware.fabric.core.outgoing import Outgoing, OutgoingMessage, Slices
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.core.streams import Streams
+from treecast.middleware.fabric.core.turn import OF_MESSAGE
 from treecast.middleware.wire.segment import Kind, control
 from treecast.middleware.wire.segment_assembly import Message
 from treecast.middleware.wire.segment_bodies import Gap, Mode, Nak, Report, Totals
@@ -38,9 +43,9 @@ def origin(size: int, count: int, behind: bool) -> Sender:
     return sender
 
 
-def report(sender: Sender, mode: Mode, next_: int, now: float) -> None:
+def report(sender: Sender, mode: Mode, next_: int, now: float, host: int = 2) -> None:
     body = Report(mode, 0, next_, 8 << 20, int(now * 1e6), Totals(next_))
-    sender.receive(control(Kind.REPORT, *KEY, 2, body.encode()), now)
+    sender.receive(control(Kind.REPORT, *sender.key, host, body.encode()), now)
 
 
 def turns(sender: Sender, now: float) -> list[list[Outgoing]]:
@@ -94,6 +99,60 @@ def test_one_turn_sends_no_more_of_a_replay_than_live_data_may_wait_for(size: in
     assert len(found) > 10, "all at once"
     assert max(found) <= MOST
     assert sum(found) <= SETTINGS.replay_first + size, "more than its window"
+
+
+def test_a_turn_has_few_messages_however_small_they_are() -> None:
+    counts = [len(out) for out in turns(origin(10, 1000, behind=True), NOW)]
+    assert sum(counts) == 1000
+    assert max(counts) == SETTINGS.replay_at_once // OF_MESSAGE
+
+
+def streams_behind(count: int, size: int) -> Streams:
+    """Each has messages of `size` bytes, and a host that has none of them."""
+    found = Streams(1, SETTINGS, KEYS, Random(1), refused, assembly_bytes=1 << 20)
+    for number in range(count):
+        sender = Sender(1, 7 + number, 1, SETTINGS, 0.0, turn=found.turn)
+        for _ in range(4_000_000 // size):
+            sender.publish(bytes(size), 1, 0.0)
+        sender.to_send(0.0)
+        sender.add_receiver(2, NOW, 0)
+        report(sender, Mode.CATCHING_UP, 0, NOW)
+        found.add(sender)
+    return found
+
+
+def refused(reason: object) -> None:
+    raise AssertionError(reason)
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_streams_share_a_turn_and_take_turns(size: int) -> None:
+    streams = streams_behind(5, size)
+    senders = [served.sender for served in streams.served()]
+    for turn in range(1, 51):
+        streams.serve(NOW)
+        sent = [sender.counters.sent_bytes for sender in senders]
+        assert sum(sent) <= turn * MOST
+        assert max(sent) - min(sent) <= MOST, "one goes before the others"
+        assert streams.next_deadline(NOW) <= NOW
+    assert min(sent) > 5 * SETTINGS.mtu
+
+
+def test_hosts_that_a_stream_is_replayed_to_take_turns() -> None:
+    sender = origin(300_000, 12, behind=True)
+    hosts = [2, 3, 4]
+    for host in hosts[1:]:
+        sender.add_receiver(host, NOW, 0)
+        report(sender, Mode.CATCHING_UP, 0, NOW, host)
+    sent = dict.fromkeys(hosts, 0)
+    for turn in range(40):
+        out = [one for one in sender.to_send(NOW + turn / 1000) if one.kind in AGAIN]
+        for one in out:
+            assert one.to is not None
+            sent[one.to] += one.size
+        assert sizes([out])[0] <= MOST
+        assert max(sent.values()) - min(sent.values()) <= 2 * MOST, "one goes before the others"
+    assert min(sent.values()) > 500_000
 
 
 def test_live_data_goes_first_in_the_middle_of_a_replayed_message() -> None:

@@ -139,7 +139,7 @@ def test_what_the_disk_refuses_is_not_skipped(tmp_path: Path) -> None:
 
 
 def test_streams_share_a_bounded_memory(tmp_path: Path) -> None:
-    memory = StreamMemory(tail_bytes=10_000, blocks=3)
+    memory = StreamMemory(tail_bytes=10_000, block_bytes=6000)
     streams = []
     for number in range(4):
         log = opened(tmp_path / str(number))
@@ -152,9 +152,12 @@ def test_streams_share_a_bounded_memory(tmp_path: Path) -> None:
             append(log, stream, b"y" * 1000)
         assert len(told(stream, 0, 25)) == 25
     assert sum(stream._kept for stream in streams) <= 10_000
-    assert sum(len(stream._blocks) for stream in streams) <= 3
+    held = [block for stream in streams for block in stream._blocks]
+    assert 2 <= len(held) <= 6
+    assert sum(block.size for block in held) == memory._in_blocks <= 6000
     for stream in streams[1:]:
         memory.remove(stream)
+    assert memory._in_blocks == sum(block.size for block in streams[0]._blocks)
     streams[0].appended(memoryview(b""), [])
     append(streams[0]._log, streams[0], b"z" * 9000)
     assert streams[0]._kept > 5000
