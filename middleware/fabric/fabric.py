@@ -358,8 +358,7 @@ class Fabric:
                     return
             else:
                 inlet.take_rest(now)
-        if not self._soon:  # else it comes before the next of these
-            self._work()
+        self._work_unless_soon()
 
     def _work_later(self, now: float) -> bool:
         """Whether what else there is to do after a lone message may wait for the next ones: some reports."""
@@ -402,7 +401,12 @@ class Fabric:
 
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, NEVER
-        self._work()
+        self._work_unless_soon()
+
+    def _work_unless_soon(self) -> None:
+        """Else it is this turn of the loop that sends twice what others may have to wait for."""
+        if not self._soon:
+            self._work()
 
     def _work(self) -> None:
         """Hands out what is in order, sends what is to be sent, sets the timer."""

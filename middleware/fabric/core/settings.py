@@ -30,9 +30,7 @@ class StreamSettings(Struct, frozen=True):
     replay_window: int = 4 << 20  # unreported bytes of replay in flight to one receiver, at most
     replay_first: int = 128 * 1024  # at first; it grows with what arrives, and shrinks with losses
     replay_least: int = 32 * 1024
-    replay_at_once: int = (
-        64 * 1024
-    )  # of one turn, and as much of repairs: live data waits for no more (`turn`)
+    replay_at_once: int = 32 * 1024  # of one turn, and as much of repairs: others wait for no more (`turn`)
     replay_delay: float = 0.002  # that a replay may wait in queues on its way, where others wait behind it
     replay_stall: float = 0.5  # without progress for so long, or a time-out, replay begins again
     replay_stall_longest: float = 8.0  # the time doubles each time

@@ -180,6 +180,20 @@ async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_
         assert "NAK" not in joined.counters.sent
 
 
+async def test_a_turn_of_the_loop_does_its_work_once() -> None:
+    async with fabrics(1, 2) as (one, _):
+        await until(lambda: not one._soon)
+        before = one._worked_at
+        one._work_soon()
+        one._on_timer()
+        assert one._worked_at == before, "twice what others may have to wait for"
+        await asyncio.sleep(0)
+        assert one._worked_at > before
+        worked = one._worked_at
+        one._on_timer()
+        assert one._worked_at > worked
+
+
 async def test_what_is_put_off_after_lone_messages_is_done_without_others() -> None:
     async with fabrics(1, 2) as (one, two):
         origin = one.originate(7, 1)
