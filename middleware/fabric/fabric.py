@@ -376,9 +376,12 @@ class Fabric:
         self._work_soon()
 
     def send_new(self, origin: Origin) -> None:
-        """The origin's stream has a new message: sent at once if it comes alone, else with those after it."""
+        """The origin's stream has a new message: sent at once if it comes alone, else with those after it.
+
+        A turn that is to come has much to send again, maybe: it is not waited for.
+        """
         self._streams.touch(origin.served)
-        if self._soon or self._working or self._closed or self._udp.queued:
+        if self._working or self._closed or self._udp.queued:
             self._work_soon()
             return
         instant = time.monotonic()  # the loop's time stands still within a turn, and goes on by milliseconds
@@ -388,6 +391,9 @@ class Fabric:
         self._sent_at = instant
         now = self.now()
         try:
+            if self._soon:
+                self._ship(self._streams.serve_ahead(origin.served, now))
+                return
             self._serve(now)
             self._set_timer(now)
         except Exception as error:  # not the fault of who publishes; the stream is looked at again

@@ -258,7 +258,20 @@ class Sender:
 
         It counts as sent; None, and nothing has changed, where `to_send` is to be asked.
         """
-        if now >= self._quiet_until or not self._outbox.empty or not self._data_bucket.ready(now):
+        return None if now >= self._quiet_until or not self._outbox.empty else self._take_newest(now)
+
+    def take_ahead(self, now: float) -> Message | None:
+        """As `take_alone`, whatever else there is to send: `to_send` is to be asked for that.
+
+        None also where a receiver is to be told first where it begins.
+        """
+        for peer in self.peers:
+            if peer.announce_at <= now and peer.state is not _SILENT:
+                return None
+        return self._take_newest(now)
+
+    def _take_newest(self, now: float) -> Message | None:
+        if not self._data_bucket.ready(now):
             return None
         message = self.log.newest(self._unsent)
         if message is None or not can_be_cut(message, self._settings.mtu) or not self.peers.any_live():

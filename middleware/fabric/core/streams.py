@@ -289,6 +289,14 @@ class Streams:
                 self._next = number + 1
         return shipments
 
+    def serve_ahead(self, served: Served, now: float) -> list[Shipment]:
+        """A stream's one new message, before all else that the next turn sends; nothing if there are more."""
+        shipments: list[Shipment] = []
+        message = served.sender.take_ahead(now)
+        if message is not None:
+            self._lay_out_alone(served, message, shipments)
+        return shipments
+
     def _in_turn(self, now: float) -> list[int]:
         """The streams to be looked at; those first that had to wait for others in the last turn."""
         for number in self._schedule.due(now):

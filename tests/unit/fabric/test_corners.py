@@ -177,6 +177,37 @@ def test_nothing_is_left_to_send_where_a_sender_says_that_it_is_quiet() -> None:
     assert alones > 300
 
 
+def test_what_is_sent_ahead_is_what_would_have_been_sent_with_all_else() -> None:
+    ahead, plain = (Sender(1, 7, 1, SETTINGS, 0.0) for _ in range(2))
+    luck, now, taken, beside = random.Random(6), 0.0, 0, 0
+    for _ in range(3000):
+        now += luck.choice([0.0001, 0.002, 0.02])
+        what, host = luck.randrange(8), luck.choice([2, 3, 4])
+        for sender in (ahead, plain):
+            if what < 4:
+                sender.publish(b"x" * 3000, 1, now)
+            elif what == 4:
+                nak = Nak((Gap(max(sender.end - 3, 0), sender.end, 0, 0),), 1000)
+                sender.receive(control(Kind.NAK, *KEY, host, nak.encode()), now)
+            elif sender.peers.get(host) is None:
+                sender.add_receiver(host, now, 0)
+            elif host != 4:  # which says nothing
+                mode, next_ = (Mode.CATCHING_UP, sender.end // 2) if host == 3 else (Mode.LIVE, sender.end)
+                report = Report(mode, 0, next_, 1 << 20, int(now * 1e6), Totals(next_))
+                sender.receive(control(Kind.REPORT, *KEY, host, report.encode()), now)
+        message = ahead.take_ahead(now)
+        sent = [] if message is None else [(s, None) for s in cut(message, ahead.mtu, KEY, 1)]
+        more = [(segment, out.to) for out in ahead.to_send(now) for segment in out.segments()]
+        taken += message is not None
+        beside += message is not None and bool(more)
+        plain_sent = [(segment, out.to) for out in plain.to_send(now) for segment in out.segments()]
+        assert sorted(map(repr, sent + more)) == sorted(map(repr, plain_sent))
+        assert (ahead.counters.sent, ahead.sent_to_all) == (plain.counters.sent, plain.sent_to_all)
+        assert ahead.next_deadline(now) == plain.next_deadline(now)
+    assert taken > 150
+    assert beside > 100
+
+
 def test_what_all_had_before_a_bound_took_more_is_told_as_size() -> None:
     log = Log(0, 1 << 20, 10.0)
     for at in range(4):

@@ -180,6 +180,23 @@ async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_
         assert "NAK" not in joined.counters.sent
 
 
+async def test_a_new_message_does_not_wait_for_what_the_next_turn_sends() -> None:
+    async with fabrics(1, 2) as (one, two):
+        origin = one.originate(7, 1)
+        origin.add_receiver(2, 0)
+        sink = Collected()
+        two.join(1, 7, 1, sink, progress=START)
+        origin.publish(b"first", 1)
+        await until(lambda: len(sink.deliveries) == 1 and not one._soon)
+        await asyncio.sleep(0.001)
+        one._work_soon()
+        before = one.counters.sent_packets
+        origin.publish(b"second", 1)
+        assert one.counters.sent_packets == before + 1
+        await until(lambda: len(sink.deliveries) == 2)
+        assert sink.payloads == [b"first", b"second"]
+
+
 async def test_a_turn_of_the_loop_does_its_work_once() -> None:
     async with fabrics(1, 2) as (one, _):
         await until(lambda: not one._soon)

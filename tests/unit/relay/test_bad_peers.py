@@ -116,8 +116,9 @@ async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> N
     await until(b.copied())
     stream = led.of_topic("t")[0]
     tail = stream.log._tail
-    a.fabric.wake(stream.origin)  # so that what is appended now is sent at the end of this turn, not at once
+    a.fabric._working = True  # so that what is appended now is sent at the end of this turn, not at once
     a.append(b"right")
+    a.fabric._working = False
     right = tail.messages[-1]
     payload = bytearray(right.payload)
     payload[-1] ^= 1
