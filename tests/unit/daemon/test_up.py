@@ -58,7 +58,7 @@ def ask(connection: socket.socket, key: int, version: int, body: bytes) -> bytes
 def connects(address: tuple[str, int]) -> bool:
     try:
         socket.create_connection(address, WAIT).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: it waited as the listener closed
         return False
     return True
 
