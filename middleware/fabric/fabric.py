@@ -410,7 +410,7 @@ class Fabric:
         self._work_unless_soon()
 
     def _work_unless_soon(self) -> None:
-        """Else it is this turn of the loop that sends twice what others may have to wait for."""
+        """Not twice in one turn of the loop: others would wait for both."""
         if not self._soon:
             self._work()
 

@@ -181,11 +181,11 @@ class Resending:
         first = self._first % len(behind)
         for number, peer in enumerate([*behind[first:], *behind[:first]], first + 1):
             before = self._turn.replays
-            self.replay(peer, unsent, out, now)
+            self._replay(peer, unsent, out, now)
             if before > 0 >= self._turn.replays:
                 self._first = number  # the next one
 
-    def replay(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
+    def _replay(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
         """What `peer` lacks before `unsent`, the edge of live data, as far as its window, the rate and this
         turn allow."""
         if peer.flight and now - peer.progressed >= peer.stall:
@@ -227,7 +227,7 @@ class Resending:
                 self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
 
     def replay_at(self, peer: Peer, now: float) -> float:
-        """When `replay` has something to send to `peer`, if nothing is heard before."""
+        """When `replays` has something to send to `peer`, if nothing is heard before."""
         if not peer.reported:
             return NEVER
         if not peer.slices.empty:
