@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -16,8 +17,11 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.wire.segment import KeyRing
 
-KEYS = KeyRing({3: b"a cluster's key, 16 to 32 bytes"}, 3)
+# A socket on STARE's port hears all groups that somebody on this machine has joined, so the tests of another
+# process are heard as well: by a key of our own they are another cluster, and not the same host and stream.
+KEYS = KeyRing({3: os.urandom(32)}, 3)
 STREAM = StreamSettings(report_every=0.01, round_trip=0.002)
+ALONE = FabricSettings(stream=STREAM, multicast=False)  # hears no other process: only what the test sends
 PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it
 
 

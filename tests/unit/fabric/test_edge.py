@@ -6,7 +6,7 @@ import asyncio
 import select
 
 import pytest
-from tests.unit.fabric.edges import KEYS, STREAM, Collected, fabrics, lose, until
+from tests.unit.fabric.edges import ALONE, KEYS, STREAM, Collected, fabrics, lose, until
 
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.settings import NEVER
@@ -132,7 +132,7 @@ async def test_inspection() -> None:
 
 
 async def test_bad_packets_are_counted_by_reason() -> None:
-    async with fabrics(1, 2) as (one, two):
+    async with fabrics(1, 2, settings=ALONE) as (one, two):
         stranger = one._udp.sock
         segment = control(Kind.HEARTBEAT, 1, 7, 1, 1, b"")
         sound = encode(segment, KEYS)
@@ -154,7 +154,7 @@ async def test_bad_packets_are_counted_by_reason() -> None:
 
 
 async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_for() -> None:
-    async with fabrics(1, 2) as (one, two):
+    async with fabrics(1, 2, settings=ALONE) as (one, two):
         sink = Collected()
         origin = one.originate(7, 1)
         origin.add_receiver(2, 0)

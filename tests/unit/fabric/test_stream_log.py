@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.fabric.edges import Collected, fabrics, until
+from tests.unit.fabric.edges import ALONE, Collected, fabrics, until
 
 from treecast.middleware.fabric.core.log import StreamLog
 from treecast.middleware.fabric.core.outcomes import Progress
@@ -171,7 +171,7 @@ def test_a_message_that_cannot_be_cut_is_skipped() -> None:
 
 
 async def test_a_log_that_grows_by_itself_between_fabrics() -> None:
-    async with fabrics(1, 2) as (one, two):
+    async with fabrics(1, 2, settings=ALONE) as (one, two):
         log, sink = DiskLog(), Collected()
         log.grow(5000)
         origin = one.originate(7, 3, log=log)
