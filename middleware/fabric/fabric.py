@@ -39,6 +39,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.model.timers import no_sooner
 from treecast.middleware.routing.network import Network
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire import stare
@@ -511,5 +512,5 @@ class Fabric:
     def _start_timer(self, now: float, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(at - now, self._on_timer)
+        self._timer = self._loop.call_later(no_sooner(at - now), self._on_timer)
         self._timer_at = at

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterator
 from itertools import count
 
-_SHORTEST = 0.001  # seconds; event loops round to milliseconds
+from treecast.middleware.model.timers import no_sooner
 
 
 class Deadlines:
@@ -62,7 +62,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = earliest
-        delay = max(earliest - self._clock(), _SHORTEST)
+        delay = no_sooner(earliest - self._clock())
         self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def _fire(self) -> None:

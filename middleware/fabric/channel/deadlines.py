@@ -6,6 +6,8 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
+from treecast.middleware.model.timers import no_sooner
+
 from .outgoing import Call
 from .peers import Peer
 
@@ -36,7 +38,10 @@ class Deadlines:
         timer = self._timer
         if timer is None or at < timer.when():
             self.close()
-            self._timer = loop.call_at(at, self._expire, loop)
+            self._start(loop, at)
+
+    def _start(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        self._timer = loop.call_later(no_sooner(at - loop.time()), self._expire, loop)
 
     def close(self) -> None:
         """Stops the timer."""
@@ -53,4 +58,4 @@ class Deadlines:
             if call.wanted:
                 self._expired(peer, call)
         if entries and self._timer is None:
-            self._timer = loop.call_at(entries[0][0], self._expire, loop)
+            self._start(loop, entries[0][0])

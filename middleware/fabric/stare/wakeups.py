@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from treecast.middleware.model.timers import no_sooner
+
 from .settings import NEVER
 
 
@@ -33,7 +35,7 @@ class Wakeups:
         self.close()
         self._timer_at = deadline
         if deadline < NEVER:
-            self._timer = self._loop.call_at(self._loop.time() + max(deadline - now, 0.0), self._due)
+            self._timer = self._loop.call_later(no_sooner(deadline - now), self._due)
 
     def close(self) -> None:
         """No deadline wakes any more."""

@@ -1,0 +1,113 @@
+"""Whoever waits with `no_sooner` finds its time come; and does not ask again and again until it has."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from treecast.middleware.broker.groups.deadlines import Deadlines
+from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.stare.wakeups import Wakeups
+from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.model.timers import no_sooner
+from treecast.middleware.wire.segment import NO_KEYS
+
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+FRACTIONS = (0.0002, 0.0004, 0.0009, 0.0013, 0.0021, 0.0104)  # seconds
+LOOKS = 20  # for each deadline, at most; without rounding up it was up to a hundred
+
+
+def test_it_is_never_less_and_at_most_a_millisecond_more() -> None:
+    numbers = random.Random(1)
+    for _ in range(1000):
+        seconds = numbers.expovariate(100)
+        assert seconds <= no_sooner(seconds) < seconds + 0.001001
+        assert math.isclose(no_sooner(seconds) * 1000, round(no_sooner(seconds) * 1000))
+    assert [no_sooner(seconds) for seconds in (0.0, -1.0, -math.inf)] == [0.0] * 3
+
+
+@LOOPS
+def test_no_loop_calls_before_the_time(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for seconds in FRACTIONS:
+            called, due = loop.create_future(), loop.time() + seconds
+            loop.call_later(no_sooner(seconds), called.set_result, None)
+            await called
+            assert loop.time() >= due - loop_precision
+
+    loop_precision = 1e-6  # asyncio calls what is due within its clock's resolution
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+@LOOPS
+def test_who_waits_for_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        loop, looks = asyncio.get_running_loop(), 0
+
+        def clock() -> float:
+            nonlocal looks
+            looks += 1
+            return loop.time()
+
+        def look() -> None:
+            now = clock()
+            if now < deadline:
+                wakeups.at(deadline, now)
+
+        wakeups = Wakeups(look)
+        wakeups.start(loop)
+        due: list[object] = []
+        deadlines = Deadlines(clock, lambda: due.extend(deadlines.take_due(clock())))
+        for seconds in FRACTIONS:
+            deadline = loop.time() + seconds
+            wakeups.at(deadline, loop.time())
+            deadlines.add(seconds, deadline)
+            await asyncio.sleep(seconds + 0.01)
+        assert due == list(FRACTIONS)
+        assert looks <= LOOKS * len(FRACTIONS)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+@LOOPS
+def test_a_fabric_with_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Each record puts the next heartbeat off to a time between two milliseconds."""
+
+    async def main() -> None:
+        loop, looks = asyncio.get_running_loop(), 0
+
+        def clock() -> float:
+            nonlocal looks
+            looks += 1
+            return loop.time()
+
+        stream = StreamSettings(heartbeat_first=0.0104)
+        settings = FabricSettings(stream=stream, multicast=False)
+        fabric = Fabric(1, settings, NO_KEYS, FabricCounters(), random.Random(1), clock=clock)
+        await fabric.start(("127.0.0.1", 0))
+        try:
+            origin = fabric.originate(7, 1)
+            origin.add_receiver(2, 0)
+            await asyncio.sleep(0.02)
+            looks = 0
+            for _ in range(10):
+                origin.publish(b"x", 1)
+                await asyncio.sleep(0.015)
+            assert origin.counters.sent["HEARTBEAT"] >= 10
+            assert looks <= LOOKS * 10
+        finally:
+            fabric.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
