@@ -359,7 +359,7 @@ class Fabric:
                     return
             else:
                 inlet.take_rest(now)
-        self._work_unless_soon()
+        self._work_soon()
 
     def _work_later(self, now: float) -> bool:
         """Whether what else there is to do after a lone message may wait for the next ones: some reports."""
@@ -402,18 +402,14 @@ class Fabric:
             self._work_soon()
 
     def _work_soon(self) -> None:
+        """At the end of this turn of the loop, or in the next; whoever asks, once: others wait for it."""
         if not self._soon:
             self._soon = True
             self._loop.call_soon(self._work)
 
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, NEVER
-        self._work_unless_soon()
-
-    def _work_unless_soon(self) -> None:
-        """Not twice in one turn of the loop: others would wait for both."""
-        if not self._soon:
-            self._work()
+        self._work_soon()
 
     def _work(self) -> None:
         """Hands out what is in order, sends what is to be sent, sets the timer."""
