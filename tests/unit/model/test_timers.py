@@ -24,6 +24,18 @@ FRACTIONS = (0.0002, 0.0004, 0.0009, 0.0013, 0.0021, 0.0104)  # seconds
 LOOKS = 20  # for each deadline, at most; without rounding up it was up to a hundred
 
 
+class Looks:
+    """The loop's clock, which counts how often it is looked at."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._time = loop.time
+        self.count = 0
+
+    def __call__(self) -> float:
+        self.count += 1
+        return self._time()
+
+
 def test_it_is_never_less_and_at_most_a_millisecond_more() -> None:
     numbers = random.Random(1)
     for _ in range(1000):
@@ -52,12 +64,8 @@ def test_no_loop_calls_before_the_time(new_loop: Callable[[], asyncio.AbstractEv
 @LOOPS
 def test_who_waits_for_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
-        loop, looks = asyncio.get_running_loop(), 0
-
-        def clock() -> float:
-            nonlocal looks
-            looks += 1
-            return loop.time()
+        loop = asyncio.get_running_loop()
+        clock = Looks(loop)
 
         def look() -> None:
             now = clock()
@@ -74,7 +82,7 @@ def test_who_waits_for_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
             deadlines.add(seconds, deadline)
             await asyncio.sleep(seconds + 0.01)
         assert due == list(FRACTIONS)
-        assert looks <= LOOKS * len(FRACTIONS)
+        assert clock.count <= LOOKS * len(FRACTIONS)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
@@ -85,13 +93,7 @@ def test_a_fabric_with_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
     """Each record puts the next heartbeat off to a time between two milliseconds."""
 
     async def main() -> None:
-        loop, looks = asyncio.get_running_loop(), 0
-
-        def clock() -> float:
-            nonlocal looks
-            looks += 1
-            return loop.time()
-
+        clock = Looks(asyncio.get_running_loop())
         stream = StreamSettings(heartbeat_first=0.0104)
         settings = FabricSettings(stream=stream, multicast=False)
         fabric = Fabric(1, settings, NO_KEYS, FabricCounters(), random.Random(1), clock=clock)
@@ -100,12 +102,12 @@ def test_a_fabric_with_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
             origin = fabric.originate(7, 1)
             origin.add_receiver(2, 0)
             await asyncio.sleep(0.02)
-            looks = 0
+            clock.count = 0
             for _ in range(10):
                 origin.publish(b"x", 1)
                 await asyncio.sleep(0.015)
             assert origin.counters.sent["HEARTBEAT"] >= 10
-            assert looks <= LOOKS * 10
+            assert clock.count <= LOOKS * 10
         finally:
             fabric.close()
 
