@@ -35,8 +35,7 @@ class Deadlines:
             heapq.heapify(entries)
         self._made += 1
         heapq.heappush(entries, (at, self._made, peer, call))
-        timer = self._timer
-        if timer is None or at < timer.when():
+        if self._timer is None or entries[0][1] == self._made:  # it is the earliest
             self.close()
             self._start(loop, at)
 

@@ -198,7 +198,7 @@ async def test_a_new_message_does_not_wait_for_what_the_next_turn_sends() -> Non
 
 
 async def test_a_turn_of_the_loop_does_its_work_once() -> None:
-    async with fabrics(1, 2) as (one, _):
+    async with fabrics(1, 2, settings=ALONE) as (one, _):
         await until(lambda: not one._soon)
         before = one._worked_at
         one._on_readable(one._udp)

@@ -6,11 +6,16 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import uvloop
 
 from treecast.middleware.broker.groups.deadlines import Deadlines
+from treecast.middleware.fabric.channel.deadlines import Deadlines as CallDeadlines
+from treecast.middleware.fabric.channel.outgoing import Call
+from treecast.middleware.fabric.channel.peers import Peer
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
@@ -86,6 +91,22 @@ def test_who_waits_for_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+async def test_a_later_call_does_not_put_off_the_deadline_of_an_earlier_one() -> None:
+    """Calls in steady succession would put it off for ever."""
+    loop = asyncio.get_running_loop()
+    peer = cast(Peer, None)
+    deadlines = CallDeadlines(lambda peer, call: None)
+    deadlines.add(loop, loop.time() + 0.0503, peer, cast(Call, SimpleNamespace(wanted=True)), 1)
+    first = deadlines._timer
+    for _ in range(100):
+        later = loop.time() + 0.0503
+        deadlines.add(loop, later, peer, cast(Call, SimpleNamespace(wanted=True)), 1)
+        assert deadlines._timer is first
+    deadlines.add(loop, loop.time(), peer, cast(Call, SimpleNamespace(wanted=True)), 1)
+    assert deadlines._timer is not first
+    deadlines.close()
 
 
 @LOOPS
