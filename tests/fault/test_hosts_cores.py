@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fault.hosts.cores import halves, keep_to
+from tests.fault.hosts.cores import Place, halves, keep_to
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
 
@@ -33,18 +33,19 @@ def threads(process: int) -> list[int]:
     return [int(thread) for thread in os.listdir(f"/proc/{process}/task")]
 
 
-def test_who_comes_first_does_so_without_a_real_time_policy() -> None:
+def test_only_who_rests_soon_has_a_real_time_policy() -> None:
     core = max(os.sched_getaffinity(0))
-    with running() as first, running() as other:
-        keep_to({core}, [first], first=True)
-        keep_to({core}, [other], first=False)
-        assert len(threads(first)) == 2
-        for process in (first, other):
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    with running() as at_once, running() as soon, running() as shared:
+        keep_to({core}, [shared], Place.SHARED)
+        keep_to({core}, [soon], Place.SOON)
+        keep_to({core}, [at_once], Place.AT_ONCE)
+        wanted = {at_once: (os.SCHED_RR, nice), soon: (os.SCHED_OTHER, -20), shared: (os.SCHED_OTHER, nice)}
+        for process, policy in wanted.items():
+            assert len(threads(process)) == 2
             for thread in threads(process):
                 assert os.sched_getaffinity(thread) == {core}
-                assert os.sched_getscheduler(thread) == os.SCHED_OTHER
-        nice = [{os.getpriority(os.PRIO_PROCESS, t) for t in threads(p)} for p in (first, other)]
-        assert nice == [{-20}, {-19}]
+                assert (os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)) == policy
 
 
 def slice_ns(folder: str) -> str:
@@ -56,7 +57,7 @@ def slice_ns(folder: str) -> str:
 @pytest.mark.skipif(not slice_ns("/proc/self"), reason="the kernel does not tell of slices")
 def test_its_slice_is_short() -> None:
     with running() as first:
-        keep_to({max(os.sched_getaffinity(0))}, [first], first=True)
+        keep_to({max(os.sched_getaffinity(0))}, [first], Place.SOON)
         for thread in threads(first):
             assert slice_ns(f"/proc/{first}/task/{thread}") == "100000"
 

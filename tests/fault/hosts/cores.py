@@ -1,15 +1,23 @@
 """Which processes run on which cores, and which of them come first there.
 
-Who comes first has a short slice and a high weight: Linux's scheduler (EEVDF, since 6.12) takes the core from
-who has a longer one as soon as such a thread has something to do, and gives it back where the thread does
-not rest. A real-time policy would not: what spins in it keeps the others from their core for 0.95 s at a
-time.
+Hosts that have cores of their own wait for nobody; here they share two. Linux has two ways to say who comes
+first, and neither does for all:
+
+A real-time policy takes the core at once from whoever has it, from the other core too. But what spins in it
+keeps the others away for 0.95 s at a time, and librdkafka's producer does spin (poll with a time-out of 0)
+while five requests wait for an answer: so the leader could not answer.
+
+A short slice and a high weight (EEVDF, since 6.12) give the core back where a thread does not rest. But
+whoever has just had more than its share waits for its core until the next tick, a millisecond; and where
+the kernel preempts lazily (since 6.13), a core is not interrupted for such a thread that another core has
+woken. With this alone, the wait for a core was nearly all that a catch-up added to latencies.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import enum
 import os
 import platform
 import struct
@@ -19,7 +27,15 @@ _SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # sched_setattr(2); there is 
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")  # struct sched_attr, its first version
 _OTHER = 0
 _SLICE_NS = 100_000  # the shortest there is
-_FIRST, _BEFORE_MOST, _BEFORE_OTHERS = -20, -19, -10  # nice values
+_FIRST, _BEFORE_OTHERS = -20, -10  # nice values
+
+
+class Place(enum.Enum):
+    """When a process has a core that others want as well."""
+
+    AT_ONCE = "as soon as it has something to do, for as long as it has: for what rests soon"
+    SOON = "mostly as soon as it has something to do, and gives it back"
+    SHARED = "with all others"
 
 
 @contextlib.contextmanager
@@ -41,15 +57,16 @@ def halves(apart: bool) -> Iterator[tuple[set[int], set[int]]]:
         os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
-def keep_to(cores: set[int], processes: Iterable[int], *, first: bool) -> None:
-    """These processes, with all their threads, run on these cores from now on; those that come `first` as
-    soon as they have something to do, and others before most of what runs there."""
+def keep_to(cores: set[int], processes: Iterable[int], place: Place) -> None:
+    """These processes, with all their threads, run on these cores from now on."""
     for process in processes:
         for thread in map(int, os.listdir(f"/proc/{process}/task")):
             with contextlib.suppress(ProcessLookupError):  # it has ended
                 os.sched_setaffinity(thread, cores)
-                os.setpriority(os.PRIO_PROCESS, thread, _FIRST if first else _BEFORE_MOST)
-                if first:
+                if place is Place.AT_ONCE:
+                    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
+                elif place is Place.SOON:
+                    os.setpriority(os.PRIO_PROCESS, thread, _FIRST)
                     _shorten_slice(thread)
 
 

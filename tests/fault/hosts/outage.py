@@ -6,9 +6,9 @@ long its records take to readers at the leader and at another host. After each r
 lengths in which nothing happens (`latency`).
 
 Hosts have cores of their own, and here they share two. So where times are judged, the leader keeps to one of
-them, the readers and the host that stays come first wherever they run, and all else has what they leave of
-the other core: else what is measured is the wait for a core beside a host that catches up. And cores are
-kept from halting, or a virtual machine waits for its host each time that one is to go on.
+them, the readers and the host that stays come first wherever they run (`cores`), and all else has what
+they leave of the other core: else what is measured is the wait for a core beside a host that catches up. And
+cores are kept from halting, or a virtual machine waits for its host each time that one is to go on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.core.awake import awake
 
-from .cores import halves, keep_to
+from .cores import Place, halves, keep_to
 from .ends import SETTLE_S, account, end
 from .latency import HEAD, Watched, Window
 from .pace import progress
@@ -54,9 +54,10 @@ def outage(options: Options, folder: Path) -> Result:
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
         with workers(calm, *watching, *others):
             if own:
-                keep_to(own, [site.daemons[first].process.pid], first=False)
-                keep_to(own, [calm.process.pid, watching[0].process.pid], first=True)
-                keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], first=True)
+                keep_to(own, [site.daemons[first].process.pid], Place.SHARED)
+                keep_to(own, [calm.process.pid], Place.SOON)
+                keep_to(own, [watching[0].process.pid], Place.AT_ONCE)
+                keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], Place.AT_ONCE)
             wait_for(lambda: min(c.read for c in (*watching, *others)) > 1000, "all hosts to read")
             story = _Story(site, options, result, watching, others[0])
             loads = [story.round(number, first, away, dead) for number in range(options.rounds)]
