@@ -24,7 +24,7 @@ from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 _log = logging.getLogger(__name__)
 
 TAIL_BYTES: Final = 4 << 20
-BLOCK_BYTES: Final = 64 << 10  # of small batches, several hundred: 0.2 ms
+BLOCK_BYTES: Final = 32 << 10  # of small batches, 150: 0.1 ms
 _NEVER: Final = float("inf")
 _BEYOND: Final = 1 << 62  # any offset
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
@@ -52,9 +52,13 @@ class _Run:
 
 
 class StreamMemory:
-    """What the streams of a host may hold of their logs together: tails, and pieces read for replays."""
+    """What the streams of a host may hold of their logs together: tails, and pieces read for replays.
 
-    def __init__(self, tail_bytes: int = 64 << 20, block_bytes: int = 32 << 20) -> None:
+    Few pieces, which go on in the same memory: a batch of 1 MB is read in 0.08 ms into memory that was used
+    just now, and in 0.4 to 1.2 ms into such as the kernel, and a virtual machine's host, have to give first.
+    """
+
+    def __init__(self, tail_bytes: int = 64 << 20, block_bytes: int = 8 << 20) -> None:
         self._tail_bytes = tail_bytes
         self._most_in_blocks = block_bytes
         self._in_blocks = 0  # bytes
@@ -268,6 +272,8 @@ def _messages(data: bytes) -> list[Message]:
         base, length = _BASE_AND_LENGTH.unpack_from(data, position)
         delta: int = _LAST_DELTA.unpack_from(data, position + _LAST_DELTA_AT)[0]
         following = position + LOG_OVERHEAD + length
-        found.append(Message(base, delta + 1, data[position:following]))
+        # a piece that is one batch may be a large one: it is not copied
+        payload = data[position:following] if following - position < end else data
+        found.append(Message(base, delta + 1, payload))
         position = following
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -52,14 +52,21 @@ def outage(options: Options, folder: Path) -> Result:
         watching = [Consuming(site, host, TOPIC, 2, watched=1) for host in (first, steady)]
         others = [Consuming(site, host, TOPIC, 2) for host in (away, dead)]
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
+
+        def seat(place: Place) -> None:
+            """Of the readers, and of the host that stays; where times are not judged, as everybody."""
+            if not own:
+                return
+            keep_to(own, [watching[0].process.pid], place)
+            keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], place)
+
         with workers(calm, *watching, *others):
             if own:
                 keep_to(own, [site.daemons[first].process.pid], Place.SHARED)
                 keep_to(own, [calm.process.pid], Place.SOON)
-                keep_to(own, [watching[0].process.pid], Place.AT_ONCE)
-                keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], Place.AT_ONCE)
+            seat(Place.AT_ONCE)
             wait_for(lambda: min(c.read for c in (*watching, *others)) > 1000, "all hosts to read")
-            story = _Story(site, options, result, watching, others[0])
+            story = _Story(site, options, result, watching, others[0], seat)
             loads = [story.round(number, first, away, dead) for number in range(options.rounds)]
             end([calm, *loads], [*watching, others[0]], result)
             account(site, result, without=(dead,))
@@ -71,7 +78,13 @@ class _Story:
     """The windows of each round, and what the hosts that stay saw in them."""
 
     def __init__(
-        self, site: Site, options: Options, result: Result, watching: Sequence[Consuming], away: Consuming
+        self,
+        site: Site,
+        options: Options,
+        result: Result,
+        watching: Sequence[Consuming],
+        away: Consuming,
+        seat: Callable[[Place], None],
     ) -> None:
         self.site = site
         self.options = options
@@ -79,6 +92,7 @@ class _Story:
         self.watching = watching
         self.steady = watching[-1]
         self.away = away
+        self.seat = seat
         self.outages: list[list[Window]] = []
         self.controls: list[list[Window]] = []
 
@@ -92,12 +106,14 @@ class _Story:
         options.say(f"{options.behind:,} records while two hosts are cut off")
         load = Producing(site, first, TOPIC, 2, 2 + number, size=100, count=options.behind)
         before = self.steady.read
+        self.seat(Place.SOON)  # where they do not rest, the leader is to have its share
         with self._window(windows, LOAD), workers(load):
             load.result(600)
             wait_for(
                 lambda: self.steady.read >= before + options.behind, "the host that stays to read them", 300
             )
         self._check_lag(number)
+        self.seat(Place.AT_ONCE)
         self._phase(windows, AWAY)
         with self._window(windows, BACK):
             site.link(away).heal()
