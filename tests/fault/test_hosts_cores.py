@@ -40,12 +40,25 @@ def test_only_who_rests_soon_has_a_real_time_policy() -> None:
         keep_to({core}, [shared], Place.SHARED)
         keep_to({core}, [soon], Place.SOON)
         keep_to({core}, [at_once], Place.AT_ONCE)
-        wanted = {at_once: (os.SCHED_RR, nice), soon: (os.SCHED_OTHER, -20), shared: (os.SCHED_OTHER, nice)}
+        wanted = {at_once: (os.SCHED_RR, nice), soon: (os.SCHED_OTHER, -20), shared: (os.SCHED_OTHER, -10)}
         for process, policy in wanted.items():
             assert len(threads(process)) == 2
             for thread in threads(process):
                 assert os.sched_getaffinity(thread) == {core}
                 assert (os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)) == policy
+
+
+def test_a_place_can_be_given_up_for_another() -> None:
+    core = max(os.sched_getaffinity(0))
+    with running() as process:
+        for place, policy in (
+            (Place.AT_ONCE, os.SCHED_RR),
+            (Place.SOON, os.SCHED_OTHER),
+            (Place.AT_ONCE, os.SCHED_RR),
+            (Place.SHARED, os.SCHED_OTHER),
+        ):
+            keep_to({core}, [process], place)
+            assert {os.sched_getscheduler(thread) for thread in threads(process)} == {policy}
 
 
 def slice_ns(folder: str) -> str:

@@ -25,8 +25,7 @@ from collections.abc import Iterable, Iterator
 
 _SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # sched_setattr(2); there is no call for it in libc 2.36
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")  # struct sched_attr, its first version
-_OTHER = 0
-_SLICE_NS = 100_000  # the shortest there is
+_SHORTEST_NS, _USUAL_NS = 100_000, 0  # slices; 0: the system's
 _FIRST, _BEFORE_OTHERS = -20, -10  # nice values
 
 
@@ -66,16 +65,19 @@ def keep_to(cores: set[int], processes: Iterable[int], place: Place) -> None:
                 if place is Place.AT_ONCE:
                     os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
                 elif place is Place.SOON:
-                    os.setpriority(os.PRIO_PROCESS, thread, _FIRST)
-                    _shorten_slice(thread)
+                    _share(thread, _FIRST, _SHORTEST_NS)
+                else:
+                    _share(thread, _BEFORE_OTHERS, _USUAL_NS)
 
 
-def _shorten_slice(thread: int) -> None:
-    """OSError where the kernel refuses. Older kernels do not, and have one slice for all."""
+def _share(thread: int, nice: int, slice_ns: int) -> None:
+    """It shares its core by weight. OSError where the kernel refuses; older ones have one slice for all."""
+    os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, thread, nice)
     number = _SET_ATTRIBUTES.get(platform.machine())
     if number is None:
         return
-    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, _OTHER, 0, _FIRST, 0, _SLICE_NS, 0, 0)
+    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, slice_ns, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, thread, attributes, 0) != 0:
         error = ctypes.get_errno()

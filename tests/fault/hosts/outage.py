@@ -53,18 +53,18 @@ def outage(options: Options, folder: Path) -> Result:
         others = [Consuming(site, host, TOPIC, 2) for host in (away, dead)]
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
 
-        def seat(place: Place) -> None:
-            """Of the readers, and of the host that stays; where times are not judged, as everybody."""
+        def seat(resting: bool) -> None:
+            """Whoever watches comes at once, unless nobody rests, as where the load comes."""
             if not own:
                 return
-            keep_to(own, [watching[0].process.pid], place)
-            keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], place)
+            leader, watcher = (Place.SHARED, Place.AT_ONCE) if resting else (Place.SOON, Place.SOON)
+            keep_to(own, [site.daemons[first].process.pid], leader)
+            keep_to(own, [calm.process.pid], Place.SOON)
+            keep_to(own, [watching[0].process.pid], watcher)
+            keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], watcher)
 
         with workers(calm, *watching, *others):
-            if own:
-                keep_to(own, [site.daemons[first].process.pid], Place.SHARED)
-                keep_to(own, [calm.process.pid], Place.SOON)
-            seat(Place.AT_ONCE)
+            seat(True)
             wait_for(lambda: min(c.read for c in (*watching, *others)) > 1000, "all hosts to read")
             story = _Story(site, options, result, watching, others[0], seat)
             loads = [story.round(number, first, away, dead) for number in range(options.rounds)]
@@ -84,7 +84,7 @@ class _Story:
         result: Result,
         watching: Sequence[Consuming],
         away: Consuming,
-        seat: Callable[[Place], None],
+        seat: Callable[[bool], None],
     ) -> None:
         self.site = site
         self.options = options
@@ -106,14 +106,14 @@ class _Story:
         options.say(f"{options.behind:,} records while two hosts are cut off")
         load = Producing(site, first, TOPIC, 2, 2 + number, size=100, count=options.behind)
         before = self.steady.read
-        self.seat(Place.SOON)  # where they do not rest, the leader is to have its share
+        self.seat(False)
         with self._window(windows, LOAD), workers(load):
             load.result(600)
             wait_for(
                 lambda: self.steady.read >= before + options.behind, "the host that stays to read them", 300
             )
         self._check_lag(number)
-        self.seat(Place.AT_ONCE)
+        self.seat(True)
         self._phase(windows, AWAY)
         with self._window(windows, BACK):
             site.link(away).heal()
