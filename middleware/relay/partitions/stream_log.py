@@ -54,8 +54,8 @@ class _Run:
 class StreamMemory:
     """What the streams of a host may hold of their logs together: tails, and pieces read for replays.
 
-    Few pieces, so that their memory is used again soon: a batch of 1 MB is read in 0.08 to 0.15 ms mostly, but a
-    tenth of such reads took 0.1 to 1.2 ms, and fresh memory is the likely reason (traced; docs/fabric.md).
+    Few pieces, so that their memory is used again soon: a batch of 1 MB is read in 0.08 to 0.15 ms mostly,
+    but a tenth of such reads took 0.1 to 1.2 ms, and fresh memory is the likely reason (docs/fabric.md).
     """
 
     def __init__(self, tail_bytes: int = 64 << 20, block_bytes: int = 8 << 20) -> None:
