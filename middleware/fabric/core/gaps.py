@@ -11,15 +11,19 @@ _MANY = 8192  # gaps; more are not told apart
 
 
 class Missing:
-    """Records from `first` to before `end`; asked for `attempts` times, and next at `due`."""
+    """Records from `first` to before `end`; asked for at `asked` for the last time, and next at `due`.
 
-    __slots__ = ("attempts", "due", "end", "first")
+    `attempts`: that it was asked for since anything came of what was asked for.
+    """
 
-    def __init__(self, first: int, end: int, due: float, attempts: int = 0) -> None:
+    __slots__ = ("asked", "attempts", "due", "end", "first")
+
+    def __init__(self, first: int, end: int, due: float, attempts: int = 0, asked: float = -NEVER) -> None:
         self.first = first
         self.end = end
         self.due = due
         self.attempts = attempts
+        self.asked = asked
 
 
 class Gaps:
@@ -72,9 +76,9 @@ class Gaps:
         gap = self._gaps[at]
         rest = []
         if gap.first < first:
-            rest.append(Missing(gap.first, first, gap.due, gap.attempts))
+            rest.append(Missing(gap.first, first, gap.due, gap.attempts, gap.asked))
         if end < gap.end:
-            rest.append(Missing(end, gap.end, gap.due, gap.attempts))
+            rest.append(Missing(end, gap.end, gap.due, gap.attempts, gap.asked))
         self._gaps[at : at + 1] = rest
         self._firsts[at : at + 1] = [one.first for one in rest]
 
@@ -103,10 +107,9 @@ class Gaps:
         if at < len(self._gaps) and self._gaps[at].first == first and self._gaps[at].end == end:
             return self._gaps[at]
         gap = self._gaps[bisect_right(self._firsts, first) - 1]
-        due, attempts = gap.due, gap.attempts
         self.fill(first, end)
         at = bisect_left(self._firsts, first)
-        own = Missing(first, end, due, attempts)
+        own = Missing(first, end, gap.due, gap.attempts, gap.asked)
         self._firsts.insert(at, first)
         self._gaps.insert(at, own)
         return own

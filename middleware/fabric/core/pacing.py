@@ -17,7 +17,7 @@ from typing import Final
 from .settings import NEVER
 from .states import PaceEvent, PaceState, RateEvent, RateState, pace_step, rate_step
 
-_MUCH: Final = 4  # who asks for more than one part in so many of what was sent loses much
+_MUCH: Final = 3  # who asks for more than one part in so many of what was sent loses much
 _FALL: Final = 0.7  # of what was sent
 _RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
 _FREE_AFTER: Final = 20  # periods in which the bound was of no use, and it is lifted

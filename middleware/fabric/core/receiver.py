@@ -54,6 +54,7 @@ _DATA: Final = Kind.DATA
 _REPAIR: Final = Kind.REPAIR
 _REPLAY: Final = Kind.REPLAY
 _CAME_LIVE: Final = How.LIVE
+_REPLAYED: Final = How.REPLAYED
 
 _LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
 
@@ -62,7 +63,7 @@ def _how(kind: Kind) -> How:
     """Its origin says what it is sent for: when a receiver learns that it is behind is chance."""
     if kind is _DATA:
         return _CAME_LIVE
-    return How.REPLAYED if kind is _REPLAY else How.REPAIRED
+    return _REPLAYED if kind is _REPLAY else How.REPAIRED
 
 
 def always(_: tuple[After, ...]) -> bool:
@@ -115,6 +116,7 @@ class Receiver:
         self._own: Log | None = None
         self._holder_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._queue: deque[Outgoing] = deque()
+        self._answered = -NEVER  # when the last repair came
         self._replayed_to = 0  # the highest end of a repair: gaps before it are asked for while replayed to
         self._replay_until = -NEVER  # a replay goes on, for as long as repairs come
         self._heard = now
@@ -122,7 +124,9 @@ class Receiver:
         self._report_at = now
         self._reported_next = -1
         self._unreported = 0  # bytes taken since the last report
-        self._unanswered = 0  # reports before the first echo
+        self._unanswered = 0  # reports before the first echo, or that say the same again
+        self._awaited = False  # a replay waits for what is reported: repeated until it is echoed
+        self._stamp = 0  # of the last report
         self._done_reports = 0
         self._echoed = False  # the last report was heard
         self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
@@ -175,6 +179,8 @@ class Receiver:
                     self.waiting = True
                     break
                 how = _how(kind)
+                if how is _REPLAYED:
+                    self._awaited = True
                 if self._outcomes.settle(message.records, how, self._judge(message)):
                     taken.append(Delivery(message, how))
                 self._hold(message, now)
@@ -288,6 +294,7 @@ class Receiver:
         if refused is None:
             refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
             if segment.kind is not _DATA:
+                self._answered = now
                 self._replayed_to = max(self._replayed_to, segment.end)
                 if self._replay_until > now or segment.kind is _REPLAY:
                     self._replay_until = now + self._replay_pause()
@@ -316,14 +323,16 @@ class Receiver:
 
     def _first_delay(self) -> float:
         """A quarter of a round trip for what was only reordered, then spread over the receivers."""
-        spread = self._settings.nak_spread * self._random.random()
-        return self.round_trip.smoothed * (0.25 + spread)
+        return self.round_trip.smoothed * (0.25 + self._spread())
+
+    def _spread(self) -> float:
+        """So that not all ask at once. What is replayed, one alone asks for."""
+        return self._settings.nak_spread * self._random.random() if self.state is not _CATCHING_UP else 0.0
 
     def _retry_delay(self, attempts: int) -> float:
         """A repair's time-out, doubled with every attempt, spread, and bounded."""
         base = self.round_trip.timeout * 2.0 ** min(attempts - 1, 20)
-        spread = 1 + self._settings.nak_spread * self._random.random()
-        return min(base, self._settings.nak_longest) * spread
+        return min(base, self._settings.nak_longest) * (1 + self._spread())
 
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
         if heartbeat.echo:
@@ -331,6 +340,10 @@ class Receiver:
             if self.state is _DONE and heartbeat.echo >= int(self._done_at * 1e6):
                 self._report_at = NEVER
                 self._echoed = True
+            elif self._awaited and heartbeat.echo >= self._stamp:
+                self._awaited = False
+                if self.next == self._reported_next:
+                    self._report_at = now + self._settings.report_idle
             # an echo may come another way than the data, and overtake it
             self._know(heartbeat.end, now + self.round_trip.timeout)
             return
@@ -342,6 +355,7 @@ class Receiver:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._replayed_to = 0
             self._buffer.forget_ahead(0.0)
+            self._awaited = True
             self._report_by(0.0)  # the sooner the origin knows, the less is sent in vain
 
     def _lag(self) -> int:
@@ -487,7 +501,8 @@ class Receiver:
                 missing.due = now + self._replay_pause()
                 continue
             wanted.extend(self._buffer.wanted(missing, before))
-            missing.attempts += 1
+            missing.attempts = 1 if self._answered > missing.asked else missing.attempts + 1
+            missing.asked = now
             missing.due = now + self._retry_delay(missing.attempts)
         if wanted:
             nak = Nak(tuple(wanted[:MAX_GAPS]), int(self.round_trip.smoothed * 1e6))
@@ -501,10 +516,12 @@ class Receiver:
         return others[int(self._random.random() * len(others))]
 
     def _report(self, now: float) -> None:
-        stamp = max(1, int(now * 1e6))
+        stamp = self._stamp = max(1, int(now * 1e6))
         if self.state is _JOINING:
             report = Report(Mode.JOINING, stamp=stamp)
         else:
+            if self.next != self._reported_next and self.round_trip.measured:
+                self._unanswered = 0
             report = Report(
                 _MODES[self.state], self._first, self.next, self._buffer.room, stamp, self._outcomes.totals()
             )
@@ -514,14 +531,15 @@ class Receiver:
         self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
 
     def _report_interval(self) -> float:
-        """Until an echo says that the origin knows of this receiver, reports follow each other fast.
+        """Until an echo says that the origin knows of this receiver, or what its replay waits for, reports
+        follow each other fast.
 
         The last report is repeated until it is echoed, less and less often.
         """
         if self.state is _DONE:
             self._done_reports += 1
             return self._settings.report_idle * 2.0 ** min(self._done_reports - 4, 5)
-        if self.round_trip.measured and self.state is not _JOINING:
+        if self.round_trip.measured and self.state is not _JOINING and not self._awaited:
             return self._settings.report_idle
         self._unanswered += 1
         return min(self._settings.report_idle, self.round_trip.timeout * 2.0 ** min(self._unanswered, 20))

@@ -47,15 +47,18 @@ class Repairs:
         self._queue: list[tuple[float, int]] = []  # (due, sequence), a heap
         self._answered: dict[tuple[int, int, Parts], float] = {}  # -> until when it is suppressed
 
-    def ask(self, host: int, sequence: int, parts: Parts, round_trip: float, now: float) -> bool:
-        """Whether the request is kept."""
+    def ask(
+        self, host: int, sequence: int, parts: Parts, round_trip: float, now: float, *, alone: bool = False
+    ) -> bool:
+        """Whether the request is kept. `alone`: nobody else is to be waited for."""
         if self._answered.get((host, sequence, parts), 0.0) > now:
             return False
         request = self._requests.get(sequence)
         if request is None:
             if len(self._requests) >= _MOST_REQUESTS:
                 return False
-            request = Request(sequence, now + self._aggregation * round_trip)
+            wait = 0.0 if alone else self._aggregation * round_trip
+            request = Request(sequence, now + wait)
             self._requests[sequence] = request
             heapq.heappush(self._queue, (request.due, sequence))
         request.hosts.setdefault(host, set()).add(parts)

@@ -88,7 +88,9 @@ class Resending:
             return
         left = REPAIRS_PER_NAK
         skipped: list[Skipped] = []
-        edge = unsent if peer.state is not _CATCHING_UP else peer.sent
+        alone = peer.state is _CATCHING_UP
+        round_trip = nak.round_trip / 1e6
+        edge = peer.sent if alone else unsent
         for gap in nak.gaps:
             parts = (gap.part, gap.part + gap.parts) if gap.parts else None
             for found in self._outbox.entries(gap.first, min(gap.end, edge)):  # a replay brings the rest
@@ -98,7 +100,7 @@ class Resending:
                 left -= 1
                 if isinstance(found, Skipped):
                     skipped.append(found)
-                elif not self._repairs.ask(host, found.sequence, parts, nak.round_trip / 1e6, now):
+                elif not self._repairs.ask(host, found.sequence, parts, round_trip, now, alone=alone):
                     self._counters.refuse(Refused.SUPPRESSED)
                 else:
                     self._tell(peer, found, parts, now)

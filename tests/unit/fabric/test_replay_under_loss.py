@@ -1,0 +1,139 @@
+"""A replay over a path that loses, doubles and reorders: a loss costs round trips, not time-outs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from tests.unit.fabric.network import Network, Weather
+from tests.unit.fabric.test_corners import KEY, SETTINGS, asked, data, receiver
+
+from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.receiver import Receiver
+from treecast.middleware.fabric.core.repairs import Repairs
+from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.core.states import ReceiverState
+from treecast.middleware.wire.segment import Kind, control
+from treecast.middleware.wire.segment_bodies import Heartbeat, Report
+
+ROUND_TRIP = 0.001
+
+
+def heartbeat(end: int, echo: float = 0.0):
+    return control(Kind.HEARTBEAT, *KEY, 1, Heartbeat(end, 0, int(echo * 1e6)).encode())
+
+
+def reported(one: Receiver, now: float) -> list[int]:
+    """How far, in each report that is sent now."""
+    sent = [segment for out in one.to_send(now) for segment in out.segments()]
+    return [Report.decode(segment.payload).next for segment in sent if segment.kind is Kind.REPORT]
+
+
+def behind(first: float) -> Receiver:
+    """A receiver that catches up, knows its round trip, and has reported so; `first`: now."""
+    one = receiver()
+    assert reported(one, first)
+    one.receive(heartbeat(500, echo=first), first + ROUND_TRIP)
+    assert one.state is ReceiverState.CATCHING_UP
+    assert reported(one, first + ROUND_TRIP) == [0]
+    one.receive(heartbeat(500, echo=first + ROUND_TRIP), first + 2 * ROUND_TRIP)
+    return one
+
+
+def reports_until(one: Receiver, begin: float, end: float) -> list[tuple[float, int]]:
+    found, now = [], begin
+    while (now := max(one.next_deadline(now), now + 1e-6)) < end:
+        found += [(now, next_) for next_ in reported(one, now)]
+    return found
+
+
+def test_what_a_replay_waits_for_is_reported_until_the_origin_has_heard_it() -> None:
+    one = behind(1.0)
+    one.receive(data(0, Kind.REPLAY), 2.0)
+    one.take(2.0)
+    first, *again = reports_until(one, 2.0, 2.5)
+    assert first[1] == 1
+    assert [next_ for _, next_ in again] == [1] * len(again)
+    assert again[0][0] - first[0] < 10 * ROUND_TRIP
+    pauses = [after[0] - before[0] for before, after in pairwise([first, *again])]
+    assert all(after > 1.2 * before for before, after in pairwise(pauses))  # longer each time
+    last = again[-1][0]
+    one.receive(heartbeat(500, echo=last), 2.5)
+    assert reports_until(one, 2.5, 2.5 + SETTINGS.report_idle * 0.9) == []
+
+
+def test_an_echo_of_an_earlier_report_says_nothing_of_the_last_one() -> None:
+    one = behind(1.0)
+    now, stamps = 2.0, []
+    for sequence in range(2):
+        one.receive(data(sequence, Kind.REPLAY), now)
+        one.take(now)
+        while not reported(one, now):
+            now = one.next_deadline(now)
+        stamps.append(now)
+    one.receive(heartbeat(500, echo=stamps[0]), now)
+    assert len(reports_until(one, now, now + SETTINGS.report_idle * 0.9)) > 1
+
+
+def test_live_records_are_reported_once() -> None:
+    one = receiver()
+    assert reported(one, 1.0)
+    one.receive(heartbeat(0, echo=1.0), 1.0 + ROUND_TRIP)
+    one.receive(data(0), 2.0)
+    one.take(2.0)
+    assert len(reports_until(one, 2.0, 2.5)) == 1
+
+
+def test_a_gap_is_asked_for_every_time_out_where_others_are_answered_and_more_rarely_where_nothing_is() -> (
+    None
+):
+    one = behind(1.0)
+    for sequence in range(1, 41, 2):
+        one.receive(data(sequence, Kind.REPLAY), 2.0)
+    now, times = 2.0, []
+    while len(times) < 6:
+        now = max(one.next_deadline(now), now + 1e-6)
+        if any(gap.first == 0 for gap in asked(one, now)):
+            times.append(now)
+            one.receive(data(38 - 2 * len(times), Kind.REPLAY), now + ROUND_TRIP)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert max(pauses) < 4 * ROUND_TRIP
+    silent = []
+    while len(silent) < 6:
+        now = max(one.next_deadline(now), now + 1e-6)
+        if any(gap.first == 0 for gap in asked(one, now)):
+            silent.append(now)
+    assert silent[-1] - silent[-2] > 8 * max(pauses)
+
+
+def test_who_is_replayed_to_does_not_wait_for_others_that_may_ask() -> None:
+    repairs = Repairs(aggregation=0.5)
+    assert repairs.ask(2, 7, None, 0.01, 1.0, alone=True)
+    request = repairs.pop(1.0)
+    assert request is not None
+    assert not repairs.ask(2, 7, None, 0.01, 1.009, alone=True)  # the answer may be on its way
+    assert repairs.ask(2, 7, None, 0.01, 1.011, alone=True)
+
+
+@pytest.mark.parametrize("size", [1_100, 6_000, 60_000], ids=["one packet", "five packets", "45 packets"])
+def test_a_replay_over_two_bad_links_is_many_times_as_fast_as_what_is_published(size: int) -> None:
+    """Two links of a tenth each, both ways: 19 % are lost. It took 3 to 13 s when each lost report cost up to
+    a second and each lost request twice as long as the one before."""
+    settings = StreamSettings(
+        retain_bytes=1 << 30, log_bytes=1 << 30, unsent_bytes=1 << 30, catch_up_bytes=1 << 20
+    )
+    weather = Weather(loss=0.19, duplication=0.19, reordering=0.19, delay=0.0005, jitter=0.0002)
+    took = []
+    for seed in range(5):
+        network = Network(seed, weather, settings)
+        for _ in range(4_000_000 // size):
+            network.publish(bytes(size))
+        network.run(0.1)
+        begun = network.now
+        late = network.join(3, Progress(0, 0))
+        assert network.run_until(lambda one=late, end=network.sender.end: one.next == end, 60)
+        took.append(network.now - begun)
+        network.assert_exactly_once(3)
+        network.run(10.0)
+        network.assert_accounts_close()
+    assert sorted(took)[2] < 1.0, took
