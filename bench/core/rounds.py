@@ -29,8 +29,9 @@ class Rounds:
     """Runs `workloads` against `peers` for `count` rounds; `samples` fills as it goes.
 
     A peer that fails a workload loses that sample only, one that does not start loses its turn: the failure
-    is told, and kept in `failures`. `judged`: of start-up and memory the ratios are asked for that
-    `measure` names, which are to Apache Kafka; else they are only told.
+    is told, and kept in `failures`. Who ends it early has the rounds before, and that as a failure.
+    `judged`: of start-up and memory the ratios are asked for that `measure` names, which are to Apache
+    Kafka; else they are only told.
     """
 
     def __init__(
@@ -55,9 +56,16 @@ class Rounds:
             peer.prepare()
         for number in range(1, self._count + 1):
             turn = self._peers if number % 2 else list(reversed(self._peers))
-            for peer in turn:
-                self._progress(f"round {number}/{self._count}: {peer.name}")
-                self._visit(peer, number)
+            try:
+                for peer in turn:
+                    self._progress(f"round {number}/{self._count}: {peer.name}")
+                    self._visit(peer, number)
+            except (KeyboardInterrupt, SystemExit):
+                if number == 1:
+                    raise
+                self.samples = [sample for sample in self.samples if sample.round < number]
+                self._fail(f"ended in round {number} of {self._count}: the figures are of those before")
+                return
 
     def _visit(self, peer: Peer, number: int) -> None:
         os.sync()  # a start is not to wait for what the peer before it left in the page cache

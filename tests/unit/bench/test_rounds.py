@@ -38,12 +38,15 @@ class RecordedPeer(Peer):
 
 
 class Counting(Workload):
-    def __init__(self, name: str, *, floor: bool = False, fails: bool = False) -> None:
-        self.name, self.floor, self._fails = name, floor, fails
+    def __init__(self, name: str, *, floor: bool = False, fails: bool = False, ended: int = 0) -> None:
+        """`ended`: the round in which the user has had enough."""
+        self.name, self.floor, self._fails, self._ended = name, floor, fails, ended
 
     def run(self, peer: Peer, number: int):
         if self._fails:
             raise RuntimeError("no answer")
+        if number == self._ended and peer.name == "b":
+            raise KeyboardInterrupt
         return {THROUGHPUT: 10.0 * number}
 
 
@@ -108,3 +111,19 @@ def test_a_peer_that_does_not_start_costs_its_turn_only(journal):
     run.run()
     assert run.failures == ["a, round 1, does not start: no such flag"]
     assert {s.peer for s in run.samples} == {"b"}
+
+
+def test_who_ends_it_early_has_the_rounds_before(journal):
+    peers = [RecordedPeer("b", journal), RecordedPeer("a", journal)]
+    run = rounds(peers, [Counting("load", ended=2)], 3)
+    run.run()
+    assert {s.round for s in run.samples} == {1}
+    assert run.failures == ["ended in round 2 of 3: the figures are of those before"]
+    assert journal[-1] == "stop b"
+
+
+def test_who_ends_it_in_the_first_round_has_nothing(journal):
+    run = rounds([RecordedPeer("b", journal)], [Counting("load", ended=1)], 3)
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert journal[-1] == "stop b"
