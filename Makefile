@@ -41,12 +41,13 @@ HOT := $(shell find middleware shims agents spark_connectors -name '*.py' 2>/dev
 $(COMPILED)/.installed: pyproject.toml setup.py $(HOT)
 	@test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
 	@echo "compiling into $(COMPILED)"
+	@touch $(COMPILED)/.began  # what is edited while it compiles is newer than this
 	@rm -rf build
 	@TREECAST_PURE=1 $(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check '.[test,bench]'
 	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
 	@ls $(COMPILED)/lib/python3*/site-packages/treecast_hot__mypyc*.so >/dev/null 2>&1 || { \
 		echo "the hot modules were not compiled; '$(COMPILED)/bin/python -m pip install -v .' says why" >&2; exit 1; }
-	@touch $@
+	@mv $(COMPILED)/.began $@
 
 compiled: $(COMPILED)/.installed
 
