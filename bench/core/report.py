@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from .measure import (
 RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
 NO_FLOOR = 1 / FLOOR_SHARE  # a loop that is beaten by more was none, and excuses nothing
-STEADY = 2.0  # the bare loop always does the same: where its rounds differ by more, the machine was unsteady
+STEADY = 2.0  # the bare loop always does the same: so sure is its median, or the machine was unsteady
+SURE = 0.95
 UNSTEADY = "unsteady"
 LATE = 0.5  # where the generator's own lag is more of a p99 than this, no server is judged by it
 LAGGING = {
@@ -45,13 +47,28 @@ class Spread:
     high: float
     count: int
 
+    steady: bool = True  # whether the median is known to within `STEADY`
+
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        return cls(statistics.median(values), min(values), max(values), len(values))
+        lower, upper = sure(values)
+        steady = upper <= STEADY * lower
+        return cls(statistics.median(values), min(values), max(values), len(values), steady)
 
-    @property
-    def steady(self) -> bool:
-        return self.high <= STEADY * self.low
+
+def sure(values: Sequence[float]) -> tuple[float, float]:
+    """Between which of the values the median lies with a confidence of `SURE`, whatever their distribution.
+
+    Of up to eight they are the lowest and the highest, however sure that is; of nine the second and the last
+    but one: so a single round says nothing of a machine where there are many.
+    """
+    ordered, many = sorted(values), len(values)
+    left_out = outside = 0  # on each side; and of 2^many cases those in which the median lies out there
+    while 2 * (outside + math.comb(many, left_out)) <= (1 - SURE) * 2**many:
+        outside += math.comb(many, left_out)
+        left_out += 1
+    left_out = max(0, left_out - 1)
+    return ordered[left_out], ordered[many - 1 - left_out]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def row(metric, **values):
 
 def test_median_spread_and_ratio():
     found = row(THROUGHPUT, ours=[300, 100, 200], theirs=[50, 100])
-    assert found.peers["Treecast"] == report.Spread(200, 100, 300, 3)
+    assert found.peers["Treecast"] == report.Spread(200, 100, 300, 3, steady=False)
     assert found.peers["Apache Kafka"].median == 75
     assert found.ratio == pytest.approx(200 / 75)
     assert (found.reached, found.verdict) == (True, "yes")
@@ -56,6 +56,21 @@ def test_no_verdict_where_the_rounds_of_the_bare_loop_lie_far_apart():
     assert (steady.verdict, steady.reached) == ("yes", True)
     assert (unsteady.verdict, unsteady.reached) == ("unsteady", None)
     assert row(ACK_P50, ours=[3], theirs=[1], floor=[400, 801]).verdict == ""  # nothing was asked
+
+
+@pytest.mark.parametrize(
+    ("many", "left_out"), [(1, 0), (5, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (25, 7)]
+)
+def test_how_sure_a_median_is_hangs_on_all_rounds_where_they_are_few(many, left_out):
+    """The tables of the sign test say the same."""
+    values = [float(number) for number in range(many)]
+    assert report.sure(values[::-1]) == (values[left_out], values[many - 1 - left_out])
+
+
+def test_one_bad_round_of_many_says_nothing_of_the_machine():
+    assert row(THROUGHPUT, ours=[300], theirs=[100], floor=[*[500] * 8, 100]).verdict == "yes"
+    assert row(THROUGHPUT, ours=[300], theirs=[100], floor=[*[500] * 7, 100, 100]).verdict == "unsteady"
+    assert row(THROUGHPUT, ours=[300], theirs=[100], floor=[*[500] * 4, 100]).verdict == "unsteady"
 
 
 @pytest.mark.parametrize(
