@@ -27,7 +27,7 @@ RATIOS = ("ratio", "asked", "reached", "of floor")
 FLOOR_SHARE = 0.9  # DESIGN section 10: the share of the floor at which a ratio counts as reached
 NO_FLOOR = 1 / FLOOR_SHARE  # a loop that is beaten by more was none, and excuses nothing
 STEADY = 2.0  # the bare loop always does the same: so sure is its median, or the machine was unsteady
-SURE = 0.95
+SURE = 0.95  # of `sure`
 UNSTEADY = "unsteady"
 LATE = 0.5  # where the generator's own lag is more of a p99 than this, no server is judged by it
 LAGGING = {
@@ -46,7 +46,6 @@ class Spread:
     low: float
     high: float
     count: int
-
     steady: bool = True  # whether the median is known to within `STEADY`
 
     @classmethod

@@ -13,7 +13,7 @@ _MANY = 8192  # gaps; more are not told apart
 class Missing:
     """Records from `first` to before `end`; asked for at `asked` for the last time, and next at `due`.
 
-    `attempts`: that it was asked for since anything came of what was asked for.
+    `attempts`: how often since the last time that a repair of anything had come; 0: not asked for yet.
     """
 
     __slots__ = ("asked", "attempts", "due", "end", "first")

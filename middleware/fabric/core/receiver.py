@@ -330,7 +330,7 @@ class Receiver:
         return self._settings.nak_spread * self._random.random() if self.state is not _CATCHING_UP else 0.0
 
     def _retry_delay(self, attempts: int) -> float:
-        """A repair's time-out, doubled with every attempt, spread, and bounded."""
+        """A repair's time-out, doubled with every attempt where no repair comes, spread, and bounded."""
         base = self.round_trip.timeout * 2.0 ** min(attempts - 1, 20)
         return min(base, self._settings.nak_longest) * (1 + self._spread())
 

@@ -7,19 +7,21 @@ from itertools import pairwise
 
 import pytest
 from tests.unit.fabric.replays import SIZES, replayed
-from tests.unit.fabric.test_corners import KEY, SETTINGS, asked, data, receiver
+from tests.unit.fabric.test_corners import SETTINGS, asked, data, receiver
+from tests.unit.fabric.test_sent_in_vain import heartbeat
 
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.repairs import Repairs
 from treecast.middleware.fabric.core.states import ReceiverState
-from treecast.middleware.wire.segment import Kind, control
-from treecast.middleware.wire.segment_bodies import Heartbeat, Report
+from treecast.middleware.wire.segment import Kind
+from treecast.middleware.wire.segment_bodies import Report
 
 ROUND_TRIP = 0.001
 
 
-def heartbeat(end: int, echo: float = 0.0):
-    return control(Kind.HEARTBEAT, *KEY, 1, Heartbeat(end, 0, int(echo * 1e6)).encode())
+def echo(at: float):
+    """Of the report that was sent then; there is far more than the receiver has."""
+    return heartbeat(500, echo=int(at * 1e6))
 
 
 def reported(one: Receiver, now: float) -> list[int]:
@@ -32,10 +34,10 @@ def behind(first: float) -> Receiver:
     """A receiver that catches up, knows its round trip, and has reported so; `first`: now."""
     one = receiver()
     assert reported(one, first)
-    one.receive(heartbeat(500, echo=first), first + ROUND_TRIP)
+    one.receive(echo(first), first + ROUND_TRIP)
     assert one.state is ReceiverState.CATCHING_UP
     assert reported(one, first + ROUND_TRIP) == [0]
-    one.receive(heartbeat(500, echo=first + ROUND_TRIP), first + 2 * ROUND_TRIP)
+    one.receive(echo(first + ROUND_TRIP), first + 2 * ROUND_TRIP)
     return one
 
 
@@ -57,7 +59,7 @@ def test_what_a_replay_waits_for_is_reported_until_the_origin_has_heard_it() -> 
     pauses = [after[0] - before[0] for before, after in pairwise([first, *again])]
     assert all(after > 1.2 * before for before, after in pairwise(pauses))  # longer each time
     last = again[-1][0]
-    one.receive(heartbeat(500, echo=last), 2.5)
+    one.receive(echo(last), 2.5)
     assert reports_until(one, 2.5, 2.5 + SETTINGS.report_idle * 0.9) == []
 
 
@@ -70,22 +72,20 @@ def test_an_echo_of_an_earlier_report_says_nothing_of_the_last_one() -> None:
         while not reported(one, now):
             now = one.next_deadline(now)
         stamps.append(now)
-    one.receive(heartbeat(500, echo=stamps[0]), now)
+    one.receive(echo(stamps[0]), now)
     assert len(reports_until(one, now, now + SETTINGS.report_idle * 0.9)) > 1
 
 
 def test_live_records_are_reported_once() -> None:
     one = receiver()
     assert reported(one, 1.0)
-    one.receive(heartbeat(0, echo=1.0), 1.0 + ROUND_TRIP)
+    one.receive(heartbeat(0, echo=1_000_000), 1.0 + ROUND_TRIP)
     one.receive(data(0), 2.0)
     one.take(2.0)
     assert len(reports_until(one, 2.0, 2.5)) == 1
 
 
-def test_a_gap_is_asked_for_every_time_out_where_others_are_answered_and_more_rarely_where_nothing_is() -> (
-    None
-):
+def test_a_gap_is_asked_for_every_time_out_while_others_are_answered_and_else_more_rarely() -> None:
     one = behind(1.0)
     for sequence in range(1, 41, 2):
         one.receive(data(sequence, Kind.REPLAY), 2.0)
