@@ -56,6 +56,7 @@ class Sharing:
         self.events: Events | None = None  # where the MQTT face is on
         self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
+        partitions.leading.on_followers = lambda topic: self.carriers.soon()
         link.view.hosts.subscribe(self._host_changed)
         link.view.homes.subscribe(self._home_changed)
 
@@ -77,6 +78,7 @@ class Sharing:
         self.events = events
         cluster = {host.host_id for host in self._link.view.hosts}
         events.start(self._up, cluster if self._own in cluster else None)
+        events.sending.on_opened = self.carriers.soon
         self.carriers.carry(events.sending)
 
     async def leave_events(self) -> None:

@@ -1,7 +1,10 @@
 """Which carrier streams to other hosts go by: unicast first, a group where it is worth it and works.
 
-    unicast --enough hosts, and bytes--> state id allotted --> hosts asked to join --> probed by multicast
-            <--too few left--                            confirmed by their answers on the channel
+    unicast --enough hosts--> state id allotted --> hosts asked to join --> probed by multicast
+            <--too few left--                   confirmed by their answers on the channel
+
+A group is formed as soon as hosts join, so that it stands before a burst comes. Groups cost the network states: when a
+host has `eager` of them, further ones have to earn theirs by a rate.
 
 A group stands for a topic, and all its partitions that this host leads go by it; or for a set of hosts, and
 the event streams to that set go by it. Hosts that have answered a probe get what is sent to all by multicast,
@@ -56,8 +59,10 @@ class Carried(Protocol):
 class CarrierSettings(Struct, frozen=True):
     """Times in seconds."""
 
-    hosts: int = 2  # so many receivers earn streams a group, if their rate does; 0: never
-    earns: float = 10_000.0  # bytes per second of live records that earn them one
+    hosts: int = 2  # so many receivers earn streams a group; 0: never
+    eager: int = 512  # groups that receivers alone earn; further ones need a rate
+    soon: float = 0.01  # after a host has joined, before the next look
+    earns: float = 10_000.0  # bytes per second of live records that earn further ones
     keeps: float = 120.0  # below that rate for so long, and it is back on unicast
     tick: float = 1.0
     probe_first: float = 0.2  # between the probes of hosts that have not answered yet
@@ -140,6 +145,7 @@ class Carriers:
         self._rates: dict[Levels, _Rate] = {}
         self._asked: dict[int, set[int]] = {}  # state id -> hosts that asked this one to be a member
         self._timer: asyncio.TimerHandle | None = None
+        self._hurried = False
         self._tasks: set[asyncio.Task[None]] = set()
         methods.register(StreamMethod.GROUP_JOIN, pb.GroupJoinRequest, self._join)
         methods.register(StreamMethod.GROUP_LEAVE, pb.GroupLeaveRequest, self._leave)
@@ -148,6 +154,13 @@ class Carriers:
     def carry(self, streams: Iterable[Carried]) -> None:
         """Sees to these from now on, as they are at each look."""
         self._sources.append(streams)
+
+    def soon(self) -> None:
+        """Receivers have changed: the next look is not waited for."""
+        if self._timer is not None and not self._hurried:
+            self._hurried = True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._settings.soon, self._tick)
 
     def drop(self, streams: Iterable[Carried]) -> None:
         """They are no more; so are their groups, at the next look."""
@@ -235,6 +248,7 @@ class Carriers:
         return [stream for source in self._sources for stream in source if stream.levels == levels]
 
     def _tick(self) -> None:
+        self._hurried = False
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
         found = self._streams()
         for levels in [levels for levels in self._groups if levels not in found]:
@@ -264,8 +278,24 @@ class Carriers:
         self._judge(group, streams)
         self._probe(group)
         self._use(group, streams)
+        if self._pending(group):  # a probe's answer is not waited for by the whole tick
+            self._again_soon()
+
+    def _pending(self, group: _Group) -> bool:
+        """Whether members that were asked have not been confirmed yet, and are probed for the first times."""
+        asked = any(one.joined and not one.confirmed for one in group.members.values())
+        return group.tries < self._settings.probe_tries and asked
+
+    def _again_soon(self) -> None:
+        if self._timer is not None and self._settings.probe_first < self._settings.tick:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._settings.probe_first, self._tick)
 
     def _earns(self, levels: Levels, streams: list[Carried]) -> bool:
+        """Whether it is among the first ones, or has the rate."""
+        others = len(self._groups) - (levels in self._groups)
+        if others < self._settings.eager:
+            return True
         now = self._loop.time()
         sent = sum([stream.origin.sender.live_bytes for stream in streams])
         rate = self._rates.get(levels)
@@ -286,6 +316,7 @@ class Carriers:
                 if not member.joined and not member.refused:
                     await self._invite(group.state_id, host, member)
             group.tries = 0
+            self.soon()
         except TreecastError as error:
             _log.info("%s stays on unicast: %s", group.name, error)
             await asyncio.sleep(self._settings.allot_again)

@@ -197,6 +197,11 @@ class Assembly:
     def __len__(self) -> int:
         return len(self._partials)
 
+    @property
+    def records(self) -> int:
+        """Of all incomplete messages."""
+        return sum([partial.records for partial in self._partials.values()])
+
     def partial(self, sequence: int) -> Partial | None:
         return self._partials.get(sequence)
 

@@ -2,8 +2,9 @@
 
     nak        round trip uint32 (microseconds, 0 unknown), count uint16,
                count x (first uint64, end uint64, part uint16, parts uint16)
-    heartbeat  end uint64, oldest uint64, echo uint64
+    heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes)
     report     mode uint8, first uint64, next uint64, room uint32 (bytes), stamp uint64,
+               newest uint64, parts uint32, age uint32 (microseconds),
                live, repaired, replayed, filtered uint64,
                count uint8, count x (reason uint8, records uint64)    expired
                count uint8, count x (reason uint8, records uint64)    refused
@@ -34,8 +35,8 @@ MAX_NAME: Final = 255  # bytes
 
 _NAK: Final = struct.Struct(">IH")
 _GAP: Final = struct.Struct(">QQHH")
-_HEARTBEAT: Final = struct.Struct(">QQQ")
-_REPORT: Final = struct.Struct(">BQQIQQQQQ")
+_HEARTBEAT: Final = struct.Struct(">QQQI")
+_REPORT: Final = struct.Struct(">BQQIQQIIQQQQ")
 _REASON: Final = struct.Struct(">BQ")
 _COUNT: Final = struct.Struct(">H")
 _SKIP: Final = struct.Struct(">QQB")
@@ -109,20 +110,23 @@ class Heartbeat(Struct, frozen=True):
     """`end`: the next record's sequence; `oldest`: the first that the sender can repair.
 
     `echo` is the stamp of the report that this answers, so that its receiver learns the round trip.
+    `every` asks the receiver to report at once whenever that many bytes have arrived; 0 leaves it to the
+    receiver.
     """
 
     end: int
     oldest: int
     echo: int = 0
+    every: int = 0
 
     def encode(self) -> bytes:
-        return _HEARTBEAT.pack(self.end, self.oldest, self.echo)
+        return _HEARTBEAT.pack(self.end, self.oldest, self.echo, self.every)
 
     @classmethod
     def decode(cls, data: bytes) -> Heartbeat:
-        end, oldest, echo = _read(_HEARTBEAT, data, 0)
+        end, oldest, echo, every = _read(_HEARTBEAT, data, 0)
         _fills(data, _HEARTBEAT.size, oldest <= end)
-        return cls(end, oldest, echo)
+        return cls(end, oldest, echo, every)
 
 
 class Totals(Struct, frozen=True):
@@ -151,6 +155,11 @@ class Report(Struct, frozen=True):
 
     `room` is how many bytes the receiver can take beyond. `stamp` is the receiver's clock in
     microseconds, echoed by the origin; 0 asks for no echo.
+
+    `newest` and `parts` say what has arrived farthest ahead, whatever is missing before it: the message at
+    sequence `newest` with `parts` of its segments counted from the first (the forward acknowledgement of
+    Mathis and Mahdavi, FACK). All that the origin sent before it is no longer on its way. `age` is how many
+    microseconds before this report it arrived.
     """
 
     mode: Mode
@@ -159,6 +168,9 @@ class Report(Struct, frozen=True):
     room: int = 0
     stamp: int = 0
     totals: Totals = Totals()
+    newest: int = 0
+    parts: int = 0
+    age: int = 0
 
     def encode(self) -> bytes:
         totals = self.totals
@@ -168,6 +180,9 @@ class Report(Struct, frozen=True):
             self.next,
             min(self.room, 0xFFFF_FFFF),
             self.stamp,
+            self.newest,
+            self.parts,
+            min(self.age, 0xFFFF_FFFF),
             totals.live,
             totals.repaired,
             totals.replayed,
@@ -177,13 +192,13 @@ class Report(Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Report:
-        mode, first, following, room, stamp, *counts = _read(_REPORT, data, 0)
+        mode, first, following, room, stamp, newest, parts, age, *counts = _read(_REPORT, data, 0)
         expired, position = _decode_reasons(Expiry, data, _REPORT.size)
         refused, position = _decode_reasons(Rejection, data, position)
         live, repaired, replayed, filtered = counts
         totals = Totals(live, repaired, replayed, filtered, expired, refused)
         _fills(data, position, first <= following and totals.settled == following - first)
-        return cls(_member(Mode, mode), first, following, room, stamp, totals)
+        return cls(_member(Mode, mode), first, following, room, stamp, totals, newest, parts, age)
 
 
 class Skipped(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from treecast.middleware.wire.segment import KeyRing, Kind, Segment, encode
+from treecast.middleware.wire.segment import MAX_SEGMENTS, KeyRing, Kind, Segment, encode
 from treecast.middleware.wire.segment_assembly import (
     Message,
     StreamKey,
@@ -110,6 +110,19 @@ class Slices:
         """Whether nothing waits."""
         return not self._waiting
 
+    @property
+    def first(self) -> Message | None:
+        """The message of what comes next."""
+        return self._waiting[0].message if self._waiting else None
+
+    def sent_of(self, message: Message) -> int:
+        """How many parts of it do not wait, counted from the first."""
+        if not self._waiting or message.sequence < self._waiting[0].message.sequence:
+            return MAX_SEGMENTS
+        first = self._waiting[0]
+        same = first.message.sequence == message.sequence
+        return first.only.start if same and first.only is not None else 0
+
     def add(self, one: OutgoingMessage) -> None:
         """`one` is sent after what waits already."""
         self._waiting.append(one)
@@ -124,6 +137,11 @@ class Slices:
                 return 0
             left -= first.size + OF_MESSAGE
         return left
+
+    def drop_before(self, sequence: int) -> None:
+        """Messages that end by then are not needed."""
+        while self._waiting and self._waiting[0].message.end <= sequence:
+            self._waiting.popleft()
 
     def drop(self, host: int) -> None:
         """What is for that host alone."""

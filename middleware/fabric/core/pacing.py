@@ -1,12 +1,12 @@
-"""How fast an origin sends: a window for each replay, and a rate for what goes to all.
+"""How fast an origin sends: a window for each receiver, and a rate for what goes to all.
 
-Both rise by addition and fall by multiplication. A replay has its own window, so who takes little is
-replayed to slowly, and nobody else notices. What goes to all is slowed down only where the path to most
-receivers loses much of it: one receiver that loses much is that receiver's matter, and it is replayed to.
-A little loss is repaired, and says nothing about the rate.
+A receiver has one window for what goes to all and one for its replay. They bound what is on its way (FACK), not
+what is settled, so a gap does not stop them. A window opens with what arrives and falls with what is lost
+beyond what the path always loses, and with queues: what it leaves in the queues on its way, others wait behind
+(the idea of LEDBAT, RFC 6817, without its target of 100 ms).
 
-A replay gives way: what it leaves in the queues on its way, live data waits behind. So its window also falls
-where its turnaround shows that there is a queue (the idea of LEDBAT, RFC 6817, without its target of 100 ms).
+What goes to all is sent as far as the smallest window of those that keep up allows (`live`). Its rate is bounded
+as well where the path to most receivers loses much of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from .settings import NEVER
 from .states import PaceEvent, PaceState, RateEvent, RateState, pace_step, rate_step
 
 _MUCH: Final = 3  # who asks for more than one part in so many of what was sent loses much
+_CLEARLY: Final = 0.06  # lost beyond what the path always loses, and a window is too large
+_EASE: Final = 0.75  # what is left of it then
+_GROW: Final = 0.125  # a round, of a window that was used
+_ENOUGH: Final = 16 * 1024  # bytes of a round, to judge its losses by
 _FALL: Final = 0.7  # of what was sent
 _RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
 _FREE_AFTER: Final = 20  # periods in which the bound was of no use, and it is lifted
@@ -27,7 +31,7 @@ _REMEMBERED: Final = 10.0  # seconds: a way that has become longer is known for 
 
 
 class Quickest:
-    """The shortest turnaround lately: that of a way without queues."""
+    """The least of a value lately, as of a turnaround: that of a way without queues."""
 
     __slots__ = ("_before", "_begun", "_now")
 
@@ -37,7 +41,7 @@ class Quickest:
         self._begun = -NEVER
 
     def sample(self, took: float, now: float) -> float:
-        """The shortest of the last 10 to 20 seconds, with this one."""
+        """The least of the last 10 to 20 seconds, with this one."""
         if now - self._begun >= _REMEMBERED:
             self._before, self._now, self._begun = self._now, NEVER, now
         self._now = min(self._now, took)
@@ -45,84 +49,97 @@ class Quickest:
 
 
 class Window:
-    """Bytes that may be on their way to one receiver of a replay, between `lowest` and `highest`."""
+    """Bytes that may be on their way to one receiver, between `lowest` and `highest`.
+
+    It is judged by rounds: a round lasts as long as what arrives at its beginning took. It grows only where it
+    was used. What a path always loses says nothing of its rate (`Usual`); more than that does, and so does a
+    queue in which all of a round has waited.
+    """
 
     __slots__ = (
         "_arrived",
         "_asked",
-        "_asked_last",
-        "_asked_since",
         "_delay",
+        "_ends",
         "_first",
         "_highest",
+        "_least",
         "_lowest",
         "_quickest",
         "_threshold",
-        "_until",
+        "_used",
+        "_usual",
         "size",
         "state",
+        "why",
     )
 
     def __init__(self, first: int, lowest: int, highest: int, delay: float = NEVER) -> None:
         """`delay`: seconds that what is on its way may wait in queues."""
         self._delay = delay
         self._quickest = Quickest()
+        self._usual = Usual()
         self.state = PaceState.OPENING
+        self.why = PaceEvent.TURN  # what it was last changed by
         self._highest = float(highest)
         self._lowest = min(float(lowest), self._highest)
         self._first = min(max(float(first), self._lowest), self._highest)
         self.size = self._first
-        self._asked = 0  # bytes, within a turnaround
-        self._arrived = 0
-        self._asked_since = -NEVER
-        self._asked_last = -NEVER
         self._threshold = self._highest
-        self._until = -NEVER  # until then a loss is of what was sent before the last decrease
+        self._arrived = 0  # bytes of this round
+        self._asked = 0
+        self._least = NEVER  # seconds that the quickest of this round took
+        self._used = False
+        self._ends = -NEVER  # of this round
 
-    def progress(self, settled: int, took: float, now: float) -> None:
-        """A report says that so many bytes have arrived, the last `took` seconds after it was sent."""
-        self._arrived += settled
-        may = self._quickest.sample(took, now) + self._delay
-        if took > may and now - took > self._asked_last:  # else it has waited for what was lost before it
-            self._late(max(may / took, 0.5), took, now)
-            return
-        if self.state is PaceState.HELD and now >= self._until:
-            self._step(PaceEvent.TURN)
-        if self.state is PaceState.OPENING:
-            self.size += settled
+    def progress(self, arrived: int, took: float, now: float, *, used: bool = True) -> None:
+        """So many bytes have arrived, the last of them `took` seconds after it was sent.
+
+        `used`: at least half of the window was on its way.
+        """
+        self._arrived += arrived
+        self._least = min(self._least, took)
+        self._used = self._used or used
+        if self.state is PaceState.OPENING and used:
+            self.size = min(self.size + arrived, self._highest)
             if self.size >= self._threshold:
                 self._step(PaceEvent.REACHED)
-        elif self.state is PaceState.STEADY:
-            self.size += self._lowest * settled / self.size
-        self.size = min(self.size, self._highest)
+        if now >= self._ends:
+            self._judge(now)
+            self._begin(now + took)
 
-    def asked(self, size: int, flight: int, now: float, turnaround: float) -> None:
-        """The receiver lacks `size` bytes of the `flight` that are on their way.
-
-        A little loss says nothing of the rate here either. Much of it counts once in a `turnaround`.
-        """
-        if now - self._asked_since >= turnaround:
-            self._asked, self._arrived, self._asked_since = 0, 0, now
+    def asked(self, size: int) -> None:
+        """The receiver lacks so many bytes of what was sent to it."""
         self._asked += size
-        self._asked_last = now
-        if _MUCH * self._asked > max(self._arrived + flight, self._lowest) and not self._held(now):
-            self._fall(max(self._lowest, self.size / 2), now + turnaround)
-            self._step(PaceEvent.LOSS)
 
-    def _late(self, factor: float, took: float, now: float) -> None:
-        """So much less, and there would have been no queue. What it began with is no matter of queues: a
-        machine that is slow to answer must not make a replay slower than what it is to catch up with."""
-        if not self._held(now) and self.size > self._first:
-            self._fall(max(self._first, self.size * factor), now + took)
-            self._step(PaceEvent.LATE)
+    def _begin(self, ends: float) -> None:
+        self._arrived = self._asked = 0
+        self._least = NEVER
+        self._used = False
+        self._ends = ends
 
-    def _held(self, now: float) -> bool:
-        """Whether what is heard now is of what was sent before the last decrease."""
-        return self.state is PaceState.HELD and now < self._until
+    def _judge(self, now: float) -> None:
+        """What the round that is over says."""
+        took = self._least
+        may = self._quickest.sample(took, now) + self._delay
+        lost = self._asked / max(self._asked + self._arrived, 1)
+        above = self._usual.exceeded(lost, now) if self._asked + self._arrived >= _ENOUGH else False
+        if self.state is PaceState.HELD:
+            self._step(PaceEvent.TURN)
+        elif _MUCH * lost > 1.0 and self._asked >= self._lowest / _MUCH:
+            self._fall(0.5, self._lowest, PaceEvent.LOSS)
+        elif above:
+            self._fall(_EASE, self._lowest, PaceEvent.LOSS)
+        elif took > may and self.size > self._first:
+            # by so much less there would have been no queue; what it began with is no matter of queues: a
+            # machine that is slow to answer must not make a replay slower than what it is to catch up with
+            self._fall(max(may / took, 0.5), self._first, PaceEvent.LATE)
+        elif self.state is PaceState.STEADY and self._used:
+            self.size = min(self.size + max(self._lowest, self.size * _GROW), self._highest)
 
-    def _fall(self, size: float, until: float) -> None:
-        self.size = self._threshold = size
-        self._until = until
+    def _fall(self, factor: float, lowest: float, event: PaceEvent) -> None:
+        self.size = self._threshold = max(lowest, self.size * factor)
+        self._step(event)
 
     def stalled(self) -> None:
         """Nothing that was on its way has arrived for long."""
@@ -132,6 +149,21 @@ class Window:
 
     def _step(self, event: PaceEvent) -> None:
         self.state = pace_step(self.state, event)
+        self.why = event
+
+
+class Usual:
+    """The share of bytes that a path loses at any rate: the least of the last 10 to 20 seconds."""
+
+    __slots__ = ("_least",)
+
+    def __init__(self) -> None:
+        self._least = Quickest()
+
+    def exceeded(self, lost: float, now: float) -> bool:
+        """Whether `lost`, from 0 to 1, is clearly more than that."""
+        usual = self._least.sample(lost, now)
+        return lost > usual + _CLEARLY and lost > 2 * usual
 
 
 class LiveRate:

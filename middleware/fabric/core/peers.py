@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from .flight import Track
 from .outgoing import Slices
 from .pacing import Window
 from .settings import NEVER, StreamSettings
@@ -24,15 +24,20 @@ class Peer:
     __slots__ = (
         "_settings",
         "announce_at",
+        "arrived",
         "asked",
+        "caught_up",
         "done",
         "edge",
         "first",
         "flight",
-        "flight_bytes",
         "heard",
         "host",
+        "left",
+        "limit",
         "next",
+        "out_since",
+        "pace",
         "probed",
         "progressed",
         "reported",
@@ -43,6 +48,7 @@ class Peer:
         "stamp",
         "state",
         "turnaround",
+        "waited",
         "window",
     )
 
@@ -52,25 +58,40 @@ class Peer:
         self.next = first
         self.state = state
         self.heard = now
-        self.progressed = now  # when a report last said more than before, or replay began
-        self.sent = first  # replayed up to here
-        self.slices = Slices()  # of it, what other turns send
-        self.edge = first  # before it, all that it lacks is of its last replay
-        self.flight: deque[tuple[int, int, float]] = deque()  # (end, bytes, when) replayed and not reported
-        self.flight_bytes = 0
-        self.window = Window(
-            settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay
-        )
-        self.turnaround = RoundTrip(settings.replay_stall / 3)  # from a replay to its report
-        self.rewinds = 0  # since progress was made
-        self.probed = -1  # the end of the message that was sent again because nothing arrived; -1: none
-        self.room = settings.buffer_bytes
         self._settings = settings
         self.stamp = 0  # of its last report
         self.reported = False
         self.asked = 0  # whole messages that it has asked for
         self.done = False
         self.announce_at = now
+        self.room = settings.buffer_bytes
+        self.turnaround = RoundTrip(settings.replay_stall / 3)  # from sending to the report of what arrived
+        # of what goes to all
+        self.pace = Window(
+            settings.live_first, settings.live_least, settings.live_window, settings.live_delay
+        )
+        self.arrived = 0  # the place of the farthest that has arrived (`live`)
+        self.limit = 0  # the place that may be sent up to
+        self.waited = 0.0  # share of the time that others waited for it alone
+        self.left = 0  # how often it has left the group for being slow
+        self.out_since = NEVER
+        self.caught_up = True  # it has said that it is live since its last replay
+        # of its replay
+        self.progressed = now  # when a report last said more than before, or replay began
+        self.sent = first  # replayed up to here
+        self.slices = Slices()  # of it, what other turns send
+        self.edge = first  # before it, all that it lacks is of its last replay
+        self.flight = Track(first, now)
+        self.window = Window(
+            settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay
+        )
+        self.rewinds = 0  # since progress was made
+        self.probed = -1  # the end of the message that was sent again because nothing arrived; -1: none
+
+    @property
+    def live(self) -> bool:
+        """Whether it gets what is sent to all."""
+        return self.state is _LIVE
 
     def settle(self, next_: int, now: float) -> None:
         """A report says that all before `next_` is settled."""
@@ -79,15 +100,22 @@ class Peer:
             self.rewinds = 0
             if next_ > self.probed:
                 self.probed = -1
-        settled, sent_at = 0, NEVER
-        while self.flight and self.flight[0][0] <= next_:
-            _, size, sent_at = self.flight.popleft()
-            settled += size
-        if sent_at != NEVER:
-            self.flight_bytes -= settled
-            self.turnaround.sample(now - sent_at)
-            self.window.progress(settled, now - sent_at, now)
         self.sent = max(self.sent, next_)
+        self.slices.drop_before(next_)
+
+    def arrives(self, sequence: int, size: int, age: float, now: float) -> None:
+        """Of its replay, the message at `sequence` is the farthest of which something has arrived: `size` bytes
+        of it, `age` seconds ago."""
+        if not self.next <= sequence <= self.sent:  # what came before its replay was begun again says nothing
+            sequence, size = self.next, 0
+            self.flight.over(now - self.turnaround.timeout)
+        used = 2 * self.flight.on_way >= self.window.size
+        arrived, sent_at = self.flight.arrived(sequence, size)
+        if arrived > 0:
+            took = max(now - sent_at - age, 0.0)
+            self.progressed = now
+            self.turnaround.sample(took)
+            self.window.progress(arrived, took, now, used=used)
 
     @property
     def stall(self) -> float:
@@ -96,29 +124,28 @@ class Peer:
         wait = max(settings.replay_stall, self.turnaround.timeout) * 2.0 ** min(self.rewinds, 8)
         return min(wait, max(settings.replay_stall, settings.replay_stall_longest))
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether something was replayed that it has not settled, and what was sent of it has to bring it on."""
+        return self.sent > self.next and (self.flight.on_way > 0 or self.slices.empty)
+
     def stalled(self, now: float) -> None:
         """Nothing arrives: replay begins again, slower and with more patience."""
         self.window.stalled()
-        self.rewind(now)
+        self.rewind(now, self.next)
         self.rewinds += 1
 
-    def rewind(self, now: float) -> None:
-        """Replay begins again at what is settled."""
-        self.sent, self.progressed = self.next, now
+    def rewind(self, now: float, sequence: int) -> None:
+        """Replay begins at `sequence`, behind all that is settled."""
+        self.sent, self.progressed = sequence, now
         self.probed = -1
         self.slices.clear()
-        self.flight.clear()
-        self.flight_bytes = 0
-
-    def replayed(self, end: int, size: int, now: float) -> None:
-        self.sent = end
-        self.flight.append((end, size, now))
-        self.flight_bytes += size
+        self.flight = Track(sequence, now)
 
     @property
-    def full(self) -> bool:
-        """As much is on its way as may be; something always is."""
-        return bool(self.flight) and self.flight_bytes >= min(self.window.size, self.room)
+    def may_replay(self) -> int:
+        """Bytes that may be put on their way beside those that are."""
+        return min(int(self.window.size), self.room) - self.flight.on_way
 
 
 class Peers:
@@ -142,6 +169,8 @@ class Peers:
         """A receiver from `first` on, replayed to where that is before the `edge` of what was sent."""
         state = _LIVE if first >= edge else _CATCHING_UP
         peer = Peer(host, first, now, state, self._settings)
+        if state is _CATCHING_UP:
+            peer.out_since = now
         self._peers[host] = peer
         self._live = None
         return peer
@@ -174,20 +203,40 @@ class Peers:
         """A report came. `behind`: the receiver says of itself that it catches up. `most`: records that one
         may be behind."""
         peer.heard = now
+        peer.caught_up = peer.caught_up or not behind
         event = PeerEvent.FAR if self._far(peer, behind, edge, now, most) else PeerEvent.NEAR
         following = peer_step(peer.state, event)
         if following is not peer.state:
             self._enter(peer, following)
-            peer.rewind(now)
+            peer.rewind(now, peer.next)
 
     def _far(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> bool:
-        """A receiver leaves catch-up at half of the lag at which it enters it: so does this."""
+        """A receiver leaves catch-up at half of the lag at which it enters it: so does this.
+
+        The cursor waits for who is live, so only its own word says that a live one is behind. Until it has
+        said once that it is live, that word may be about the replay that has just ended.
+        """
+        if peer.live:
+            anew = peer.caught_up or now - peer.progressed >= peer.stall
+            return behind and anew and edge - peer.next > most // 2
         in_flight = now - peer.progressed < peer.stall
         lag = edge - (peer.sent if in_flight else peer.next)
         return lag > (most // 2 if behind else most)
 
+    def leaves(self, peer: Peer, edge: int, now: float) -> None:
+        """A live one is too slow for the others. What it was sent already may still arrive: its replay goes on
+        at the edge of that."""
+        self._enter(peer, peer_step(peer.state, PeerEvent.SLOW))
+        peer.rewind(now, max(peer.next, edge))
+        peer.edge = peer.sent
+        peer.waited = 0.0
+        peer.left += 1
+        peer.out_since = now
+
     def edge_reached(self, peer: Peer) -> None:
         peer.edge = peer.sent
+        peer.caught_up = False
+        peer.out_since = NEVER
         self._enter(peer, peer_step(peer.state, PeerEvent.REPLAYED))
 
     def silence(self, now: float) -> None:

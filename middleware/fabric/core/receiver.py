@@ -32,6 +32,7 @@ from .log import REPAIRS_PER_NAK, Log, StreamLog
 from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
 from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .reorder import Oversized, Reorder
+from .room import Room
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, TokenBucket, Weight
@@ -56,6 +57,8 @@ _REPLAY: Final = Kind.REPLAY
 _CAME_LIVE: Final = How.LIVE
 _REPLAYED: Final = How.REPLAYED
 
+_MOST_NAKS: Final = 8  # at once
+_ROOM_EVERY: Final = 0.1  # seconds: so often, a stream says that it is in use
 _LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
 
 
@@ -78,6 +81,7 @@ class Receiver:
     origin for its current sequence. `settled` says whether an `after` list is: of streams that the host
     does not receive, it is. `judge` sees each message in its turn and may filter or refuse it. `held` is
     where what was taken stays, to repair it for others when the origin is gone; else `hold_bytes` are kept.
+    `room` is what the host's sockets hold.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Receiver:
         settled: Callable[[tuple[After, ...]], bool] = always,
         budget: AssemblyBudget | None = None,
         held: StreamLog | None = None,
+        room: Room | None = None,
     ) -> None:
         self.host = host
         self.key = key
@@ -123,10 +128,17 @@ class Receiver:
         self._orphaned_since = NEVER
         self._report_at = now
         self._reported_next = -1
-        self._unreported = 0  # bytes taken since the last report
+        self._unreported = 0  # bytes that have arrived since the last report
+        self._every = 0  # so many, and it reports at once; 0: its own settings
+        self._newest_at = now  # when what is farthest ahead has arrived
+        self._reported_at = -1e9
+        self._sure = False  # the last report was echoed
+        self._room = room
+        self._room_told = -NEVER
         self._unanswered = 0  # reports before the first echo, or that say the same again
         self._awaited = False  # a replay waits for what is reported: repeated until it is echoed
-        self._stamp = 0  # of the last report
+        self._stamp = 0  # of the last report that asked for an echo
+        self._echo = 0  # the last one
         self._done_reports = 0
         self._echoed = False  # the last report was heard
         self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
@@ -185,7 +197,6 @@ class Receiver:
                     taken.append(Delivery(message, how))
                 self._hold(message, now)
                 self._weight.add(message.records, len(message.payload))
-                self._unreported += len(message.payload)
             self._buffer.pop()
         self._after_progress(now)
         return taken
@@ -204,13 +215,11 @@ class Receiver:
     def _after_progress(self, now: float) -> None:
         if self.state is _JOINING:
             return
-        settings = self._settings
-        enough = settings.report_replayed if self._replayed_to_now(now) else settings.report_bytes
-        if self._unreported >= enough:
+        if self._unreported >= self._enough(now):
             self._report_by(now)
         elif self.next != self._reported_next:
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
-        if self.state is _CATCHING_UP and self._lag() <= self._weight.most_behind // 2:
+        if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._replay_until = now + self._replay_pause()
         if self.final is not None and self.next >= self.final and self.state is not _DONE:
@@ -218,6 +227,12 @@ class Receiver:
             self._done_at = now
             self._buffer.clear()
             self._report_by(now)
+
+    def _enough(self, now: float) -> int:
+        """Bytes that arrive before they are reported at once."""
+        if self._every:
+            return self._every
+        return self._settings.report_replayed if self._replayed_to_now(now) else self._settings.report_bytes
 
     def orphan(self, now: float) -> None:
         """The origin has begun another epoch: unless it is heard in this one again, others are asked."""
@@ -288,11 +303,14 @@ class Receiver:
     def _data(self, segment: Segment, now: float) -> None:
         refused = self._data_refusal(segment)
         if refused is None and self._buffer.add_next(segment):
-            self._check_lag()
+            self._arrived(len(segment.payload), now)
             return
         self._quiet_until = -NEVER
         if refused is None:
+            before = self._buffer.newest
             refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
+            if refused is None:
+                self._arrived(len(segment.payload), now, self._buffer.newest > before)
             if segment.kind is not _DATA:
                 self._answered = now
                 self._replayed_to = max(self._replayed_to, segment.end)
@@ -304,6 +322,15 @@ class Receiver:
         if refused is not None:
             self.counters.refuse(refused)
 
+    def _arrived(self, size: int, now: float, farthest: bool = True) -> None:
+        """Data was taken. `farthest`: none that lies ahead of it has arrived before."""
+        self._unreported += size
+        if farthest:
+            self._newest_at = now
+        if self._room is not None and now - self._room_told >= _ROOM_EVERY:
+            self._room_told = now
+            self._room.used(self.key, now)
+
     def _data_refusal(self, segment: Segment) -> Refused | None:
         if self.state is _JOINING:
             return Refused.NOT_BEGUN
@@ -311,10 +338,13 @@ class Receiver:
             return Refused.DUPLICATE
         if self.final is not None and segment.end > self.final:
             return Refused.BEYOND_END
-        far = segment.sequence - self.next > self._weight.most_behind
-        if far and self.state is _CATCHING_UP and segment.kind is _DATA:
+        if segment.kind is _DATA and self.is_far_from(segment.sequence):
             return Refused.FAR_AHEAD
         return None
+
+    def is_far_from(self, sequence: int) -> bool:
+        """Whether it is replayed to, and so much is to come before `sequence` that live data there is let go."""
+        return self.state is _CATCHING_UP and sequence - self.next > self._weight.most_behind
 
     def _know(self, end: int, due: float) -> None:
         if self.state not in (_JOINING, _DONE):
@@ -335,8 +365,12 @@ class Receiver:
         return min(base, self._settings.nak_longest) * (1 + self._spread())
 
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
+        if heartbeat.every:
+            self._every = heartbeat.every
         if heartbeat.echo:
             self.round_trip.sample(now - heartbeat.echo / 1e6)
+            self._echo = max(self._echo, heartbeat.echo)
+            self._sure = self._sure or int(self._reported_at * 1e6) <= heartbeat.echo
             if self.state is _DONE and heartbeat.echo >= int(self._done_at * 1e6):
                 self._report_at = NEVER
                 self._echoed = True
@@ -347,11 +381,15 @@ class Receiver:
             # an echo may come another way than the data, and overtake it
             self._know(heartbeat.end, now + self.round_trip.timeout)
             return
-        self._buffer.passed(now + self._first_delay())
+        self._buffer.passed(now + self._first_delay(), heartbeat.end)
         self._know(heartbeat.end, now + self._first_delay())
+        if not self._sure and now - self._reported_at >= self.round_trip.timeout:
+            self._report_by(now)  # the origin may wait for it
 
     def _check_lag(self) -> None:
-        if self.state is _LIVE and self._lag() > self._weight.most_behind:
+        """Records that are here and wait for their turn count as lag only where much is missing before them."""
+        most = self._weight.most_behind
+        if self.state is _LIVE and self._lag() > most and self._buffer.missing > most:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._replayed_to = 0
             self._buffer.forget_ahead(0.0)
@@ -359,7 +397,7 @@ class Receiver:
             self._report_by(0.0)  # the sooner the origin knows, the less is sent in vain
 
     def _lag(self) -> int:
-        """Records that are not taken, missing or not: a burst is taken before the next one arrives."""
+        """Records that are not taken, missing or not."""
         return self._buffer.known - self.next
 
     def _skip(self, skip: Skip, now: float) -> None:
@@ -493,19 +531,25 @@ class Receiver:
             return
         before = self._ask_before(now)
         wanted: list[Gap] = []
+        whole = now - self._newest_at >= self.round_trip.timeout
         for missing in self._buffer.gaps.due(now):
-            if len(wanted) >= MAX_GAPS or (not self._buffer.room and missing.first != self.next):
+            if len(wanted) >= _MOST_NAKS * MAX_GAPS or (not self._buffer.room and missing.first != self.next):
                 missing.due = now + self.round_trip.timeout
                 continue
             if missing.first >= before:  # replay will come there
                 missing.due = now + self._replay_pause()
                 continue
-            wanted.extend(self._buffer.wanted(missing, before))
+            lacking = list(self._buffer.wanted(missing, before, whole))
+            if not lacking:  # what it lacks may be on its way
+                missing.due = self._newest_at + self.round_trip.timeout
+                continue
+            wanted += lacking
             missing.attempts = 1 if self._answered > missing.asked else missing.attempts + 1
             missing.asked = now
             missing.due = now + self._retry_delay(missing.attempts)
-        if wanted:
-            nak = Nak(tuple(wanted[:MAX_GAPS]), int(self.round_trip.smoothed * 1e6))
+        round_trip = int(self.round_trip.smoothed * 1e6)
+        for at in range(0, len(wanted), MAX_GAPS):
+            nak = Nak(tuple(wanted[at : at + MAX_GAPS]), round_trip)
             self._control(Kind.NAK, nak.encode(), self._repairer())
 
     def _repairer(self) -> int:
@@ -516,19 +560,41 @@ class Receiver:
         return others[int(self._random.random() * len(others))]
 
     def _report(self, now: float) -> None:
-        stamp = self._stamp = max(1, int(now * 1e6))
         if self.state is _JOINING:
-            report = Report(Mode.JOINING, stamp=stamp)
+            report = Report(Mode.JOINING, stamp=self._stamped(now))
         else:
             if self.next != self._reported_next and self.round_trip.measured:
                 self._unanswered = 0
+            newest, parts = self._buffer.newest
             report = Report(
-                _MODES[self.state], self._first, self.next, self._buffer.room, stamp, self._outcomes.totals()
+                _MODES[self.state],
+                self._first,
+                self.next,
+                self._room_left(),
+                self._stamped(now),
+                self._outcomes.totals(),
+                newest,
+                parts,
+                int(max(0.0, now - self._newest_at) * 1e6),
             )
             self._reported_next = self.next
             self._unreported = 0
+        self._reported_at, self._sure = now, False
         self._control(Kind.REPORT, report.encode(), self.key[0])
         self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
+
+    def _stamped(self, now: float) -> int:
+        """The stamp that asks for an echo; 0 while that of an earlier report is on its way."""
+        certain = self.state is _LIVE and self.round_trip.measured and not self._awaited
+        if certain and self._stamp > self._echo and now - self._stamp / 1e6 < self.round_trip.timeout:
+            return 0
+        self._stamp = max(1, int(now * 1e6))
+        return self._stamp
+
+    def _room_left(self) -> int:
+        """Bytes that may be on their way here."""
+        room = self._buffer.room
+        return room if self._room is None else min(room, self._room.share)
 
     def _report_interval(self) -> float:
         """Until an echo says that the origin knows of this receiver, or what its replay waits for, reports

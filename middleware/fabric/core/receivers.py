@@ -19,6 +19,7 @@ from .log import StreamLog
 from .outcomes import Delivery, Judge, Progress, take_all
 from .outgoing import Outgoing
 from .receiver import Receiver
+from .room import Room
 from .schedule import Schedule
 from .settings import NEVER, StreamSettings
 from .states import ReceiverState
@@ -57,8 +58,10 @@ class Receivers:
         random: Random,
         *,
         assembly_bytes: int = 64 << 20,
+        room_bytes: int = 8 << 20,
         complain: Callable[[enum.Enum], None] | None = None,
     ) -> None:
+        """`room_bytes`: what the host's sockets hold."""
         self.host = host
         self.refused: dict[str, int] = {}
         self.over: list[tuple[StreamKey, Progress]] = []  # epochs that ended; the caller takes them away
@@ -66,6 +69,7 @@ class Receivers:
         self._random = random
         self._complain = complain
         self._budget = AssemblyBudget(assembly_bytes)
+        self._room = Room(room_bytes)
         self._members: dict[tuple[int, int], _Membership] = {}
         self._by_number: dict[int, _Membership] = {}
         self._count = 0
@@ -138,6 +142,7 @@ class Receivers:
             settled=functools.partial(self._settled_for, key[0]),
             budget=self._budget,
             held=held,
+            room=self._room,
         )
         member.epochs[key[2]] = receiver
         self._touched[member.number] = None
@@ -148,6 +153,12 @@ class Receivers:
         member = self._members.get((origin, stream))
         if member is not None:
             self._touched[member.number] = None
+
+    def ignores(self, origin: int, stream: int, epoch: int, sequence: int) -> bool:
+        """Whether live data there is of no use to who is replayed to: told before its tag is looked at."""
+        member = self._members.get((origin, stream))
+        receiver = member.epochs.get(epoch) if member is not None else None
+        return receiver is not None and receiver.is_far_from(sequence)
 
     def receive(self, segment: Segment, now: float) -> None:
         """Hands a segment to its stream's epoch; a higher epoch than any begins there."""

@@ -10,7 +10,7 @@ from treecast.middleware.wire.segment_bodies import Expiry, Gap, Skipped
 
 from .counters import Refused
 from .gaps import Gaps, Missing
-from .settings import StreamSettings
+from .settings import NEVER, StreamSettings
 
 _COST_OF_MESSAGE = 200
 
@@ -35,6 +35,7 @@ class Reorder:
     def __init__(self, settings: StreamSettings, budget: AssemblyBudget, first: int) -> None:
         self.next = first
         self.known = first
+        self.newest = (first, 0)  # the farthest of which something has arrived: a message, and its parts so far
         self.gaps = Gaps()
         self.assembly = Assembly(budget, settings.assembly_bytes)
         self._settings = settings
@@ -44,8 +45,14 @@ class Reorder:
 
     @property
     def room(self) -> int:
-        """Bytes that can still be taken."""
-        return max(0, self._settings.buffer_bytes - self._bytes)
+        """Bytes that can still be taken, in whole messages and in incomplete ones."""
+        settings = self._settings
+        return max(0, min(settings.buffer_bytes - self._bytes, settings.assembly_bytes - self.assembly.used))
+
+    @property
+    def missing(self) -> int:
+        """Records that are known to exist, and of which nothing has arrived."""
+        return sum([gap.end - gap.first for gap in self.gaps]) - self.assembly.records
 
     @property
     def bytes(self) -> int:
@@ -72,6 +79,7 @@ class Reorder:
             return False
         message = Message(sequence, segment.records, segment.payload, segment.after, segment.content)
         self.known = message.end
+        self.newest = (message.end, 0)
         self._here[sequence] = (message, Kind.DATA)
         self._bytes += size + _COST_OF_MESSAGE
         return True
@@ -93,6 +101,9 @@ class Reorder:
         again = segment.kind is not Kind.DATA
         if not self._has_room(sequence, again):
             return Refused.NO_ROOM
+        reached = (end, 0) if segment.number + 1 == segment.total else (sequence, segment.number + 1)
+        if reached > self.newest:
+            self.newest = reached
         if self._is_oversized(segment):
             self.gaps.fill(sequence, end)
             self.assembly.drop(sequence)
@@ -122,9 +133,11 @@ class Reorder:
         full = self._bytes >= times * self._settings.buffer_bytes
         return not full and len(self._here) < times * self._settings.buffer_messages
 
-    def passed(self, due: float) -> None:
-        """Something was sent after the newest message: what it lacks is missing."""
+    def passed(self, due: float, before: int = 1 << 64) -> None:
+        """All before `before` was sent: what the newest message lacks is missing where it is of that."""
         first, end = self._arriving
+        if end > before:
+            return
         if first >= 0 and self.assembly.partial(first) is not None:
             gap = self.gaps.part(first, end)
             gap.due = min(gap.due, due)
@@ -164,7 +177,7 @@ class Reorder:
             self._arriving = (segment.sequence, segment.end)
             gap.due = later
         else:
-            gap.due = due
+            gap.due = due if gap.asked == -NEVER else later
         self.gaps.sooner(gap.due)
 
     def _put(self, message: Message, kind: Kind) -> None:
@@ -201,12 +214,19 @@ class Reorder:
             self.next = item[0].end
             self._bytes -= len(item[0].payload)
 
-    def wanted(self, gap: Missing, before: int) -> Iterator[Gap]:
-        """What to ask for of a gap: the parts that a message lacks, or all of it before `before`."""
+    def wanted(self, gap: Missing, before: int, whole: bool = True) -> Iterator[Gap]:
+        """What to ask for of a gap: the parts that a message lacks, or all of it before `before`.
+
+        Without `whole`, parts behind the farthest that has arrived of the newest message are not asked for:
+        they may be on their way, or not sent yet.
+        """
         partial = self.assembly.partial(gap.first)
         if partial is not None and gap.first < before:
+            newest, parts = self.newest
+            end = parts if not whole and gap.first == newest else partial.total
             for run in partial.missing():
-                yield Gap(gap.first, gap.end, run.start, len(run))
+                if run.start < end:
+                    yield Gap(gap.first, gap.end, run.start, min(run.stop, end) - run.start)
         elif gap.first < before:
             yield Gap(gap.first, min(gap.end, before))
 
@@ -224,6 +244,7 @@ class Reorder:
             kept[end] = item
             end = item[0].end if isinstance(item, tuple) else item.end
         self._here = kept
+        self.newest = (end, 0)
         self._bytes = sum([_cost_of(item) for item in kept.values()])
         self.assembly.clear()
         self.gaps.clear()

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.wire.segment import Kind
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind
+from treecast.middleware.wire.segment_assembly import Message, part_size
 from treecast.middleware.wire.segment_bodies import Nak, Skipped
 
 from .counters import Refused, StreamCounters
+from .live import Live
 from .log import REPAIRS_PER_NAK
 from .outbox import Outbox
 from .outgoing import Outgoing, OutgoingMessage, Slices
-from .pacing import LiveRate
 from .peers import Peer, Peers
 from .repairs import Parts, Repairs, Request, in_order
 from .settings import NEVER, StreamSettings
@@ -36,7 +36,8 @@ class Resending:
         "_bucket",
         "_counters",
         "_first",
-        "_live_rate",
+        "_live",
+        "part_size",
         "_outbox",
         "_peers",
         "_repairs",
@@ -51,7 +52,7 @@ class Resending:
         peers: Peers,
         settings: StreamSettings,
         weight: Weight,
-        live_rate: LiveRate,
+        live: Live,
         counters: StreamCounters,
         turn: Turn,
         now: float,
@@ -60,7 +61,8 @@ class Resending:
         self._peers = peers
         self._settings = settings
         self._weight = weight
-        self._live_rate = live_rate
+        self._live = live
+        self.part_size = part_size(settings.mtu)
         self._counters = counters
         self._turn = turn
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
@@ -80,8 +82,8 @@ class Resending:
 
     # --- repairs
 
-    def asked(self, host: int, nak: Nak, unsent: int, now: float) -> None:
-        """A nak came; `unsent`: the edge of live data."""
+    def asked(self, host: int, nak: Nak, now: float) -> None:
+        """A nak came."""
         peer = self._peers.get(host)
         if peer is None:
             self._counters.refuse(Refused.UNKNOWN_HOST)
@@ -90,21 +92,31 @@ class Resending:
         skipped: list[Skipped] = []
         alone = peer.state is _CATCHING_UP
         round_trip = nak.round_trip / 1e6
-        edge = peer.sent if alone else unsent
+        edge = peer.sent if alone else self._live.known
         for gap in nak.gaps:
-            parts = (gap.part, gap.part + gap.parts) if gap.parts else None
-            for found in self._outbox.entries(gap.first, min(gap.end, edge)):  # a replay brings the rest
+            asked = (gap.part, gap.part + gap.parts) if gap.parts else None
+            for found in self._outbox.entries(gap.first, min(gap.end, edge)):
                 if left <= 0:
                     self._counters.refuse(Refused.TOO_MANY)
                     break
                 left -= 1
                 if isinstance(found, Skipped):
                     skipped.append(found)
-                elif not self._repairs.ask(host, found.sequence, parts, round_trip, now, alone=alone):
+                    continue
+                parts = _within(asked, self._sent_of(peer, found))
+                if parts is not None and parts[0] >= parts[1]:
+                    continue
+                if not self._repairs.ask(host, found.sequence, parts, round_trip, now, alone=alone):
                     self._counters.refuse(Refused.SUPPRESSED)
                 else:
                     self._tell(peer, found, parts, now)
         self._outbox.skip(skipped, host)
+
+    def _sent_of(self, peer: Peer, message: Message) -> int:
+        """How many of its parts were sent to the host, in a replay or with what goes to all."""
+        if peer.state is _CATCHING_UP:
+            return peer.slices.sent_of(message)
+        return MAX_SEGMENTS if message.sequence < self._live.edge else self._live.sent_parts
 
     def _tell(self, peer: Peer, message: Message, parts: Parts, now: float) -> None:
         """What it says about the way to that host."""
@@ -112,12 +124,13 @@ class Resending:
         if parts is None:
             peer.asked += 1
         else:
-            size = min(size, (parts[1] - parts[0]) * self._settings.mtu)
+            size = min(size, (parts[1] - parts[0]) * self.part_size)
         if peer.state is _LIVE:
-            self._live_rate.asked(peer.host, size)
+            self._live.rate.asked(peer.host, size)
+            peer.pace.asked(size)
         elif peer.state is _CATCHING_UP:
             peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
-            peer.window.asked(size, peer.flight_bytes, now, peer.turnaround.timeout)
+            peer.window.asked(size)
 
     def repair(self, out: list[Outgoing], now: float) -> None:
         """Answers what was asked for, as far as this turn goes; what was left of that comes first."""
@@ -175,7 +188,7 @@ class Resending:
 
     # --- replay
 
-    def replays(self, unsent: int, out: list[Outgoing], now: float) -> None:
+    def replays(self, out: list[Outgoing], now: float) -> None:
         """To all that are behind. Who had nothing of the last turn comes first."""
         behind = [peer for peer in self._peers.in_state(_CATCHING_UP) if peer.reported]  # they listen
         if not behind:
@@ -183,35 +196,75 @@ class Resending:
         first = self._first % len(behind)
         for number, peer in enumerate([*behind[first:], *behind[:first]], first + 1):
             before = self._turn.replays
-            self._replay(peer, unsent, out, now)
+            self._replay(peer, out, now)
             if before > 0 >= self._turn.replays:
                 self._first = number  # the next one
 
-    def _replay(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
-        """What `peer` lacks before `unsent`, the edge of live data, as far as its window, the rate and this
-        turn allow."""
-        if peer.flight and now - peer.progressed >= peer.stall:
+    def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
+        """What `peer` lacks before the edge of live data, as far as its window, the rate and this turn
+        allow."""
+        if peer.unsettled and now - peer.progressed >= peer.stall:
             self._stalled(peer, now)
-        self._turn.replays = peer.slices.give(out, self._turn.replays)
+        self._give(peer, out, now)
         if self._may_replay(peer, now):
-            self._replay_more(peer, unsent, out, now)
-        if peer.sent >= unsent and peer.slices.empty:
+            self._replay_more(peer, out, now)
+
+    def meet(self, out: list[Outgoing]) -> None:
+        """Who has been replayed all that was sent to all is live from here on.
+
+        To be called before more is sent to all. A part of the message under way may be missing: it is sent now.
+        """
+        for peer in self._peers.in_state(_CATCHING_UP):
+            if not self._is_there(peer):
+                continue
+            missed = self._live.missed(peer.host)
+            if missed is not None:
+                out.append(missed)
+                self._bucket.spend(missed.size)
+                peer.sent = max(peer.sent, self._live.known)
             self._peers.edge_reached(peer)
+            self._live.begins(peer)
+
+    def _is_there(self, peer: Peer) -> bool:
+        return peer.reported and peer.sent >= self._live.edge and peer.slices.empty
 
     def _may_replay(self, peer: Peer, now: float) -> bool:
-        return self._turn.replays > 0 and not peer.full and self._bucket.ready(now)
+        return (
+            self._turn.replays > 0
+            and peer.slices.empty
+            and peer.may_replay > 0
+            and peer.sent < self._live.edge
+            and self._bucket.ready(now)
+        )
 
-    def _replay_more(self, peer: Peer, unsent: int, out: list[Outgoing], now: float) -> None:
+    def _give(self, peer: Peer, out: list[Outgoing], now: float) -> None:
+        """Of the messages that wait for `peer`, what its window and this turn allow."""
+        may = min(self._turn.replays, peer.may_replay)
+        if may <= 0 or peer.slices.empty:
+            return
+        if not peer.flight.on_way:
+            peer.progressed = now  # until now nothing could arrive
+        given: list[Outgoing] = []
+        self._turn.replays -= may - peer.slices.give(given, may)
+        for one in given:
+            assert isinstance(one, OutgoingMessage)
+            self._turn.replayed(one.size)
+            under_way = peer.slices.first
+            whole = under_way is None or under_way is not one.message
+            peer.flight.sent(one.message.end if whole else one.message.sequence, one.size, now)
+        out += given
+
+    def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
-        for found in self._outbox.entries(peer.sent, unsent):
-            size = 0
+        for found in self._outbox.entries(peer.sent, self._live.edge):
+            peer.sent = found.end
             if isinstance(found, Skipped):
                 skipped.append(found)
+                peer.flight.sent(found.end, 0, now)
             else:
                 size = self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
                 self._weight.add(found.records, size)
-                self._turn.replays = peer.slices.give(out, self._turn.replays)
-            peer.replayed(found.end, size, now)
+                self._give(peer, out, now)
             if not self._may_replay(peer, now):
                 break
         self._outbox.skip(skipped, peer.host)
@@ -226,14 +279,25 @@ class Resending:
         for found in self._outbox.entries(peer.next, peer.next + 1):
             peer.probed = found.end
             if isinstance(found, Message):
-                self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
+                self._later(self._answers, self._outbox.message(found, peer.host, Kind.REPLAY))
 
     def replay_at(self, peer: Peer, now: float) -> float:
         """When `replays` has something to send to `peer`, if nothing is heard before."""
         if not peer.reported:
             return NEVER
-        if not peer.slices.empty:
+        if self._is_there(peer):
             return now
-        if peer.full:
-            return peer.progressed + peer.stall
-        return self._bucket.ready_at(now)
+        stalled = peer.progressed + peer.stall if peer.unsettled else NEVER
+        if peer.may_replay <= 0:
+            return stalled
+        if not peer.slices.empty:
+            return self._turn.replays_at(now)
+        return min(stalled, max(self._bucket.ready_at(now), self._turn.replays_at(now)))
+
+
+def _within(asked: Parts, sent: int) -> Parts:
+    """What is asked for, but no part that has not been sent yet."""
+    if sent >= MAX_SEGMENTS:
+        return asked
+    first, end = asked if asked is not None else (0, sent)
+    return first, min(end, sent)

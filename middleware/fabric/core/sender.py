@@ -1,7 +1,7 @@
 """The origin's end of one stream in one epoch.
 
-Numbers messages, cuts them into segments, says by heartbeats how far it has come, repairs what is asked
-for, replays to who is too far behind, and keeps the accounting. Nothing here waits for any receiver.
+Numbers messages, says by heartbeats how far it has come, and keeps the accounting. What goes to all is paced by the
+receivers (`live`); what is lost is repaired, and who is behind is replayed to (`resending`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError
-from treecast.middleware.wire.segment_assembly import Message, can_be_cut, parts_of
+from treecast.middleware.wire.segment_assembly import Message, parts_of
 from treecast.middleware.wire.segment_bodies import (
     MAX_MEMBERS,
     Announce,
@@ -18,23 +18,26 @@ from treecast.middleware.wire.segment_bodies import (
     Mode,
     Nak,
     Report,
-    Skipped,
 )
 
 from .accounting import Ledger, Row, Verdict
 from .counters import Refused, StreamCounters
+from .live import Live
 from .log import Log, StreamLog
 from .outbox import Outbox
 from .outgoing import Outgoing
-from .pacing import LiveRate
 from .peers import Peer, Peers
 from .resending import Resending
 from .settings import NEVER, StreamSettings
 from .states import PeerState
-from .timing import TokenBucket, Weight
+from .timing import Weight
 from .turn import Turn
 
 _DATA: Final = Kind.DATA.name
+_REPORT_LEAST: Final = 16 * 1024  # bytes: receivers are not asked to report more often
+_REPORT_MOST: Final = 1 << 20
+_REPORTS: Final = 4  # in a window
+_HELD_UP: Final = 0.1  # seconds between heartbeats, at most, while live data waits for receivers
 # Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
 _SILENT: Final = PeerState.SILENT
 _CATCHING_UP: Final = PeerState.CATCHING_UP
@@ -72,22 +75,19 @@ class Sender:
         self._own: Log | None = own if isinstance(own, Log) else None
         self.peers = Peers(settings)
         self.closed = False
-        self.sent_to_all = 0  # messages
-        self.live_bytes = 0  # of these, each once
         self._settings = settings
         self.name = name
         self._open_to_all = open_to_all
-        self._unsent = self.log.end if live_from is None else live_from  # first that was not sent live
-        self._unsent_bytes = 0
         self._weight = Weight(settings)
-        self._live_rate = LiveRate(settings.rate_lowest, settings.rate, now)
-        self._data_bucket = TokenBucket(settings.rate, settings.burst, now)
         self._outbox = Outbox(self.key, own, settings.mtu)
-        shared = turn or Turn(settings.replay_at_once)
+        shared = turn or Turn(settings.replay_at_once, settings.send_at_once)
         self._own_turn = shared if turn is None else None
+        edge = self.log.end if live_from is None else live_from
+        self.live = Live(self.log, self._outbox, self.peers, settings, self._weight, shared, now, edge)
         self._resending = Resending(
-            self._outbox, self.peers, settings, self._weight, self._live_rate, self.counters, shared, now
+            self._outbox, self.peers, settings, self._weight, self.live, self.counters, shared, now
         )
+        self._published = 0  # the bytes that will have been sent when all that was published is
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
         self._quiet_until = -NEVER  # before it, and as nothing was heard, there is at most live data to send
@@ -100,9 +100,19 @@ class Sender:
         return self.log.end
 
     @property
+    def live_bytes(self) -> int:
+        """Of all messages that were sent to all, each once."""
+        return self.live.bytes
+
+    @property
+    def sent_to_all(self) -> int:
+        """Messages."""
+        return self.live.messages
+
+    @property
     def live_rate(self) -> float:
         """Bytes per second that what goes to all may take now."""
-        return self._live_rate.rate
+        return self.live.rate.rate
 
     @property
     def finished(self) -> bool:
@@ -127,13 +137,15 @@ class Sender:
             raise ValueError("messages of this stream come from its log")
         if self.closed or records <= 0:
             raise ValueError("the stream is closed" if self.closed else "a message holds at least one record")
-        if self._unsent_bytes >= self._settings.unsent_bytes:
+        if self._published - self.live.bytes >= self._settings.unsent_bytes and self.live.waits():
             return None
         message = Message(self.log.end, records, payload, after, content)
         parts_of(message, self._settings.mtu)
         self._own.append(message, now, expires)
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
-        self._unsent_bytes += len(payload)
+        if not self.live.waits_before(message.sequence):
+            self._published = self.live.bytes  # all before it was sent, or will not be
+        self._published += len(payload)
         return message.sequence
 
     def close(self, now: float) -> None:
@@ -148,7 +160,9 @@ class Sender:
         first = self.log.end if first is None else first
         self._quiet_until = -NEVER
         self.ledger.begin(host, first)
-        self.peers.add(host, first, self._unsent, now)
+        peer = self.peers.add(host, first, self.live.joins_before, now)
+        if peer.live:
+            self.live.begins(peer)
         if self._heartbeat_at == NEVER:
             self._heartbeat_at = now + self._heartbeat_interval
 
@@ -176,7 +190,7 @@ class Sender:
             return
         try:
             if segment.kind is Kind.NAK:
-                self._resending.asked(segment.sender, Nak.decode(segment.payload), self._unsent, now)
+                self._resending.asked(segment.sender, Nak.decode(segment.payload), now)
             elif segment.kind is Kind.REPORT:
                 self._report(segment.sender, Report.decode(segment.payload), now)
             else:
@@ -209,12 +223,21 @@ class Sender:
         peer.room = report.room
         peer.done = report.mode is Mode.DONE
         peer.settle(report.next, now)
-        self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self._unsent, now, self._weight.most_behind)
+        if peer.live:
+            self.live.heard(peer, report, now)
+        else:
+            peer.arrives(report.newest, report.parts * self._resending.part_size, report.age / 1e6, now)
+        self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self.live.edge, now, self._weight.most_behind)
         self._trim()
         if report.stamp:
-            self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp), peer.host)
+            self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
         if self.closed and not peer.done:
             self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
+
+    def _every(self, peer: Peer) -> int:
+        """So many bytes arrive there, and it reports: some times in its window."""
+        window = peer.pace.size if peer.live else peer.window.size
+        return min(_REPORT_MOST, max(_REPORT_LEAST, int(min(window, peer.room)) // _REPORTS))
 
     def _join(self, host: int, peer: Peer | None, report: Report, now: float) -> None:
         """A host asks where to begin: anew, once more, or with a question that came late."""
@@ -233,8 +256,9 @@ class Sender:
             peer.announce_at = now
 
     def _trim(self) -> None:
-        lowest = min(self.peers.lowest(self.log.end), self._unsent)
+        lowest = min(self.peers.lowest(self.log.end), self.live.edge)
         self.log.trim(lowest, self._settings.retain_bytes)
+        self.live.forget()
 
     # --- to receivers
 
@@ -242,7 +266,7 @@ class Sender:
         """All that is to be sent now."""
         out: list[Outgoing] = []
         if self._own_turn is not None:
-            self._own_turn.begin()
+            self._own_turn.begin(now)
         if now < self._quiet_until:
             self._live(out, now)
             self._quiet_until = min(self._quiet_until, self._heartbeat_at)
@@ -271,22 +295,11 @@ class Sender:
         return self._take_newest(now)
 
     def _take_newest(self, now: float) -> Message | None:
-        if not self._data_bucket.ready(now):
-            return None
-        message = self.log.newest(self._unsent)
-        if message is None or not can_be_cut(message, self._settings.mtu) or not self.peers.any_live():
-            return None
-        size = len(message.payload)
-        self._unsent, self._unsent_bytes = message.end, 0
-        self.sent_to_all += 1
-        self.live_bytes += size
-        self._data_bucket.spend(size or 1)
-        self._live_rate.sent(size)
-        self._weight.add(message.records, size)
-        self.counters.send_some(_DATA, parts_of(message, self._settings.mtu), size)
-        self._heartbeat_interval = self._settings.heartbeat_first
-        self._heartbeat_at = now + self._heartbeat_interval
-        self._quiet_until = min(self._quiet_until, self._heartbeat_at)
+        message = self.live.take_newest(now)
+        if message is not None:
+            self.counters.send_some(_DATA, parts_of(message, self._settings.mtu), len(message.payload))
+            self._beats_from(now)
+            self._quiet_until = min(self._quiet_until, self._heartbeat_at)
         return message
 
     @property
@@ -297,75 +310,53 @@ class Sender:
     def _all(self, out: list[Outgoing], now: float) -> None:
         self.log.expire(now)
         self.peers.silence(now)
+        for peer in self.live.look(now):
+            self.peers.leaves(peer, self.live.edge, now)
         self._announce(now)
         self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
         self._resending.repair(out, now)
+        self._resending.meet(out)
         self._live(out, now)
-        self._resending.replays(self._unsent, out, now)
+        self._resending.replays(out, now)
         self._beat(now)
 
     def _announce(self, now: float) -> None:
         members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not _SILENT:
-                announce = Announce(peer.first, max(self._unsent, peer.first), members, self.name)
+                announce = Announce(peer.first, max(self.live.edge, peer.first), members, self.name)
                 self._outbox.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
 
     def _live(self, out: list[Outgoing], now: float) -> None:
-        """What has not been sent to all yet, as far as the rate and one turn allow."""
-        end = self.log.end
-        if self._live_rate.look(self.peers.live(), self._unsent < end, now):
-            self._set_rate(self._live_rate.rate, now)
-        if self._unsent >= end or not self._data_bucket.ready(now):
-            return
-        if self.peers.any_live():
-            self._send_live(out, end, now)
-        else:
-            self._unsent = end  # whoever needs it begins there, or is replayed to
+        if self.live.look_at_rate(now):
+            self._resending.slow(self.live.rate.rate, now)
+        if self.live.give(out, now):
+            self._beats_from(now)
+        self._quiet_until = min(self._quiet_until, self.live.next_look())
+
+    def _beats_from(self, now: float) -> None:
         self._heartbeat_interval = self._settings.heartbeat_first
         self._heartbeat_at = now + self._heartbeat_interval
-        if self._unsent >= end:
-            self._unsent_bytes = 0  # what expired unsent is not counted one by one
 
-    def _set_rate(self, rate: float, now: float) -> None:
-        """Repairs go the same way, to each host by itself: they are slowed down with what they repair."""
-        self._data_bucket.set_rate(rate, now)
-        self._resending.slow(rate, now)
-
-    def _send_live(self, out: list[Outgoing], end: int, now: float) -> None:
-        left = self._settings.send_at_once
-        for found in self._outbox.entries(self._unsent, end):
-            if left <= 0 or not self._data_bucket.ready(now):
-                return
-            self._unsent = found.end
-            if isinstance(found, Skipped):
-                self._outbox.skip([found], None)
-                continue
-            one = self._outbox.message(found, None, Kind.DATA)
-            size = one.size or 1
-            out.append(one)
-            self.sent_to_all += 1
-            self.live_bytes += size
-            self._unsent_bytes = max(0, self._unsent_bytes - len(found.payload))
-            self._data_bucket.spend(size)
-            self._live_rate.sent(size)
-            self._weight.add(found.records, size)
-            left -= size
-        self._unsent = max(self._unsent, end)
-
-    def _heartbeat(self, echo: int = 0) -> bytes:
-        return Heartbeat(self._unsent, min(self.log.oldest, self._unsent), echo).encode()
+    def _heartbeat(self, echo: int = 0, every: int = 0) -> bytes:
+        known = self.live.known
+        return Heartbeat(known, min(self.log.oldest, known), echo, every).encode()
 
     def _beat(self, now: float) -> None:
         if now < self._heartbeat_at:
             return
-        if self.closed and self._unsent == self.log.end:
+        if self.closed and not self.live.waits():
             self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), None)
         else:
             self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(), None)
-        self._heartbeat_interval = min(2 * self._heartbeat_interval, self._settings.heartbeat_longest)
+        self._heartbeat_interval = min(2 * self._heartbeat_interval, self._longest())
         self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
+
+    def _longest(self) -> float:
+        """Between heartbeats. While receivers hold up what is to be sent, their reports may have been lost."""
+        longest = self._settings.heartbeat_longest
+        return min(longest, _HELD_UP) if self.live.held_up else longest
 
     def _idle(self) -> bool:
         return not len(self.peers) or (self.closed and all(peer.done for peer in self.peers))
@@ -376,15 +367,13 @@ class Sender:
             return now
         if now >= self._quiet_until:
             self._quiet_until = self._earliest(now)
-        if self._unsent < self.log.end:
-            return min(self._quiet_until, self._data_bucket.ready_at(now))
-        return self._quiet_until
+        return min(self._quiet_until, self.live.next_at(now))
 
     def _earliest(self, now: float) -> float:
         """When there is something to send that is no live data."""
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
         times += [peer.announce_at for peer in self.peers if peer.state is not _SILENT]
-        times.append(self._resending.repairs_at(now))
+        times += [self._resending.repairs_at(now), self.live.next_look()]
         for peer in self.peers.in_state(_CATCHING_UP):
             times.append(self._resending.replay_at(peer, now))
         return min(times)

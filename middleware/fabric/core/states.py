@@ -39,20 +39,21 @@ class PeerEvent(enum.Enum):
     NEAR = "it reports, and is near the end"
     FAR = "it reports, and is far behind"
     REPLAYED = "all has been replayed to it"
+    SLOW = "the others wait for it alone for most of the time"
     SILENCE = "it has not reported for too long"
 
 
 class PaceState(enum.Enum):
-    OPENING = "the window doubles with every turnaround"
-    STEADY = "it grows by a step with every turnaround"
-    HELD = "it was halved, and for one turnaround stays so"
+    OPENING = "the window doubles with every round"
+    STEADY = "it grows by a step with every round"
+    HELD = "it was made smaller, and stays so for one round"
 
 
 class PaceEvent(enum.Enum):
     REACHED = "it is as large as it may be, or as where losses began"
-    LOSS = "something on its way was lost"
-    LATE = "what arrives has waited in a queue on its way"
-    TURN = "a turnaround has passed since it was halved"
+    LOSS = "more was lost than the path always loses"
+    LATE = "all that arrived in a round has waited in a queue on its way"
+    TURN = "a round has passed since it was made smaller"
     STALL = "nothing has arrived for long"
 
 
@@ -87,6 +88,7 @@ _PEER_ROWS: dict[PeerEvent, tuple[PeerState | None, ...]] = {
     PeerEvent.NEAR: (PeerState.LIVE, PeerState.CATCHING_UP, PeerState.CATCHING_UP),
     PeerEvent.FAR: (PeerState.CATCHING_UP, PeerState.CATCHING_UP, PeerState.CATCHING_UP),
     PeerEvent.REPLAYED: (None, PeerState.LIVE, None),
+    PeerEvent.SLOW: (PeerState.CATCHING_UP, PeerState.CATCHING_UP, PeerState.SILENT),
     PeerEvent.SILENCE: (PeerState.SILENT, PeerState.SILENT, PeerState.SILENT),
 }
 

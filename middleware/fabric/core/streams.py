@@ -35,13 +35,15 @@ class EdgeFault(enum.Enum):
     UNKNOWN_STREAM = "of a stream that is not received here"
     UNKNOWN_ORIGIN = "for a stream of this host that there is not"
     OWN = "sent by this very host"
+    FAR_AHEAD = "live data, of no use while its stream is replayed to this host"
 
 
 # Of a segment's header: what tells whom it is for.
 DATA: Final = PURPOSES[int(Kind.DATA)]
 _DATA: Final = Kind.DATA
-_STREAM: Final = struct.Struct(">II")
-_STREAM_AT: Final = 4
+_PLACE: Final = struct.Struct(">IIIQ")  # origin, stream, epoch, sequence
+_PLACE_AT: Final = 4
+_DATA_KIND: Final = int(Kind.DATA)
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
 _MOST_ACKS: Final = 4096  # of one turn; more are sent again
@@ -123,9 +125,18 @@ class Streams:
         complain: Callable[[enum.Enum], None],
         *,
         assembly_bytes: int,
+        room_bytes: int = 8 << 20,
     ) -> None:
+        """`room_bytes`: what the host's sockets hold."""
         self.host = host
-        self.receivers = Receivers(host, settings, random, assembly_bytes=assembly_bytes, complain=complain)
+        self.receivers = Receivers(
+            host,
+            settings,
+            random,
+            assembly_bytes=assembly_bytes,
+            room_bytes=room_bytes,
+            complain=complain,
+        )
         self.acks: list[stare.StareHeader] = []  # of switches; the caller takes them away
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller takes them away
         self.unreached: list[
@@ -138,7 +149,7 @@ class Streams:
         self._count = 0
         self._touched: dict[int, None] = {}
         self._schedule = Schedule()
-        self.turn = Turn(settings.replay_at_once)  # of all senders that are made for it
+        self.turn = Turn(settings.replay_at_once, settings.send_at_once)  # of all senders that are made for it
         self._next = 0  # the number of the stream that comes first in the next turn
 
     # --- what is served
@@ -212,12 +223,14 @@ class Streams:
         """
         if end - start < HEADER_SIZE:
             return True  # it is complained of later
-        origin, stream = _STREAM.unpack_from(buffer, start + _STREAM_AT)
+        origin, stream, epoch, sequence = _PLACE.unpack_from(buffer, start + _PLACE_AT)
         (sender,) = _SENDER.unpack_from(buffer, start + _SENDER_AT)
         if sender == self.host:
             self._complain(EdgeFault.OWN)
         elif stream and (origin, stream) not in self.receivers:
             self._complain(EdgeFault.UNKNOWN_STREAM)
+        elif buffer[start] & 0x0F == _DATA_KIND and self.receivers.ignores(origin, stream, epoch, sequence):
+            self._complain(EdgeFault.FAR_AHEAD)
         else:
             return True
         return False
@@ -272,9 +285,10 @@ class Streams:
     def serve(self, now: float) -> list[Shipment]:
         """What origins send in one turn."""
         turn = self.turn
-        turn.begin()
         shipments: list[Shipment] = []
-        for number in self._in_turn(now):
+        numbers = self._in_turn(now)
+        turn.begin(now, len(numbers))
+        for number in numbers:
             served = self._by_number[number]
             alone = served.sender.take_alone(now)
             if alone is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Task
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -57,6 +57,7 @@ class Sending(Departures):
     """All event streams of this host, of which it is the `run`-th run. Calls come from the loop."""
 
     def __init__(self, run: int, common: Common, tables: Tables | None) -> None:
+        self.on_opened: Callable[[], None] | None = None  # a stream to other hosts has begun
         self._run = run
         self._hub = common.hub
         self._outbox = common.outbox
@@ -232,6 +233,8 @@ class Sending(Departures):
             stream.open = True
         self.accounts.begun(stream)
         self._counters.streams_opened += 1
+        if self.on_opened is not None:
+            self.on_opened()
         return stream
 
     def _opened(self, stream: EventStream) -> None:

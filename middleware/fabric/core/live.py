@@ -1,0 +1,349 @@
+"""What goes to all that are live: one cursor in the stream's log, paced by its receivers.
+
+The log is the buffer. What may be on its way is bounded by the smallest window of those that are live, by the room
+that each has reported, and by how far each may be ahead of what it has settled. So a burst waits in the log and
+not in sockets, and leaves as fast as the slowest of those who keep up takes it. Sent alone, a message waits for
+nothing.
+
+Who keeps up: a receiver for which the others wait alone, for `slow_share` of the time over `slow_over`, leaves the
+group. It is replayed to, and comes back where its replay meets the cursor. Half of the live receivers have to be
+ready for more, else it is not the one receiver that is slow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from treecast.middleware.wire.segment import Kind
+from treecast.middleware.wire.segment_assembly import Message, can_be_cut, part_size
+from treecast.middleware.wire.segment_bodies import Report, Skipped
+
+from .flight import Flight
+from .log import StreamLog
+from .outbox import Outbox
+from .outgoing import Outgoing, OutgoingMessage
+from .pacing import LiveRate
+from .peers import Peer, Peers
+from .settings import NEVER, StreamSettings
+from .timing import TokenBucket, Weight
+from .turn import Turn
+
+_LOOK: Final = 0.05  # seconds between looks at who holds the cursor up
+_NO_LIMIT: Final = 1 << 62
+
+
+class Live:
+    """One stream's. `edge`: all before it was sent whole, or skipped."""
+
+    __slots__ = (
+        "_bucket",
+        "_counters",
+        "_flight",
+        "_holders",
+        "_limit",
+        "_log",
+        "_looked",
+        "_message",
+        "_most",
+        "_most_ahead",
+        "_outbox",
+        "_part_size",
+        "_peers",
+        "_rest",
+        "_settings",
+        "_turn",
+        "_weight",
+        "bytes",
+        "edge",
+        "messages",
+        "rate",
+        "sent_parts",
+        "setter",
+    )
+
+    def __init__(
+        self,
+        log: StreamLog,
+        outbox: Outbox,
+        peers: Peers,
+        settings: StreamSettings,
+        weight: Weight,
+        turn: Turn,
+        now: float,
+        edge: int,
+    ) -> None:
+        self.edge = edge
+        self.messages = 0  # sent to all
+        self.bytes = 0  # of these, each once
+        self.sent_parts = 0  # of the message at `edge`, which was not sent whole yet
+        self.rate = LiveRate(settings.rate_lowest, settings.rate, now)
+        self.setter: Peer | None = None  # whose window is the smallest
+        self._log = log
+        self._outbox = outbox
+        self._peers = peers
+        self._settings = settings
+        self._weight = weight
+        self._turn = turn
+        self._bucket = TokenBucket(settings.rate, settings.burst, now)
+        self._flight = Flight(edge, now)
+        self._message: Message | None = None  # at `edge`, a part of which was sent
+        self._rest: OutgoingMessage | None = None  # of it
+        self._limit = 0  # the place that may be sent up to
+        self._most = 0  # and in this turn
+        self._looked = now
+        self._holders: list[Peer] = []  # whom the cursor waits for since then
+        self._part_size = part_size(settings.mtu)
+        self._most_ahead = 3 * min(settings.catch_up_bytes, settings.buffer_bytes) // 4
+
+    # --- how far it is
+
+    @property
+    def known(self) -> int:
+        """What receivers are told that exists: the message under way as well, so that its losses are found."""
+        return self._message.end if self._message is not None else self.edge
+
+    @property
+    def joins_before(self) -> int:
+        """Who begins before it has missed something of what was sent."""
+        return self.edge if self._message is None else self.edge + 1
+
+    @property
+    def window(self) -> int:
+        """Bytes that may be on their way now, of them those that are: (`on_way`)."""
+        return max(0, self._limit - self._least_arrived())
+
+    @property
+    def on_way(self) -> int:
+        """Bytes on their way to who has got least."""
+        return self._flight.total - self._least_arrived()
+
+    def _least_arrived(self) -> int:
+        places = [peer.arrived for peer in self._peers if peer.live]
+        return min(places, default=self._flight.total)
+
+    def on_way_to(self, peer: Peer) -> int:
+        """Live bytes on their way to it, 0 where it is not live."""
+        return self._flight.total - peer.arrived if peer.live else 0
+
+    def waits(self) -> bool:
+        """Whether there is more than has been sent."""
+        return self.edge < self._log.end
+
+    def waits_before(self, sequence: int) -> bool:
+        """Whether there is more before `sequence` than has been sent."""
+        return self.edge < sequence
+
+    @property
+    def held_up(self) -> bool:
+        """Whether receivers do not allow what could be sent."""
+        return bool(self._limit <= self._flight.total and self.edge < self._log.end and self._peers.any_live())
+
+    # --- receivers
+
+    def begins(self, peer: Peer) -> None:
+        """It is live from here on: what is on its way is not for it."""
+        peer.arrived = self._flight.total
+        peer.limit = peer.arrived + int(peer.pace.size)
+        peer.waited = 0.0
+        self._recount()
+
+    def forget(self) -> None:
+        """Somebody has left, or has settled more."""
+        lowest = self.edge
+        for peer in self._peers:
+            if peer.live and peer.next < lowest:
+                lowest = peer.next
+        self._flight.forget(lowest)
+
+    def heard(self, peer: Peer, report: Report, now: float) -> None:
+        """A live receiver says what has arrived."""
+        flight = self._flight
+        place = flight.place(min(peer.next, self.edge))
+        if report.newest >= peer.next:
+            place = max(place, flight.place_of_part(report.newest, report.parts * self._part_size))
+        arrived = place - peer.arrived
+        if arrived > 0:
+            used = 2 * (flight.total - peer.arrived) >= peer.pace.size
+            took = max(now - flight.sent_at(place) - report.age / 1e6, 0.0)
+            peer.pace.progress(arrived, took, now, used=used)
+            peer.turnaround.sample(took)
+            peer.arrived = place
+        self._bound(peer)
+        if self.setter is peer or self.setter is None or peer.limit < self._limit:
+            self._recount()
+
+    def _bound(self, peer: Peer) -> None:
+        """How far may be sent on its account."""
+        settled = self._flight.place(min(peer.next, self.edge))
+        ahead = min(int(peer.pace.size), peer.room)
+        peer.limit = min(peer.arrived + ahead, settled + self._most_ahead)
+
+    def _recount(self) -> None:
+        """The least that any live receiver allows."""
+        limit, setter = _NO_LIMIT, None
+        total = self._flight.total
+        for peer in self._peers:
+            if not peer.live:
+                continue
+            if peer.next >= self.edge and self._message is None and peer.arrived < total:
+                peer.arrived = total  # it begins behind what was sent
+                self._bound(peer)
+            if peer.limit < limit:
+                limit, setter = peer.limit, peer
+        self._limit, self.setter = limit, setter
+
+    # --- who is slow
+
+    def look(self, now: float) -> list[Peer]:
+        """Who makes the others wait for most of the time, and has to leave the group."""
+        passed = min(1.0, (now - self._looked) / self._settings.slow_over)
+        self._looked = now
+        holders, self._holders = self._holders, []
+        slow: list[Peer] = []
+        for peer in self._peers:
+            if not peer.live:
+                continue
+            peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
+            if peer.waited > self._settings.slow_share:
+                slow.append(peer)
+        return slow
+
+    def _held_up(self, now: float) -> None:
+        """More could be sent, and some receivers do not allow it."""
+        self._turn.live_waits(now)
+        total = self._flight.total
+        holders = [peer for peer in self._peers if peer.live and peer.limit <= total]
+        if 2 * len(holders) <= len(self._peers.live()):
+            self._holders = holders
+
+    # --- sending
+
+    def give(self, out: list[Outgoing], now: float) -> bool:
+        """What has not been sent to all yet, as far as receivers, the rate and this turn allow.
+
+        Whether anything was sent or skipped.
+        """
+        end = self._log.end
+        if self.edge >= end or not self._bucket.ready(now):
+            return False
+        if not self._peers.any_live():
+            self._pass_by(end, now)
+            return True
+        before = self._flight.total, self.edge
+        self._most = self._flight.total + self._turn.of_stream
+        self._send(out, end, now)
+        if self.edge < end and min(self._turn.live, self._most - self._flight.total) > 0 and self._bucket.ready(now):
+            self._recount()
+            if self._may() > 0:
+                self._send(out, end, now)
+            if self._may() <= 0:
+                self._held_up(now)
+        elif self.edge < end:
+            self._turn.live_waits(now)
+        return before != (self._flight.total, self.edge)
+
+    def _pass_by(self, end: int, now: float) -> None:
+        """Nobody is live: who needs it begins there, or is replayed to."""
+        self._message = self._rest = None
+        self.sent_parts = 0
+        self.edge = end
+        self._flight = Flight(end, now)
+        self._limit = _NO_LIMIT
+
+    def _may(self) -> int:
+        """Bytes that this turn and the receivers allow."""
+        return min(self._turn.live, min(self._most, self._limit) - self._flight.total)
+
+    def _send(self, out: list[Outgoing], end: int, now: float) -> None:
+        if self._rest is not None and self._may() > 0:
+            self._send_rest(out, now)
+        if self._rest is not None:
+            return
+        for found in self._outbox.entries(self.edge, end):
+            if self._may() <= 0 or not self._bucket.ready(now):
+                return
+            if isinstance(found, Skipped):
+                self._passed(found.end, now)
+                self._outbox.skip([found], None)
+                continue
+            self._message = found
+            self._rest = self._outbox.message(found, None, Kind.DATA)
+            self._weight.add(found.records, len(found.payload))
+            self._send_rest(out, now)
+            if self._rest is not None:
+                return
+        if self.edge < end:
+            self._passed(end, now)
+
+    def _passed(self, end: int, now: float) -> None:
+        """There is nothing to send before `end`."""
+        self.edge = end
+        self._flight.sent(end, 0, now)
+
+    def _send_rest(self, out: list[Outgoing], now: float) -> None:
+        """Of the message under way, what may be sent; at least one part."""
+        message, rest = self._message, self._rest
+        assert message is not None
+        assert rest is not None
+        one, self._rest = rest.parted(self._may())
+        out.append(one)
+        self.sent_parts += one.count
+        if self._rest is None:
+            self._over(message)
+        self._count(one.size or 1, now)
+
+    def _over(self, message: Message) -> None:
+        """All of it was sent."""
+        self.edge = message.end
+        self.messages += 1
+        self._message = None
+        self.sent_parts = 0
+
+    def _count(self, size: int, now: float) -> None:
+        self.bytes += size
+        self._flight.sent(self.edge, size, now)
+        self._bucket.spend(size)
+        self.rate.sent(size)
+        self._turn.sent_live(size)
+
+    def take_newest(self, now: float) -> Message | None:
+        """The one message that the log has more than was sent, if it may be sent whole; it counts as sent."""
+        if self._message is not None or not self._bucket.ready(now):
+            return None
+        message = self._log.newest(self.edge)
+        if message is None or not can_be_cut(message, self._settings.mtu) or not self._peers.any_live():
+            return None
+        size = len(message.payload) or 1
+        if size > self._limit - self._flight.total:
+            return None
+        self._weight.add(message.records, size)
+        self._over(message)
+        self._count(size, now)
+        return message
+
+    def missed(self, host: int) -> OutgoingMessage | None:
+        """What was sent already of the message under way, for a host that becomes live now."""
+        if self._message is None:
+            return None
+        return self._outbox.message(self._message, host, Kind.REPLAY, (0, self.sent_parts))
+
+    # --- when
+
+    def look_at_rate(self, now: float) -> bool:
+        """Whether the rate has changed with the losses of most receivers."""
+        if not self.rate.look(self._peers.live(), self.edge < self._log.end, now):
+            return False
+        self._bucket.set_rate(self.rate.rate, now)
+        return True
+
+    def next_at(self, now: float) -> float:
+        """When more may be sent, if nothing is heard before."""
+        if self.edge >= self._log.end:
+            return NEVER
+        if self._limit > self._flight.total or not self._peers.any_live():
+            return self._bucket.ready_at(now)
+        return NEVER
+
+    def next_look(self) -> float:
+        """When it is looked at who holds the cursor up."""
+        return self._looked + _LOOK if self.held_up else NEVER
