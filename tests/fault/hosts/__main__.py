@@ -160,7 +160,7 @@ def main() -> int:
     if os.geteuid() != 0:
         print("network namespaces need root; run it again as root, for example with sudo", file=sys.stderr)
         return 2
-    console = Console(stderr=given.json)
+    console = Console(stderr=given.json, width=None if sys.stdout.isatty() else 120)
     bad = 0
     for name, options in chosen(given, lambda text: console.print(f"- {text}")):
         result, took = finished(name, options, given) or fresh(name, options, given)
