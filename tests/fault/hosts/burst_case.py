@@ -39,7 +39,8 @@ class Case:
     @property
     def name(self) -> str:
         unicast = " by unicast" if self.carrier == "unicast" else ""
-        parts = [f"{self.receivers} hosts{unicast}", f"{self.mb:g} MB", self.kind, self.start]
+        hosts = f"{self.receivers} host{'s' * (self.receivers > 1)}"
+        parts = [f"{hosts}{unicast}", f"{self.mb:g} MB", self.kind, self.start]
         parts += [f"{self.partitions} partitions"] if self.partitions > 1 else []
         parts += [f"one at {self.slow:g}"] if self.slow else []
         return ", ".join([*parts, "small stream"] if self.small else parts)
