@@ -26,7 +26,8 @@ _SMALL_WORSE = 2.0  # times the idle p99
 _PACKET = 1500
 
 RATES = ("case", "copies", "MB/s, least", "median", "s", "published in")
-COSTS = ("case", "live", "repaired", "replayed", "CPU s of origin", "all")
+WAYS = ("live", "repaired", "replayed", "expired")
+COSTS = ("case", *WAYS, "CPU s of origin", "all")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +122,7 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
     costs = [
         (
             one.case.name,
-            *(f"{one.delivered[way]:,}" for way in ("live", "repaired", "replayed")),
+            *(f"{one.delivered[way]:,}" for way in WAYS),
             *(f"{seconds:.2f}" for seconds in (one.origin_cpu, one.all_cpu)),
         )
         for one in outcomes

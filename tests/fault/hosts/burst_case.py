@@ -21,6 +21,7 @@ SMALL, SMALL_RATE, SMALL_SIZE = "small", 100.0, 100
 TOPIC = f"{LOAD}-burst"
 _LOOK_S = 0.01
 _PREPARE_S = 300.0  # to encode what is sent
+_STUCK_S = 30.0  # without a record, where some are missing
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Outcome:
     link_early: int  # when all but the slow one had everything
     origin_cpu: float
     all_cpu: float
-    delivered: dict[str, int]  # records by how they came: live, repaired, replayed
+    delivered: dict[str, int]  # records by how they came, or did not: live, repaired, replayed, expired
     samples: list[Sample] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
 
@@ -176,7 +177,7 @@ class Burst:
             self._wait(fast, whole)
             early = self._link()
             slowed.others_are_done()
-            self._wait(readers, whole)
+            self._wait(readers[len(fast) :], whole)
         wait_for(lambda: producer.acked >= whole or producer.process.poll() is not None, "all answers")
         self._accounts()
         begun = float(producer.said.get("begun", 0.0))
@@ -200,7 +201,7 @@ class Burst:
         while any(end.read < whole and end.process.poll() is None for end in readers):
             now = sum(end.read for end in readers)
             if now != done:
-                done, deadline = now, time.monotonic() + SETTLE_S
+                done, deadline = now, time.monotonic() + _STUCK_S
             if time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_S)
