@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--start", choices=("fresh", "standing", "both"))
     one.add_argument("--carrier", choices=("ip-multicast", UNICAST))
     one.add_argument("--slow", type=float, help="of the others' processor time that one receiver has: 0.1")
+    one.add_argument("--batch", type=int, help="bytes of a Kafka record batch, 1 MB as kcat's")
     one.add_argument("--small", action="store_true", help="beside it a stream of 100 records/s")
     one.add_argument("--compare", action="store_true", help="with one receiver and with all by unicast")
     one.add_argument("--most", type=float, help="copies per payload; by unicast for each receiver")
@@ -76,7 +77,7 @@ def cases(bursts: Bursts) -> Iterator[list[Case]]:
         if kind == "mqtt" and partitions != bursts.partitions[0]:
             continue  # it knows none
         partitions = 1 if kind == "mqtt" else partitions
-        case = Case(receivers, mb, partitions, kind, start, bursts.carrier, small=bursts.small)
+        case = Case(receivers, mb, partitions, kind, start, bursts.carrier, 0.0, bursts.small, bursts.batch)
         beside: list[Case] = []
         if bursts.compare:
             beside = [replace(case, receivers=1, carrier=UNICAST), replace(case, carrier=UNICAST)]
@@ -170,12 +171,11 @@ def _small(outcome: Outcome, options: Options, result: Result) -> None:
 def _beside_unicast(outcomes: Sequence[Outcome], options: Options, result: Result) -> None:
     """What all receivers have of multicast, against one receiver and against as many copies."""
     one, copies, last = outcomes[0], outcomes[1], outcomes[2]
-    faster, alone = (median(last.rates) / median(other.rates) for other in (copies, one))
-    cpu = last.origin_cpu / one.origin_cpu
     name, receivers = last.case.name, last.case.receivers
-    result.row(f"{name}: rate / that of {receivers} by unicast", f"{faster:.2f}")
-    result.row(f"{name}: rate / that of one by unicast", f"{alone:.2f}")
-    result.row(f"{name}: origin's CPU / that of one by unicast", f"{cpu:.2f}")
+    rows = [(other.case.name, *(f"{value:.2f}" for value in _against(last, other))) for other in outcomes[:2]]
+    result.table(f"{name}: as times that of", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
+    result.data[name]["against"] = {other.case.name: _against(last, other) for other in outcomes[:2]}
+    faster, cpu = _against(last, copies)[0], _against(last, one)[1]
     if options.judged and receivers >= _MANY and last.case.carrier != UNICAST:
         if faster < _FASTER:
             result.problems.append(
@@ -185,13 +185,27 @@ def _beside_unicast(outcomes: Sequence[Outcome], options: Options, result: Resul
             result.problems.append(f"{name}: {cpu:.2f} times the CPU of one receiver, not {_MORE_CPU:g}")
 
 
+def _against(one: Outcome, other: Outcome) -> tuple[float, float, float]:
+    return (
+        median(one.rates) / median(other.rates),
+        one.origin_cpu / other.origin_cpu,
+        one.all_cpu / other.all_cpu,
+    )
+
+
 def _beside_slow(plain: Outcome, slow: Outcome, options: Options, result: Result) -> None:
     """What the others have of their rate while one is slow, and the link until they had everything."""
     share, name = median(slow.rates) / median(plain.rates), slow.case.name
     *_, last = slow.seconds.values()
-    result.row(f"{name}: rate of the others / without a slow one", f"{share:.2f}")
-    result.row(f"{name}: copies until the others had everything", f"{slow.link_early / slow.payload:.2f}")
-    result.row(f"{name}: rate of the slow one, MB/s", f"{slow.payload / 1e6 / last:.1f}")
-    result.row(f"{name}: rates of the others, MB/s", " ".join(f"{rate:.1f}" for rate in slow.rates))
+    rows = [
+        ("median of the others, MB/s", f"{median(slow.rates):.1f}"),
+        ("of their rate without a slow one", f"{share:.2f}"),
+        ("each of the others, MB/s", " ".join(f"{rate:.0f}" for rate in slow.rates)),
+        ("the slow one, MB/s", f"{slow.payload / 1e6 / last:.1f}"),
+        ("copies until the others had everything", f"{slow.link_early / slow.payload:.2f}"),
+        ("copies in all", f"{slow.copies:.2f}"),
+    ]
+    result.table(name, ("what", "value"), rows)
+    result.data[name]["others"] = share
     if options.judged and share < _SLOW_RATE:
         result.problems.append(f"{name}: the others have {share:.2f} of their rate, not {_SLOW_RATE:g}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .cores import Place, keep_to
 from .ends import LOAD, SETTLE_S, account, count
 from .latency import Sample, Window
 from .ledger import Ledger, differences
@@ -36,6 +38,7 @@ class Case:
     carrier: str = "ip-multicast"
     slow: float = 0.0
     small: bool = False
+    batch: int = 1_000_000  # bytes of a record batch
 
     @property
     def name(self) -> str:
@@ -43,6 +46,7 @@ class Case:
         hosts = f"{self.receivers} host{'s' * (self.receivers > 1)}"
         parts = [f"{hosts}{unicast}", f"{self.mb:g} MB", self.kind, self.start]
         parts += [f"{self.partitions} partitions"] if self.partitions > 1 else []
+        parts += [f"batches of {self.batch:,}"] if self.batch != Case.batch else []
         parts += [f"one at {self.slow:g}"] if self.slow else []
         return ", ".join([*parts, "small stream"] if self.small else parts)
 
@@ -123,7 +127,8 @@ class Burst:
         case, site = self.case, self.site
         if case.kind == "kafka":
             site.create_topic(TOPIC, case.partitions, self.origin)
-        limits = ("--records", self.records, "--before", self.before, "--size", self.options.size)
+        limits = ["--records", self.records, "--before", self.before, "--size", self.options.size]
+        limits += ["--batch", case.batch] if case.kind == "kafka" else []
         producer = End(site, self.origin, case, "produce", *limits)
         readers = [End(site, host, case, "read") for host in self.receivers]
         with workers(producer, *readers), self._small() as small:
@@ -149,6 +154,9 @@ class Burst:
         reader = Consuming(site, self.receivers[0], SMALL, 1, watched=2)
         load = Producing(site, self.origin, SMALL, 1, 2, size=SMALL_SIZE, rate=SMALL_RATE)
         with workers(load, reader):
+            if self.options.judged:  # else what is measured is how long these two wait for a core
+                ours = [load.process.pid, reader.process.pid]
+                keep_to(os.sched_getaffinity(0), ours, Place.SOON)
             wait_for(lambda: reader.read > SMALL_RATE, "the small stream")
             yield reader
             load.close_input()

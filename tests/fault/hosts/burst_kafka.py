@@ -21,38 +21,22 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from crc32c import crc32c
-from ledger import HEAD_SIZE, Ledger
+from burst_batches import PRODUCER, RECORDS_AT, Batch, encoded, look
+from ledger import Ledger
 
 from treecast.middleware.load.connection import Connection
-from treecast.middleware.load.frames import (
-    FetchRequest,
-    parse_fetch_head,
-    produce_error_position,
-    produce_request,
-)
-from treecast.middleware.load.payload import records_in
-from treecast.middleware.model.records import Record
-from treecast.middleware.wire.record_batch import build_batch
+from treecast.middleware.load.frames import FetchRequest, parse_fetch_head, produce_error_position
 
-PRODUCER = 1  # its number in ledgers
 WINDOW = 8  # requests that wait for an answer
 _SAY_EVERY_S = 0.2
 _QUIET_S = 0.5  # so long a reader waits for what must not come
 _FETCH_BYTES, _FETCH_WAIT_MS = 1 << 20, 200
-_MARK = b"here stands the head of a value."[:HEAD_SIZE]
-_NUMBERS = struct.Struct("<II")
-_CRC_AT, _CRC_FROM, _RECORDS_AT = 17, 21, 61
 _PREFIX = struct.Struct(">qi")
-_SUM = struct.Struct(">I")
-_LAST_DELTA = struct.Struct(">i")
 _ANSWER = struct.Struct(">hq")  # error, base offset
 
 
@@ -61,67 +45,6 @@ def say(**what: Any) -> None:
 
 
 # --- the producer
-
-
-@dataclass(slots=True)
-class Batch:
-    """What is sent at once, and what is noted of it when it is acknowledged."""
-
-    partition: int
-    first: int
-    records: int
-    crc: int
-    frame: bytes
-
-
-class Encoder:
-    """Makes batches of one number of records from one encoded batch: only the heads of the values change."""
-
-    def __init__(self, topic: str, records: int, size: int) -> None:
-        value = _MARK.ljust(size, b".")
-        self._topic = topic
-        self._records = records
-        stamp = int(time.time() * 1000)
-        self._template = build_batch([Record(None, value, (), stamp) for _ in range(records)])
-        self._heads = list(_places(bytes(self._template), _MARK))
-
-    def batch(self, partition: int, first: int) -> Batch:
-        data = bytearray(self._template)
-        for number, at in enumerate(self._heads, first):
-            data[at : at + HEAD_SIZE] = bytes(HEAD_SIZE)
-            _NUMBERS.pack_into(data, at, PRODUCER, number)
-        crc = crc32c(bytes(data[_CRC_FROM:]))
-        _SUM.pack_into(data, _CRC_AT, crc)
-        frame = produce_request(self._topic, partition, bytes(data), -1)
-        return Batch(partition, first, self._records, crc, frame)
-
-
-def _places(data: bytes, mark: bytes) -> Iterator[int]:
-    at = data.find(mark)
-    while at >= 0:
-        yield at
-        at = data.find(mark, at + len(mark))
-
-
-def encoded(options: argparse.Namespace) -> tuple[list[Batch], list[Batch]]:
-    """(batches of one record each, those of the burst), by turns for each partition."""
-    encoders: dict[int, Encoder] = {}
-    numbers = [0] * options.partitions
-
-    def batches(records: int, most: int) -> Iterator[Batch]:
-        turn = 0
-        while records:
-            count = min(records, most)
-            if count not in encoders:
-                encoders[count] = Encoder(options.topic, count, options.size)
-            partition = turn % options.partitions
-            yield encoders[count].batch(partition, numbers[partition])
-            numbers[partition] += count
-            records -= count
-            turn += 1
-
-    before = list(batches(options.before, 1))
-    return before, list(batches(options.records, records_in(options.batch, options.size)))
 
 
 class Sending:
@@ -165,7 +88,8 @@ class Sending:
 
 
 def produce(options: argparse.Namespace) -> Ledger:
-    before, burst = encoded(options)
+    limits = (options.before, options.records, options.size, options.batch)
+    before, burst = encoded(options.topic, options.partitions, *limits)
     sending = Sending(options)
     say(ready=True, acked=0)
     for line in sys.stdin:
@@ -200,6 +124,9 @@ class Fetching:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def close(self) -> None:
+        self._socket.close()
+
     def ask(self) -> None:
         self._socket.sendall(self._request.at(self._offset))
 
@@ -226,41 +153,25 @@ class Fetching:
         if answer.error:
             self._problems.append(f"{self._place}: a fetch was answered with error {answer.error}")
         at, end, found = answer.records_at, answer.records_at + answer.records_size, 0
-        while at + _RECORDS_AT < end:
+        while at + RECORDS_AT < end:
             offset, length = _PREFIX.unpack_from(self._buffer, at)
             after = at + _PREFIX.size + length
             if after > end:
                 break  # torn, as it may be
-            found += self._note(offset, memoryview(self._buffer)[at:after])
+            found += self.note(offset, memoryview(self._buffer)[at:after])
             at = after
         return found
 
-    def _note(self, offset: int, batch: memoryview) -> int:
-        records: int = _LAST_DELTA.unpack_from(batch, 23)[0] + 1
-        (crc,) = _SUM.unpack_from(batch, _CRC_AT)
-        if crc != crc32c(batch[_CRC_FROM:]):
+    def note(self, offset: int, batch: memoryview) -> int:
+        """The records of a batch that was stored at `offset`."""
+        seen = look(batch)
+        if not seen.whole:
             self._problems.append(f"{self._place} {offset}: the batch is damaged")
-        producer, first = _NUMBERS.unpack_from(batch, _value_at(batch))
-        if producer != PRODUCER:
+        if seen.producer != PRODUCER:
             self._problems.append(f"{self._place} {offset}: invented")
-        self._lane.note_run(first, offset, records, crc)
-        self._offset = offset + records
-        return records
-
-
-def _value_at(batch: memoryview) -> int:
-    """Where the value of the first record begins, which has no key: behind its length, attributes, time and
-    offset, the key's length and the value's."""
-    at = _after_varint(batch, _RECORDS_AT) + 1
-    for _ in range(4):
-        at = _after_varint(batch, at)
-    return at
-
-
-def _after_varint(data: memoryview, at: int) -> int:
-    while data[at] >= 0x80:
-        at += 1
-    return at + 1
+        self._lane.note_run(seen.first, offset, seen.records, seen.crc)
+        self._offset = offset + seen.records
+        return seen.records
 
 
 def read(options: argparse.Namespace) -> Ledger:
@@ -287,6 +198,8 @@ def read(options: argparse.Namespace) -> Ledger:
         if now > said + _SAY_EVERY_S or before < expected <= count:
             say(ready=ready, read=count, last=last)
             said = now
+    for lane in lanes:
+        lane.close()
     return ledger
 
 

@@ -19,6 +19,7 @@ class Bursts:
     carrier: str = "ip-multicast"  # or unicast
     slow: float = 0.0  # the share of the others' processor time that one receiver has, beside a run without
     small: bool = False  # a small stream beside it
+    batch: int = 1_000_000  # bytes of a record batch
     compare: bool = False  # with one receiver by unicast, and with all by unicast
     most: float = 1.15  # copies per payload; by unicast for each receiver
 
