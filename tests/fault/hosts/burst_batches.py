@@ -75,7 +75,7 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
 def encoded(
     topic: str, partitions: int, before: int, records: int, size: int, limit: int
 ) -> tuple[list[Batch], list[Batch]]:
-    """(batches of one record each, those of the burst), by turns for each partition. `limit`: bytes of one."""
+    """(batches of one record each, those of the burst), by turns for each partition. `limit`: bytes."""
     encoders: dict[int, Encoder] = {}
     numbers = [0] * partitions
 
