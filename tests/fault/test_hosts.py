@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.fault.hosts.result import Options
+from tests.fault.hosts.result import Bursts, Options
 from tests.fault.hosts.scenarios import SCENARIOS
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
@@ -30,6 +30,11 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
         pytest.param("kills", Options(count=4, seed=3), id="kills"),
         pytest.param("leader", Options(), id="leader"),
         pytest.param("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 7)), id="wire"),
+        pytest.param("burst", Options(burst=Bursts((2,), (10.0,), start="fresh")), id="burst"),
+        pytest.param("burst", Options(burst=Bursts((2,), (4.0,), (8,), start="standing")), id="burst-8"),
+        pytest.param(
+            "burst", Options(burst=Bursts((2,), (4.0,), kind="mqtt", start="fresh")), id="burst-mqtt"
+        ),
     ],
 )
 def test_hosts(name: str, options: Options, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
     python -m tests.fault.hosts kills --count 100
     python -m tests.fault.hosts leader
     python -m tests.fault.hosts wire
+    python -m tests.fault.hosts burst --receivers 2,8 --mb 100
     python -m tests.fault.hosts all         all of these, about 40 minutes
 
 Producers write down what was acknowledged, with offsets; consumers on every host write down what they
@@ -31,6 +32,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from . import burst
 from .result import Options, Result, Shown
 from .scenarios import SCENARIOS
 from .site import Amiss
@@ -106,6 +108,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
     parser.add_argument("--count", type=int, default=20, help="kills")
     parser.add_argument("--rounds", type=int, default=3, help="outages, each with a control after it")
+    burst.add_arguments(parser)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "hosts")
     parser.add_argument("--fresh", action="store_true", help="repeat a run that is finished")
@@ -116,7 +119,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 def chosen(given: argparse.Namespace, say: Callable[[str], None]) -> list[tuple[str, Options]]:
     """The scenarios to run; `all` are those that the project promises, in full length."""
     values = {f.name: getattr(given, f.name) for f in fields(Options) if hasattr(given, f.name)}
-    options = Options(**{**values, "python": str(Path(given.python).absolute())}, judged=True, say=say)
+    values |= {"python": str(Path(given.python).absolute()), "burst": burst.chosen(given)}
+    options = Options(**values, judged=True, say=say)
     if given.scenario != "all":
         return [(given.scenario, options)]
     return [(name, replace(options, **larger)) for name, larger in ALL]
@@ -134,6 +138,8 @@ def finished(name: str, options: Options, given: argparse.Namespace) -> tuple[Re
 
 
 def label(name: str, options: Options) -> str:
+    if name == "burst":
+        return f"{name}-seed{options.seed}-size{options.size}-{burst.label(options.burst)}"
     numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count", "rounds")
     return "-".join([name, *(f"{key}{getattr(options, key):g}" for key in numbers)])
 
@@ -154,7 +160,7 @@ def main() -> int:
     if os.geteuid() != 0:
         print("network namespaces need root; run it again as root, for example with sudo", file=sys.stderr)
         return 2
-    console = Console(stderr=given.json)
+    console = Console(stderr=given.json, width=None if sys.stdout.isatty() else 120)
     bad = 0
     for name, options in chosen(given, lambda text: console.print(f"- {text}")):
         result, took = finished(name, options, given) or fresh(name, options, given)

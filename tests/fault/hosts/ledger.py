@@ -53,6 +53,18 @@ class Lane:
         self.offset = offset
         self.crc = zlib.crc32(_PAIR.pack(sequence, offset), self.crc)
 
+    def note_run(self, sequence: int, offset: int, records: int, checksum: int) -> None:
+        """A batch of `records` that follow each other: its first numbers, and what its bytes sum up to."""
+        if sequence != self.sequence + 1 or offset <= self.offset:
+            self.wrong += 1
+            self.first_wrong = self.first_wrong or (
+                f"{records} from {sequence} at {offset} after {self.sequence} at {self.offset}"
+            )
+        self.count += records
+        self.sequence = sequence + records - 1
+        self.offset = offset + records - 1
+        self.crc = zlib.crc32(_PAIR.pack(checksum, offset), self.crc)
+
 
 @dataclass
 class Ledger:

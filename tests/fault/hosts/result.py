@@ -7,6 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(frozen=True)
+class Bursts:
+    """Which bursts: of each choice, all are combined with all."""
+
+    receivers: tuple[int, ...] = (2, 8)
+    mb: tuple[float, ...] = (100.0,)
+    partitions: tuple[int, ...] = (1,)
+    kind: str = "kafka"  # or mqtt, both
+    start: str = "both"  # or fresh, standing
+    carrier: str = "ip-multicast"  # or unicast
+    slow: float = 0.0  # the share of the others' processor time that one receiver has, beside a run without
+    small: bool = False  # a small stream beside it
+    batch: int = 1_000_000  # bytes of a record batch
+    compare: bool = False  # with one receiver by unicast, and with all by unicast
+    most: float = 1.15  # copies per payload; by unicast for each receiver
+
+
 @dataclass
 class Options:
     """How large it is made. Rates in records/s, sizes in bytes."""
@@ -24,6 +41,7 @@ class Options:
     rounds: int = 1  # outages, each with a control after it
     judged: bool = False  # whether a latency can be a problem; where much else runs, it says nothing
     python: str = ""
+    burst: Bursts = field(default_factory=Bursts)
     say: Callable[[str], None] = print
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from .burst import burst
 from .ends import account, end
 from .outage import outage
 from .pace import progress
@@ -134,4 +135,5 @@ SCENARIOS: dict[str, Callable[[Options, Path], Result]] = {
     "kills": kills,
     "leader": leader,
     "wire": wire,
+    "burst": burst,
 }

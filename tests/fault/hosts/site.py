@@ -24,7 +24,7 @@ from .ledger import Ledger
 HERE = Path(__file__).parent
 READY_S, STOP_S, ANSWER_S = 120.0, 60.0, 120.0
 _BUSY = ("Deadline Exceeded", "did not answer within", "no coordinator answers", "TIMED_OUT", "timed out")
-FABRIC, CONTROL, KAFKA = 7672, 7671, 9092
+FABRIC, CONTROL, KAFKA, MQTT = 7672, 7671, 9092, 1883
 
 
 class Amiss(Exception):
@@ -93,7 +93,7 @@ class HostDaemon:
         address = self.site.lab.ipv4(self.host)
         words = [self.site.python, "-m", "treecast.middleware.cli", "up", "--name", self.host]
         words += ["--data", str(self.data), "--kafka", f"127.0.0.1:{KAFKA}", "--admin", "off"]
-        words += ["--mqtt", "off"]
+        words += ["--mqtt", self.mqtt if self.site.mqtt else "off"]
         words += ["--control", f"{address}:{CONTROL}", "--fabric", f"{address}:{FABRIC}"]
         return [*words, *self.flags]
 
@@ -134,6 +134,10 @@ class HostDaemon:
     @property
     def kafka(self) -> str:
         return f"127.0.0.1:{KAFKA}"
+
+    @property
+    def mqtt(self) -> str:
+        return f"127.0.0.1:{MQTT}"
 
     def tail(self, size: int = 4000) -> str:
         return self.log_path.read_bytes()[-size:].decode(errors="replace") if self.log_path.exists() else ""
@@ -290,10 +294,12 @@ class Site:
         seed: int = 1,
         python: str = "",
         flags: list[str] | None = None,
+        mqtt: bool = False,
     ) -> None:
         self.names = [f"h{number}" for number in range(1, hosts + 1)]
         self.python = python or sys.executable
         self.client_python = sys.executable
+        self.mqtt = mqtt
         self.daemons: dict[str, HostDaemon] = {}
         self._folder = folder
         links = description(self.names, self.names if relayed is None else relayed, relay)

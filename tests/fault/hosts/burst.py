@@ -1,0 +1,211 @@
+"""Bursts: how many copies one is on its origin's link, how fast each receiver has it, and what it costs.
+
+Each case has a site of its own: plain links to a switch with snooping, which lose nothing. An origin
+publishes as fast as its daemon takes it, to readers at every other host: to a *fresh* topic, which they have
+just begun to read, or to a *standing* one, after some seconds of small records. Bytes are those of the
+origin's interface, until every account is closed: live data, repairs, replays, heartbeats and channels.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, replace
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+from .burst_case import Case, Outcome, measure
+from .latency import percentile, within
+from .result import Bursts, Options, Result
+
+UNICAST = "unicast"
+_SLOW_RATE, _SLOW_LINK = 0.9, 1.3  # of the rate without a slow one; copies, with one
+_MANY, _FASTER, _MORE_CPU = 8, 2.0, 1.3  # from so many receivers on: than N copies; than one receiver
+_SMALL_WORSE = 2.0  # times the idle p99
+_PACKET = 1500
+
+RATES = ("case", "copies", "MB/s, least", "median", "s", "published in")
+WAYS = ("live", "repaired", "replayed", "expired")
+COSTS = ("case", *WAYS, "CPU s of origin", "all")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    one = parser.add_argument_group("burst")
+    one.add_argument("--receivers", type=_integers, help="hosts that read all: 2,8")
+    one.add_argument("--mb", "--size-mb", type=_numbers, help="payload in 10^6 bytes: 100,1000")
+    one.add_argument("--partitions", type=_integers, help="of the topic: 1,8")
+    one.add_argument("--kind", choices=("kafka", "mqtt", "both"))
+    one.add_argument("--start", choices=("fresh", "standing", "both"))
+    one.add_argument("--carrier", choices=("ip-multicast", UNICAST))
+    one.add_argument("--slow", type=float, help="of the others' processor time that one receiver has: 0.1")
+    one.add_argument("--batch", type=int, help="bytes of a Kafka record batch, 1 MB as kcat's")
+    one.add_argument("--small", action="store_true", help="beside it a stream of 100 records/s")
+    one.add_argument("--compare", action="store_true", help="with one receiver and with all by unicast")
+    one.add_argument("--most", type=float, help="copies per payload; by unicast for each receiver")
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in text.split(","))
+
+
+def chosen(given: argparse.Namespace) -> Bursts:
+    values = {f.name: getattr(given, f.name, None) for f in fields(Bursts)}
+    return Bursts(**{name: value for name, value in values.items() if value is not None})
+
+
+def label(bursts: Bursts) -> str:
+    """Of a run, as part of a file's name."""
+    values = asdict(bursts).items()
+    return "-".join(
+        f"{name}{'+'.join(f'{v:g}' for v in value) if isinstance(value, tuple) else value}"
+        for name, value in values
+    )
+
+
+def cases(bursts: Bursts) -> Iterator[list[Case]]:
+    """Those that are looked at beside each other; the one that was asked for is the last of them."""
+    kinds = ("kafka", "mqtt") if bursts.kind == "both" else (bursts.kind,)
+    starts = ("fresh", "standing") if bursts.start == "both" else (bursts.start,)
+    for kind, mb, partitions, start, receivers in product(
+        kinds, bursts.mb, bursts.partitions, starts, bursts.receivers
+    ):
+        if kind == "mqtt" and partitions != bursts.partitions[0]:
+            continue  # it knows none
+        partitions = 1 if kind == "mqtt" else partitions
+        case = Case(receivers, mb, partitions, kind, start, bursts.carrier, 0.0, bursts.small, bursts.batch)
+        beside: list[Case] = []
+        if bursts.compare:
+            beside = [replace(case, receivers=1, carrier=UNICAST), replace(case, carrier=UNICAST)]
+        if bursts.slow:
+            beside.append(case)
+            case = replace(case, slow=bursts.slow)
+        yield [*beside, case]
+
+
+def burst(options: Options, folder: Path) -> Result:
+    result = Result()
+    measured: list[Outcome] = []
+    for number, group in enumerate(cases(options.burst)):
+        outcomes = []
+        for at, case in enumerate(group):
+            outcome = measure(case, options, folder / f"{number}-{at}", result)
+            options.say(f"{case.name}: {outcome.copies:.2f} copies, {median(outcome.rates):.0f} MB/s")
+            result.data[case.name] = outcome.as_json()
+            outcomes.append(outcome)
+        measured += outcomes
+        for outcome in outcomes:
+            _judge(outcome, options, result)
+        if options.burst.compare:
+            _beside_unicast(outcomes, options, result)
+        if options.burst.slow:
+            _beside_slow(outcomes[-2], outcomes[-1], options, result)
+    _tables(measured, result)
+    result.row("cases", len(measured))
+    return result
+
+
+def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
+    rates = [
+        (
+            one.case.name,
+            f"{one.copies:.2f}",
+            *(f"{rate:.1f}" for rate in (one.rates[0], median(one.rates))),
+            *(f"{seconds:.2f}" for seconds in (max(one.seconds.values()), one.produced)),
+        )
+        for one in outcomes
+    ]
+    result.table("bytes on the origin's link / payload, rates of receivers", RATES, rates)
+    costs = [
+        (
+            one.case.name,
+            *(f"{one.delivered[way]:,}" for way in WAYS),
+            *(f"{seconds:.2f}" for seconds in (one.origin_cpu, one.all_cpu)),
+        )
+        for one in outcomes
+    ]
+    result.table("records of all receivers by how they came, processor time of daemons", COSTS, costs)
+
+
+def _judge(outcome: Outcome, options: Options, result: Result) -> None:
+    case = outcome.case
+    if case.small:
+        _small(outcome, options, result)
+    most = options.burst.most * (case.receivers if case.carrier == UNICAST else 1)
+    if case.slow:
+        most = max(most, _SLOW_LINK)
+    if options.judged and outcome.copies > most:
+        result.problems.append(f"{case.name}: {outcome.copies:.2f} copies on the origin's link, not {most:g}")
+
+
+def _small(outcome: Outcome, options: Options, result: Result) -> None:
+    """The latencies of the small stream, and what the burst makes of them."""
+    samples = sorted(outcome.samples)
+    found = [within(samples, [window]) for window in outcome.windows]
+    p50, p99 = ([percentile(one, percent) for one in found] for percent in (50, 99))
+    rows = [
+        (
+            window.name,
+            f"{len(one):,}",
+            f"{at50:.2f}",
+            f"{at99:.2f}",
+            f"{at50 / p50[0]:.2f}",
+            f"{at99 / p99[0]:.2f}",
+        )
+        for window, one, at50, at99 in zip(outcome.windows, found, p50, p99, strict=True)
+    ]
+    head = ("window", "records", "p50", "p99", "p50 x", "p99 x")
+    result.table(f"{outcome.case.name}: latency of the small stream in ms", head, rows)
+    result.data[outcome.case.name]["small"] = {"p50": p50, "p99": p99}
+    most = _SMALL_WORSE * p99[0] + _PACKET / (outcome.rates[0] * 1e3)
+    if options.judged and not p99[-1] <= most:
+        result.problems.append(
+            f"{outcome.case.name}: the small stream's p99 is {p99[-1]:.2f} ms, and {p99[0]:.2f} idle"
+        )
+
+
+def _beside_unicast(outcomes: Sequence[Outcome], options: Options, result: Result) -> None:
+    """What all receivers have of multicast, against one receiver and against as many copies."""
+    one, copies, last = outcomes[0], outcomes[1], outcomes[2]
+    name, receivers = last.case.name, last.case.receivers
+    rows = [(other.case.name, *(f"{value:.2f}" for value in _against(last, other))) for other in outcomes[:2]]
+    result.table(f"{name}: as times that of", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
+    result.data[name]["against"] = {other.case.name: _against(last, other) for other in outcomes[:2]}
+    faster, cpu = _against(last, copies)[0], _against(last, one)[1]
+    if options.judged and receivers >= _MANY and last.case.carrier != UNICAST:
+        if faster < _FASTER:
+            result.problems.append(
+                f"{name}: {faster:.2f} times the rate of {receivers} copies, not {_FASTER:g}"
+            )
+        if cpu > _MORE_CPU:
+            result.problems.append(f"{name}: {cpu:.2f} times the CPU of one receiver, not {_MORE_CPU:g}")
+
+
+def _against(one: Outcome, other: Outcome) -> tuple[float, float, float]:
+    return (
+        median(one.rates) / median(other.rates),
+        one.origin_cpu / other.origin_cpu,
+        one.all_cpu / other.all_cpu,
+    )
+
+
+def _beside_slow(plain: Outcome, slow: Outcome, options: Options, result: Result) -> None:
+    """What the others have of their rate while one is slow, and the link until they had everything."""
+    share, name = median(slow.rates) / median(plain.rates), slow.case.name
+    *_, last = slow.seconds.values()
+    rows = [
+        ("median of the others, MB/s", f"{median(slow.rates):.1f}"),
+        ("of their rate without a slow one", f"{share:.2f}"),
+        ("each of the others, MB/s", " ".join(f"{rate:.0f}" for rate in slow.rates)),
+        ("the slow one, MB/s", f"{slow.payload / 1e6 / last:.1f}"),
+        ("copies until the others had everything", f"{slow.link_early / slow.payload:.2f}"),
+        ("copies in all", f"{slow.copies:.2f}"),
+    ]
+    result.table(name, ("what", "value"), rows)
+    result.data[name]["others"] = share
+    if options.judged and share < _SLOW_RATE:
+        result.problems.append(f"{name}: the others have {share:.2f} of their rate, not {_SLOW_RATE:g}")

@@ -1,0 +1,261 @@
+"""One burst: a site of its own, an origin that publishes as fast as it goes, receivers that read it all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .cores import Place, keep_to
+from .ends import LOAD, SETTLE_S, account, count
+from .latency import Sample, Window
+from .ledger import Ledger, differences
+from .result import Options, Result
+from .site import Consuming, Producing, Site, Worker, wait_for, workers
+from .slowed import Slowed, cpu_seconds
+
+STANDING_S, STANDING_RATE = 6.0, 100.0  # the records before a burst whose group stands
+SMALL, SMALL_RATE, SMALL_SIZE = "small", 100.0, 100
+TOPIC = f"{LOAD}-burst"
+_LOOK_S = 0.01
+_PREPARE_S = 300.0  # to encode what is sent
+_STUCK_S = 30.0  # without a record, where some are missing
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is sent to how many. `slow`: the share of the others' processor time that the last one has."""
+
+    receivers: int
+    mb: float
+    partitions: int = 1
+    kind: str = "kafka"
+    start: str = "fresh"
+    carrier: str = "ip-multicast"
+    slow: float = 0.0
+    small: bool = False
+    batch: int = 1_000_000  # bytes of a record batch
+
+    @property
+    def name(self) -> str:
+        unicast = " by unicast" if self.carrier == "unicast" else ""
+        hosts = f"{self.receivers} host{'s' * (self.receivers > 1)}"
+        parts = [f"{hosts}{unicast}", f"{self.mb:g} MB", self.kind, self.start]
+        parts += [f"{self.partitions} partitions"] if self.partitions > 1 else []
+        parts += [f"batches of {self.batch:,}"] if self.batch != Case.batch else []
+        parts += [f"one at {self.slow:g}"] if self.slow else []
+        return ", ".join([*parts, "small stream"] if self.small else parts)
+
+
+@dataclass
+class Outcome:
+    """What it took. Times in seconds since the first record was sent, bytes on the origin's link."""
+
+    case: Case
+    payload: int
+    seconds: dict[str, float]  # until the last record, by receiver
+    produced: float
+    link: int
+    link_early: int  # when all but the slow one had everything
+    origin_cpu: float
+    all_cpu: float
+    delivered: dict[str, int]  # records by how they came, or did not: live, repaired, replayed, expired
+    samples: list[Sample] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+
+    @property
+    def copies(self) -> float:
+        return self.link / self.payload
+
+    @property
+    def rates(self) -> list[float]:
+        """MB/s of the receivers that are not slowed, ascending."""
+        fast = list(self.seconds.values())[: self.case.receivers - bool(self.case.slow)]
+        return sorted(self.payload / 1e6 / seconds for seconds in fast)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "payload": self.payload,
+            "copies": round(self.copies, 4),
+            "copies_early": round(self.link_early / self.payload, 4),
+            "seconds": {host: round(value, 3) for host, value in self.seconds.items()},
+            "produced_seconds": round(self.produced, 3),
+            "origin_cpu": round(self.origin_cpu, 3),
+            "all_cpu": round(self.all_cpu, 3),
+            **self.delivered,
+        }
+
+
+class End(Worker):
+    """A producer or reader of a burst."""
+
+    def __init__(self, site: Site, host: str, case: Case, what: str, *limits: object) -> None:
+        daemon = site.daemons[host]
+        program, address = f"burst_{case.kind}.py", daemon.kafka if case.kind == "kafka" else daemon.mqtt
+        super().__init__(site, host, program, what, address, TOPIC, case.partitions, *limits)
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.said.get("ready") or self.process.poll() is not None)
+
+    @property
+    def read(self) -> int:
+        return int(self.said.get("read", 0))
+
+    @property
+    def acked(self) -> int:
+        return int(self.said.get("acked", 0))
+
+
+class Burst:
+    """A case at a site that stands."""
+
+    def __init__(self, site: Site, case: Case, options: Options, result: Result) -> None:
+        self.site = site
+        self.case = case
+        self.options = options
+        self.result = result
+        self.origin, *self.receivers = site.names
+        self.records = max(1, round(case.mb * 1e6 / options.size))
+        self.before = int(STANDING_S * STANDING_RATE) if case.start == "standing" else 0
+
+    def run(self) -> Outcome:
+        case, site = self.case, self.site
+        if case.kind == "kafka":
+            site.create_topic(TOPIC, case.partitions, self.origin)
+        limits = ["--records", self.records, "--before", self.before, "--size", self.options.size]
+        limits += ["--batch", case.batch] if case.kind == "kafka" else []
+        producer = End(site, self.origin, case, "produce", *limits)
+        readers = [End(site, host, case, "read") for host in self.receivers]
+        with workers(producer, *readers), self._small() as small:
+            wait_for(lambda: all(end.ready for end in (producer, *readers)), "both ends", _PREPARE_S)
+            self._stand(producer, readers)
+            for reader in readers:
+                reader.tell(f"expect {self.before + self.records}")
+            outcome = self._measure(producer, readers)
+            self._compare(producer, readers)
+            if small is not None:
+                outcome.samples = small.samples
+                outcome.windows = [self.idle, outcome.windows[0]]
+        return outcome
+
+    @contextlib.contextmanager
+    def _small(self) -> Iterator[Consuming | None]:
+        """A second topic beside it, whose reader at the first receiver times each record."""
+        if not self.case.small:
+            yield None
+            return
+        site = self.site
+        site.create_topic(SMALL, 1, self.origin)
+        reader = Consuming(site, self.receivers[0], SMALL, 1, watched=2)
+        load = Producing(site, self.origin, SMALL, 1, 2, size=SMALL_SIZE, rate=SMALL_RATE)
+        with workers(load, reader):
+            if self.options.judged:  # else what is measured is how long these two wait for a core
+                ours = [load.process.pid, reader.process.pid]
+                keep_to(os.sched_getaffinity(0), ours, Place.SOON)
+            wait_for(lambda: reader.read > SMALL_RATE, "the small stream")
+            yield reader
+            load.close_input()
+            sent = load.result(SETTLE_S)
+            reader.tell(f"expect {sent.count}")
+            self.result.problems += differences(sent, reader.result(SETTLE_S), f"small, {reader.host}")
+
+    def _stand(self, producer: End, readers: list[End]) -> None:
+        """Small records for a while, so that the group stands; and, beside a small stream, calm."""
+        if self.before:
+            producer.tell(f"trickle {STANDING_RATE:g}")
+            wait_for(lambda: min(end.read for end in readers) >= self.before, "what comes before the burst")
+        begun = time.monotonic()
+        time.sleep(self.options.phase if self.case.small else 0.0)
+        self.idle = Window("idle", begun, time.monotonic())
+
+    def _measure(self, producer: End, readers: list[End]) -> Outcome:
+        site, case = self.site, self.case
+        daemons = list(site.daemons.values())
+        cpu = [cpu_seconds(daemon.process.pid) for daemon in daemons]
+        link, delivered = self._link(), self._delivered()
+        whole = self.before + self.records
+        with Slowed(daemons, case.slow) as slowed:
+            producer.tell("go")
+            fast = readers[: len(readers) - bool(case.slow)]
+            self._wait(fast, whole)
+            early = self._link()
+            slowed.others_are_done()
+            self._wait(readers[len(fast) :], whole)
+        wait_for(lambda: producer.acked >= whole or producer.process.poll() is not None, "all answers")
+        self._accounts()
+        begun = float(producer.said.get("begun", 0.0))
+        spent = [cpu_seconds(one.process.pid) - was for one, was in zip(daemons, cpu, strict=True)]
+        return Outcome(
+            case,
+            self.records * self.options.size,
+            {end.host: float(end.said.get("last", 0.0)) - begun for end in readers},
+            float(producer.said.get("last", 0.0)) - begun,
+            self._link() - link,
+            early - link,
+            spent[0],
+            sum(spent),
+            {key: value - delivered[key] for key, value in self._delivered().items()},
+            windows=[Window("burst", begun, max(float(end.said.get("last", 0.0)) for end in fast))],
+        )
+
+    def _wait(self, readers: list[End], whole: int) -> None:
+        """Until they have all, or have ended, or none gets further for long."""
+        done, deadline = -1, 0.0
+        while any(end.read < whole and end.process.poll() is None for end in readers):
+            now = sum(end.read for end in readers)
+            if now != done:
+                done, deadline = now, time.monotonic() + _STUCK_S
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_S)
+
+    def _compare(self, producer: End, readers: list[End]) -> None:
+        sent: Ledger = producer.result(SETTLE_S)
+        self.result.problems += [f"{self.case.name}: {problem}" for problem in sent.problems]
+        for reader in readers:
+            reader.close_input()
+            who = f"{self.case.name}: {reader.host}"
+            self.result.problems += differences(sent, reader.result(SETTLE_S), who)
+
+    def _accounts(self) -> None:
+        """All of them close, and say of the burst exactly what was sent."""
+        own = Result()
+        addressed = (self.before + self.records) * self.case.receivers if self.case.kind == "kafka" else None
+        account(self.site, own, addressed=addressed)
+        self.result.problems += [f"{self.case.name}: {problem}" for problem in own.problems]
+
+    def _link(self) -> int:
+        return self.site.lab.counters(self.origin)["tx_bytes"]
+
+    def _delivered(self) -> dict[str, int]:
+        """Records of all receivers together, by how they came."""
+        ways = {"live": 0, "repaired": 0, "replayed": 0, "expired": 0, "refused": 0}
+        for stream in self.site.daemons[self.origin].treecast("streams"):
+            if stream["outgoing"] and not stream["name"].startswith(SMALL):
+                for row in stream["accounts"]:
+                    for way in ways:
+                        ways[way] += count(row[way])
+        return ways
+
+
+def measure(case: Case, options: Options, folder: Path, result: Result) -> Outcome:
+    """Its problems are added to those of `result`."""
+    flags = ["--carrier", case.carrier] if case.carrier != "ip-multicast" else []
+    with Site(
+        folder,
+        case.receivers + 1,
+        relayed=(),
+        seed=options.seed,
+        python=options.python,
+        flags=flags,
+        mqtt=case.kind == "mqtt",
+    ) as site:
+        return Burst(site, case, options, result).run()
+
+
+__all__ = ["Case", "Outcome", "measure"]
