@@ -136,7 +136,9 @@ class Live:
     @property
     def held_up(self) -> bool:
         """Whether receivers do not allow what could be sent."""
-        return bool(self._limit <= self._flight.total and self.edge < self._log.end and self._peers.any_live())
+        return bool(
+            self._limit <= self._flight.total and self.edge < self._log.end and self._peers.any_live()
+        )
 
     # --- receivers
 
@@ -195,18 +197,25 @@ class Live:
     # --- who is slow
 
     def look(self, now: float) -> list[Peer]:
-        """Who makes the others wait for most of the time, and has to leave the group."""
+        """Who makes the others wait for most of the time, or says nothing, and has to leave the group."""
         passed = min(1.0, (now - self._looked) / self._settings.slow_over)
         self._looked = now
         holders, self._holders = self._holders, []
-        slow: list[Peer] = []
-        for peer in self._peers:
-            if not peer.live:
-                continue
+        live = [peer for peer in self._peers if peer.live]
+        slow = [peer for peer in live if self._quiet_at(peer) <= now]
+        if 2 * len(slow) > len(live):
+            slow = []  # then it is not they who are quiet
+        for peer in live:
             peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
-            if peer.waited > self._settings.slow_share:
+            if peer.waited > self._settings.slow_share and peer not in slow:
                 slow.append(peer)
         return slow
+
+    def _quiet_at(self, peer: Peer) -> float:
+        """When it will have said nothing for too long of what is on its way to it."""
+        if peer.arrived >= self._flight.total:
+            return NEVER
+        return max(peer.heard, self._flight.sent_at(peer.arrived + 1)) + self._settings.quiet_after
 
     def _held_up(self, now: float) -> None:
         """More could be sent, and some receivers do not allow it."""
@@ -232,7 +241,11 @@ class Live:
         before = self._flight.total, self.edge
         self._most = self._flight.total + self._turn.of_stream
         self._send(out, end, now)
-        if self.edge < end and min(self._turn.live, self._most - self._flight.total) > 0 and self._bucket.ready(now):
+        if (
+            self.edge < end
+            and min(self._turn.live, self._most - self._flight.total) > 0
+            and self._bucket.ready(now)
+        ):
             self._recount()
             if self._may() > 0:
                 self._send(out, end, now)
@@ -345,5 +358,9 @@ class Live:
         return NEVER
 
     def next_look(self) -> float:
-        """When it is looked at who holds the cursor up."""
-        return self._looked + _LOOK if self.held_up else NEVER
+        """When it is looked at who is slow."""
+        at = self._looked + _LOOK if self.held_up else NEVER
+        if len(self._peers) > 1:
+            quiet = [self._quiet_at(peer) for peer in self._peers if peer.live]
+            at = min(at, max(min(quiet, default=NEVER), self._looked + _LOOK))
+        return at

@@ -23,6 +23,7 @@ class Peer:
 
     __slots__ = (
         "_settings",
+        "ahead",
         "announce_at",
         "arrived",
         "asked",
@@ -79,6 +80,7 @@ class Peer:
         # of its replay
         self.progressed = now  # when a report last said more than before, or replay began
         self.sent = first  # replayed up to here
+        self.ahead = False  # its replay began ahead of what it had settled
         self.slices = Slices()  # of it, what other turns send
         self.edge = first  # before it, all that it lacks is of its last replay
         self.flight = Track(first, now)
@@ -138,6 +140,7 @@ class Peer:
     def rewind(self, now: float, sequence: int) -> None:
         """Replay begins at `sequence`, behind all that is settled."""
         self.sent, self.progressed = sequence, now
+        self.ahead = False
         self.probed = -1
         self.slices.clear()
         self.flight = Track(sequence, now)
@@ -209,6 +212,8 @@ class Peers:
         if following is not peer.state:
             self._enter(peer, following)
             peer.rewind(now, peer.next)
+        elif peer.ahead and behind:  # what it was sent while it was live, it has let go
+            peer.rewind(now, peer.next)
 
     def _far(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> bool:
         """A receiver leaves catch-up at half of the lag at which it enters it: so does this.
@@ -228,6 +233,7 @@ class Peers:
         at the edge of that."""
         self._enter(peer, peer_step(peer.state, PeerEvent.SLOW))
         peer.rewind(now, max(peer.next, edge))
+        peer.ahead = peer.sent > peer.next
         peer.edge = peer.sent
         peer.waited = 0.0
         peer.left += 1

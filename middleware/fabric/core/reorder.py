@@ -35,7 +35,10 @@ class Reorder:
     def __init__(self, settings: StreamSettings, budget: AssemblyBudget, first: int) -> None:
         self.next = first
         self.known = first
-        self.newest = (first, 0)  # the farthest of which something has arrived: a message, and its parts so far
+        self.newest = (
+            first,
+            0,
+        )  # the farthest of which something has arrived: a message, and its parts so far
         self.gaps = Gaps()
         self.assembly = Assembly(budget, settings.assembly_bytes)
         self._settings = settings

@@ -333,7 +333,8 @@ class Sender:
             self._resending.slow(self.live.rate.rate, now)
         if self.live.give(out, now):
             self._beats_from(now)
-        self._quiet_until = min(self._quiet_until, self.live.next_look())
+        if self.live.held_up:
+            self._quiet_until = min(self._quiet_until, self.live.next_look())
 
     def _beats_from(self, now: float) -> None:
         self._heartbeat_interval = self._settings.heartbeat_first

@@ -25,6 +25,7 @@ class StreamSettings(Struct, frozen=True):
     live_delay: float = 0.01  # seconds that live data may wait in queues on its way
     slow_share: float = 0.75  # of the time that others wait for one receiver alone, and it leaves the group
     slow_over: float = 0.4  # seconds over which that share is taken
+    quiet_after: float = 0.3  # seconds without a report of what is on its way to it, and it leaves the group too
     repair_rate: float = 400e6  # repairs and replay together
     repair_burst: int = 1 << 20
     unsent_bytes: int = 4 << 20  # what may wait for `rate`; more is not taken
@@ -54,7 +55,9 @@ class StreamSettings(Struct, frozen=True):
     nak_spread: float = 0.5  # round trips over which the first naks of receivers are spread
     nak_longest: float = 1.0
     report_every: float = 0.05  # while records come
-    report_bytes: int = 128 * 1024  # arrived since the last report: then at once; the origin may ask for others
+    report_bytes: int = (
+        128 * 1024
+    )  # arrived since the last report: then at once; the origin may ask for others
     report_replayed: int = 32 * 1024  # the same while it is replayed to
     report_idle: float = 1.0
     hold_bytes: int = 0  # delivered messages kept to repair for others when the origin is gone

@@ -149,7 +149,9 @@ class Streams:
         self._count = 0
         self._touched: dict[int, None] = {}
         self._schedule = Schedule()
-        self.turn = Turn(settings.replay_at_once, settings.send_at_once)  # of all senders that are made for it
+        self.turn = Turn(
+            settings.replay_at_once, settings.send_at_once
+        )  # of all senders that are made for it
         self._next = 0  # the number of the stream that comes first in the next turn
 
     # --- what is served
