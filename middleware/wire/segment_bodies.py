@@ -2,8 +2,8 @@
 
     nak        round trip uint32 (microseconds, 0 unknown), count uint16,
                count x (first uint64, end uint64, part uint16, parts uint16)
-    heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes)
-    report     mode uint8, first uint64, next uint64, room uint32 (bytes), stamp uint64,
+    heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes), again uint64
+    report     mode uint8 (bit 7: no echo is asked for), first uint64, next uint64, room uint32 (bytes), stamp uint64,
                newest uint64, parts uint32, age uint32 (microseconds),
                live, repaired, replayed, filtered uint64,
                count uint8, count x (reason uint8, records uint64)    expired
@@ -32,12 +32,14 @@ MAX_GAPS: Final = 48  # of a nak: with headers and tag below 1,100 bytes, so tha
 MAX_SKIPS: Final = 60
 MAX_MEMBERS: Final = 200  # of an announcement, which need not name all of them
 MAX_NAME: Final = 255  # bytes
+NOWHERE: Final = 2**64 - 1
 
 _NAK: Final = struct.Struct(">IH")
 _GAP: Final = struct.Struct(">QQHH")
-_HEARTBEAT: Final = struct.Struct(">QQQI")
+_HEARTBEAT: Final = struct.Struct(">QQQIQ")
 _REPORT: Final = struct.Struct(">BQQIQQIIQQQQ")
 _REASON: Final = struct.Struct(">BQ")
+_NO_ECHO: Final = 0x80
 _COUNT: Final = struct.Struct(">H")
 _SKIP: Final = struct.Struct(">QQB")
 _ANNOUNCE: Final = struct.Struct(">QQH")
@@ -111,22 +113,23 @@ class Heartbeat(Struct, frozen=True):
 
     `echo` is the stamp of the report that this answers, so that its receiver learns the round trip.
     `every` asks the receiver to report at once whenever that many bytes have arrived; 0 leaves it to the
-    receiver.
+    receiver. `again` says that a replay begins anew at that sequence; NOWHERE where none does.
     """
 
     end: int
     oldest: int
     echo: int = 0
     every: int = 0
+    again: int = NOWHERE
 
     def encode(self) -> bytes:
-        return _HEARTBEAT.pack(self.end, self.oldest, self.echo, self.every)
+        return _HEARTBEAT.pack(self.end, self.oldest, self.echo, self.every, self.again)
 
     @classmethod
     def decode(cls, data: bytes) -> Heartbeat:
-        end, oldest, echo, every = _read(_HEARTBEAT, data, 0)
+        end, oldest, echo, every, again = _read(_HEARTBEAT, data, 0)
         _fills(data, _HEARTBEAT.size, oldest <= end)
-        return cls(end, oldest, echo, every)
+        return cls(end, oldest, echo, every, again)
 
 
 class Totals(Struct, frozen=True):
@@ -154,7 +157,7 @@ class Report(Struct, frozen=True):
     """All records from `first` to before `next` are settled, as `totals` says; the sum is their number.
 
     `room` is how many bytes the receiver can take beyond. `stamp` is the receiver's clock in
-    microseconds, echoed by the origin; 0 asks for no echo.
+    microseconds; with `echo` the origin sends it back.
 
     `newest` and `parts` say what has arrived farthest ahead, whatever is missing before it: the message at
     sequence `newest` with `parts` of its segments counted from the first (the forward acknowledgement of
@@ -171,11 +174,12 @@ class Report(Struct, frozen=True):
     newest: int = 0
     parts: int = 0
     age: int = 0
+    echo: bool = True
 
     def encode(self) -> bytes:
         totals = self.totals
         fixed = _REPORT.pack(
-            self.mode,
+            self.mode | (0 if self.echo else _NO_ECHO),
             self.first,
             self.next,
             min(self.room, 0xFFFF_FFFF),
@@ -198,7 +202,10 @@ class Report(Struct, frozen=True):
         live, repaired, replayed, filtered = counts
         totals = Totals(live, repaired, replayed, filtered, expired, refused)
         _fills(data, position, first <= following and totals.settled == following - first)
-        return cls(_member(Mode, mode), first, following, room, stamp, totals, newest, parts, age)
+        echo = not mode & _NO_ECHO
+        return cls(
+            _member(Mode, mode & ~_NO_ECHO), first, following, room, stamp, totals, newest, parts, age, echo
+        )
 
 
 class Skipped(Struct, frozen=True):

@@ -8,6 +8,7 @@ still on their way are a subtraction.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import Final
 
 from .settings import NEVER
@@ -75,26 +76,57 @@ class Flight:
 
 
 class Track:
-    """What one receiver was replayed, and how much of it is on its way."""
+    """What one receiver was replayed, and how much of it is on its way.
 
-    __slots__ = ("_flight", "_place")
+    What it was sent again lies before the farthest that has arrived, so that no report shows its arrival. It counts
+    as on its way for a time that the caller gives.
+    """
+
+    __slots__ = ("_again", "_again_bytes", "_flight", "_place")
 
     def __init__(self, first: int, now: float) -> None:
         self._flight = Flight(first, now)
         self._place = 0  # of the farthest that has arrived
+        self._again: deque[tuple[float, int]] = deque()  # (when, bytes) sent again
+        self._again_bytes = 0
 
     @property
     def on_way(self) -> int:
         """Bytes."""
-        return self._flight.total - self._place
+        return self._flight.total - self._place + self._again_bytes
+
+    def again(self, size: int, now: float) -> None:
+        """`size` bytes were sent that had been sent before."""
+        self._again.append((now, size))
+        self._again_bytes += size
+
+    def again_over(self, time: float) -> None:
+        """What was sent again before `time` is no longer on its way."""
+        while self._again and self._again[0][0] <= time:
+            self._again_bytes -= self._again.popleft()[1]
 
     def sent(self, sequence: int, size: int, now: float) -> None:
         """`size` bytes more; all before `sequence` has been sent."""
         self._flight.sent(sequence, size, now)
 
-    def over(self, time: float) -> None:
-        """What was sent before `time` is no longer on its way, whatever became of it."""
-        self._place = max(self._place, self._flight.place_at(time))
+    @property
+    def oldest_at(self) -> float:
+        """When the first of what is on its way was sent; without what was sent again."""
+        return self._flight.sent_at(self._place + 1) if self._flight.total > self._place else NEVER
+
+    @property
+    def again_at(self) -> float:
+        """When the first of what was sent again, and is on its way, was."""
+        return self._again[0][0] if self._again else NEVER
+
+    def over(self, time: float) -> int:
+        """What was sent before `time` is no longer on its way, whatever became of it: so many bytes."""
+        place = self._flight.place_at(time)
+        lost = place - self._place
+        if lost <= 0:
+            return 0
+        self._place = place
+        return lost
 
     def arrived(self, sequence: int, size: int) -> tuple[int, float]:
         """(bytes that have arrived since the last call, when the last of them was sent), where the farthest

@@ -30,6 +30,11 @@ class Outbox:
         """Whether no control segment waits."""
         return not self._control
 
+    @property
+    def oldest(self) -> int:
+        """The first sequence that can be repaired."""
+        return self._log.oldest
+
     def queue(self, kind: Kind, body: bytes, to: int | None) -> None:
         """A control segment waits, for one host or (None) for all that are live."""
         origin, stream, epoch = self._key

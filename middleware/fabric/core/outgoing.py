@@ -100,9 +100,10 @@ class OutgoingMessage(Outgoing):
 class Slices:
     """Messages that are sent in their order, some bytes a turn: so what is large stands in nobody's way."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_waiting", "size")
 
     def __init__(self) -> None:
+        self.size = 0  # bytes that wait
         self._waiting: deque[OutgoingMessage] = deque()
 
     @property
@@ -126,12 +127,14 @@ class Slices:
     def add(self, one: OutgoingMessage) -> None:
         """`one` is sent after what waits already."""
         self._waiting.append(one)
+        self.size += one.size
 
     def give(self, out: list[Outgoing], left: int) -> int:
         """Moves what comes next to `out`; what is left then of what this turn may cost (`turn`)."""
         while self._waiting and left > 0:
             first, rest = self._waiting.popleft().parted(left)
             out.append(first)
+            self.size -= first.size
             if rest is not None:
                 self._waiting.appendleft(rest)
                 return 0
@@ -141,15 +144,17 @@ class Slices:
     def drop_before(self, sequence: int) -> None:
         """Messages that end by then are not needed."""
         while self._waiting and self._waiting[0].message.end <= sequence:
-            self._waiting.popleft()
+            self.size -= self._waiting.popleft().size
 
     def drop(self, host: int) -> None:
         """What is for that host alone."""
         self._waiting = deque([one for one in self._waiting if one.to != host])
+        self.size = sum([one.size for one in self._waiting])
 
     def clear(self) -> None:
         """None of it is sent."""
         self._waiting.clear()
+        self.size = 0
 
 
 def _size_of(message: Message, mtu: int, numbers: range) -> int:

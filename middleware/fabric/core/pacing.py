@@ -14,14 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from .settings import NEVER
 from .states import PaceEvent, PaceState, RateEvent, RateState, pace_step, rate_step
 
 _MUCH: Final = 3  # who asks for more than one part in so many of what was sent loses much
 _CLEARLY: Final = 0.06  # lost beyond what the path always loses, and a window is too large
-_EASE: Final = 0.75  # what is left of it then
+_EASE: Final = 0.6  # what is left of it then
 _GROW: Final = 0.125  # a round, of a window that was used
-_ENOUGH: Final = 16 * 1024  # bytes of a round, to judge its losses by
+_STEP: Final = 4096.0  # bytes a round, at least
+_ENOUGH: Final = 64 * 1024  # bytes, to judge losses by
+_STILL: Final = 0.7  # of what was lost before a window was eased: if more is lost still, that did not help
 _FALL: Final = 0.7  # of what was sent
 _RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
 _FREE_AFTER: Final = 20  # periods in which the bound was of no use, and it is lifted
@@ -52,7 +56,7 @@ class Window:
     """Bytes that may be on their way to one receiver, between `lowest` and `highest`.
 
     It is judged by rounds: a round lasts as long as what arrives at its beginning took. It grows only where it
-    was used. What a path always loses says nothing of its rate (`Usual`); more than that does, and so does a
+    was used. What a path always loses says nothing of its rate (`Losses`); more than that does, and so does a
     queue in which all of a round has waited.
     """
 
@@ -64,11 +68,12 @@ class Window:
         "_first",
         "_highest",
         "_least",
+        "_losses",
         "_lowest",
         "_quickest",
         "_threshold",
         "_used",
-        "_usual",
+        "_varies",
         "size",
         "state",
         "why",
@@ -78,7 +83,7 @@ class Window:
         """`delay`: seconds that what is on its way may wait in queues."""
         self._delay = delay
         self._quickest = Quickest()
-        self._usual = Usual()
+        self._losses = Losses()
         self.state = PaceState.OPENING
         self.why = PaceEvent.TURN  # what it was last changed by
         self._highest = float(highest)
@@ -90,12 +95,15 @@ class Window:
         self._asked = 0
         self._least = NEVER  # seconds that the quickest of this round took
         self._used = False
+        self._varies = 0.0
         self._ends = -NEVER  # of this round
 
-    def progress(self, arrived: int, took: float, now: float, *, used: bool = True) -> None:
+    def progress(
+        self, arrived: int, took: float, now: float, *, used: bool = True, varies: float = 0.0
+    ) -> None:
         """So many bytes have arrived, the last of them `took` seconds after it was sent.
 
-        `used`: at least half of the window was on its way.
+        `used`: at least half of the window was on its way. `varies`: seconds by which `took` does, as of late.
         """
         self._arrived += arrived
         self._least = min(self._least, took)
@@ -104,6 +112,7 @@ class Window:
             self.size = min(self.size + arrived, self._highest)
             if self.size >= self._threshold:
                 self._step(PaceEvent.REACHED)
+        self._varies = varies
         if now >= self._ends:
             self._judge(now)
             self._begin(now + took)
@@ -111,6 +120,13 @@ class Window:
     def asked(self, size: int) -> None:
         """The receiver lacks so many bytes of what was sent to it."""
         self._asked += size
+
+    def lost(self, size: int, now: float) -> None:
+        """So many bytes were on their way for so long that they count as lost."""
+        self._asked += size
+        if now >= self._ends:
+            self._judge(now)
+            self._begin(now)
 
     def _begin(self, ends: float) -> None:
         self._arrived = self._asked = 0
@@ -121,21 +137,24 @@ class Window:
     def _judge(self, now: float) -> None:
         """What the round that is over says."""
         took = self._least
-        may = self._quickest.sample(took, now) + self._delay
-        lost = self._asked / max(self._asked + self._arrived, 1)
-        above = self._usual.exceeded(lost, now) if self._asked + self._arrived >= _ENOUGH else False
+        may = self._quickest.sample(took, now) + self._delay + 2 * self._varies if took < NEVER else NEVER
         if self.state is PaceState.HELD:
             self._step(PaceEvent.TURN)
-        elif _MUCH * lost > 1.0 and self._asked >= self._lowest / _MUCH:
-            self._fall(0.5, self._lowest, PaceEvent.LOSS)
-        elif above:
-            self._fall(_EASE, self._lowest, PaceEvent.LOSS)
-        elif took > may and self.size > self._first:
+            return
+        self._losses.add(self._asked, self._arrived)
+        verdict = self._losses.verdict(self.size)
+        if verdict is not None:
+            self.size, losing = max(self._lowest, min(verdict.size, self._highest)), verdict.losing
+            if losing:
+                self._threshold = self.size
+                self._step(PaceEvent.LOSS)
+                return
+        if took > may and self.size > self._first:
             # by so much less there would have been no queue; what it began with is no matter of queues: a
             # machine that is slow to answer must not make a replay slower than what it is to catch up with
             self._fall(max(may / took, 0.5), self._first, PaceEvent.LATE)
         elif self.state is PaceState.STEADY and self._used:
-            self.size = min(self.size + max(self._lowest, self.size * _GROW), self._highest)
+            self.size = min(self.size + max(_STEP, self.size * _GROW), self._highest)
 
     def _fall(self, factor: float, lowest: float, event: PaceEvent) -> None:
         self.size = self._threshold = max(lowest, self.size * factor)
@@ -152,18 +171,51 @@ class Window:
         self.why = event
 
 
-class Usual:
-    """The share of bytes that a path loses at any rate: the least of the last 10 to 20 seconds."""
+class Losses:
+    """Whether what is lost is the window's fault: that is tried.
 
-    __slots__ = ("_least",)
+    Where clearly more is lost than usual, the window is eased. If as much is lost still, the path loses so much at
+    any rate: that is usual from then on, and the window is what it was. Else the window was too large.
+    """
+
+    __slots__ = ("_arrived", "_asked", "_tried", "usual")
 
     def __init__(self) -> None:
-        self._least = Quickest()
+        self.usual = 0.0  # share of the bytes that the path loses at any rate
+        self._asked = 0
+        self._arrived = 0
+        self._tried: tuple[float, float] | None = None  # (size, share lost) before it was eased
 
-    def exceeded(self, lost: float, now: float) -> bool:
-        """Whether `lost`, from 0 to 1, is clearly more than that."""
-        usual = self._least.sample(lost, now)
-        return lost > usual + _CLEARLY and lost > 2 * usual
+    def add(self, asked: int, arrived: int) -> None:
+        """Bytes of one round."""
+        self._asked += asked
+        self._arrived += arrived
+
+    def verdict(self, size: float) -> Verdict | None:
+        """What becomes of a window of `size`; None where there is too little to judge by."""
+        total = self._asked + self._arrived
+        if total < _ENOUGH:
+            return None
+        lost = self._asked / total
+        self._asked = self._arrived = 0
+        tried, self._tried = self._tried, None
+        if tried is not None and lost > _STILL * tried[1]:
+            self.usual = lost
+            size = max(size, tried[0])
+        if _MUCH * lost > 1.0:
+            return Verdict(size / 2, True)
+        if lost > 1.5 * self.usual + _CLEARLY:
+            self._tried = (size, lost)
+            return Verdict(size * _EASE, True)
+        self.usual = min(self.usual, self.usual + (lost - self.usual) / 8)
+        return Verdict(size, False)
+
+
+class Verdict(Struct, frozen=True):
+    """The size that a window has from now on, and whether that is for its losses."""
+
+    size: float
+    losing: bool
 
 
 class LiveRate:

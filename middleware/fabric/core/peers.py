@@ -23,10 +23,12 @@ class Peer:
 
     __slots__ = (
         "_settings",
+        "again",
         "ahead",
         "announce_at",
         "arrived",
         "asked",
+        "begun_anew",
         "caught_up",
         "done",
         "edge",
@@ -80,8 +82,10 @@ class Peer:
         # of its replay
         self.progressed = now  # when a report last said more than before, or replay began
         self.sent = first  # replayed up to here
+        self.begun_anew = False  # its replay: it has to be told
         self.ahead = False  # its replay began ahead of what it had settled
         self.slices = Slices()  # of it, what other turns send
+        self.again = Slices()  # what it has asked for of it, which comes before more
         self.edge = first  # before it, all that it lacks is of its last replay
         self.flight = Track(first, now)
         self.window = Window(
@@ -104,20 +108,20 @@ class Peer:
                 self.probed = -1
         self.sent = max(self.sent, next_)
         self.slices.drop_before(next_)
+        self.again.drop_before(next_)
 
     def arrives(self, sequence: int, size: int, age: float, now: float) -> None:
         """Of its replay, the message at `sequence` is the farthest of which something has arrived: `size` bytes
         of it, `age` seconds ago."""
         if not self.next <= sequence <= self.sent:  # what came before its replay was begun again says nothing
             sequence, size = self.next, 0
-            self.flight.over(now - self.turnaround.timeout)
         used = 2 * self.flight.on_way >= self.window.size
         arrived, sent_at = self.flight.arrived(sequence, size)
         if arrived > 0:
             took = max(now - sent_at - age, 0.0)
             self.progressed = now
             self.turnaround.sample(took)
-            self.window.progress(arrived, took, now, used=used)
+            self.window.progress(arrived, took, now, used=used, varies=self.turnaround.variation)
 
     @property
     def stall(self) -> float:
@@ -125,6 +129,26 @@ class Peer:
         settings = self._settings
         wait = max(settings.replay_stall, self.turnaround.timeout) * 2.0 ** min(self.rewinds, 8)
         return min(wait, max(settings.replay_stall, settings.replay_stall_longest))
+
+    @property
+    def lost_after(self) -> float:
+        """Seconds after which what was replayed and not reported is not on its way any more. Reports may take
+        their time as well."""
+        return 2 * self.turnaround.timeout + self._settings.report_every
+
+    def look_for_lost(self, now: float) -> None:
+        """Of its replay, what was sent so long ago is lost, as far as the window is concerned."""
+        self.flight.again_over(now - self.turnaround.timeout)
+        lost = self.flight.over(now - self.lost_after)
+        if lost and not self.flight.on_way:  # all of it: else what arrives tells better
+            self.window.lost(lost, now)
+
+    @property
+    def look_at(self) -> float:
+        """When `look_for_lost` finds something."""
+        return min(
+            self.flight.oldest_at + self.lost_after, self.flight.again_at + self.turnaround.timeout
+        )
 
     @property
     def unsettled(self) -> bool:
@@ -140,9 +164,11 @@ class Peer:
     def rewind(self, now: float, sequence: int) -> None:
         """Replay begins at `sequence`, behind all that is settled."""
         self.sent, self.progressed = sequence, now
+        self.begun_anew = True
         self.ahead = False
         self.probed = -1
         self.slices.clear()
+        self.again.clear()
         self.flight = Track(sequence, now)
 
     @property

@@ -14,6 +14,7 @@ from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError,
 from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
 from treecast.middleware.wire.segment_bodies import (
     MAX_GAPS,
+    NOWHERE,
     Announce,
     Close,
     Expiry,
@@ -360,13 +361,21 @@ class Receiver:
         return self._settings.nak_spread * self._random.random() if self.state is not _CATCHING_UP else 0.0
 
     def _retry_delay(self, attempts: int) -> float:
-        """A repair's time-out, doubled with every attempt where no repair comes, spread, and bounded."""
-        base = self.round_trip.timeout * 2.0 ** min(attempts - 1, 20)
+        """A repair's time-out, doubled with every attempt where no repair comes, spread, and bounded.
+
+        Where enough others may ask for the same, the origin waits for them.
+        """
+        settings, wait = self._settings, self.round_trip.timeout
+        if self.state is not _CATCHING_UP and len(self.members) >= settings.multicast_at:
+            wait += settings.aggregation * self.round_trip.smoothed
+        base = wait * 2.0 ** min(attempts - 1, 20)
         return min(base, self._settings.nak_longest) * (1 + self._spread())
 
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
         if heartbeat.every:
             self._every = heartbeat.every
+        if heartbeat.again != NOWHERE:
+            self._buffer.newest = (max(heartbeat.again, self.next), 0)
         if heartbeat.echo:
             self.round_trip.sample(now - heartbeat.echo / 1e6)
             self._echo = max(self._echo, heartbeat.echo)
@@ -560,8 +569,9 @@ class Receiver:
         return others[int(self._random.random() * len(others))]
 
     def _report(self, now: float) -> None:
+        stamp = max(1, int(now * 1e6))
         if self.state is _JOINING:
-            report = Report(Mode.JOINING, stamp=self._stamped(now))
+            report = Report(Mode.JOINING, stamp=stamp)
         else:
             if self.next != self._reported_next and self.round_trip.measured:
                 self._unanswered = 0
@@ -571,25 +581,26 @@ class Receiver:
                 self._first,
                 self.next,
                 self._room_left(),
-                self._stamped(now),
+                stamp,
                 self._outcomes.totals(),
                 newest,
                 parts,
                 int(max(0.0, now - self._newest_at) * 1e6),
+                self._asks_for_echo(now),
             )
             self._reported_next = self.next
             self._unreported = 0
+        if report.echo:
+            self._stamp = stamp
         self._reported_at, self._sure = now, False
         self._control(Kind.REPORT, report.encode(), self.key[0])
         self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
 
-    def _stamped(self, now: float) -> int:
-        """The stamp that asks for an echo; 0 while that of an earlier report is on its way."""
-        certain = self.state is _LIVE and self.round_trip.measured and not self._awaited
-        if certain and self._stamp > self._echo and now - self._stamp / 1e6 < self.round_trip.timeout:
-            return 0
-        self._stamp = max(1, int(now * 1e6))
-        return self._stamp
+    def _asks_for_echo(self, now: float) -> bool:
+        """Not while the echo of an earlier report is on its way, where one is enough to know the round trip."""
+        if self.state is not _LIVE or not self.round_trip.measured or self._awaited:
+            return True
+        return self._stamp <= self._echo or now - self._stamp / 1e6 >= self.round_trip.timeout
 
     def _room_left(self) -> int:
         """Bytes that may be on their way here."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind
 from treecast.middleware.wire.segment_assembly import Message, part_size
-from treecast.middleware.wire.segment_bodies import Nak, Skipped
+from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 
 from .counters import Refused, StreamCounters
 from .live import Live
@@ -90,9 +90,12 @@ class Resending:
             return
         left = REPAIRS_PER_NAK
         skipped: list[Skipped] = []
-        alone = peer.state is _CATCHING_UP
+        alone = peer.state is _CATCHING_UP or len(self._peers) < self._settings.multicast_at
+        if peer.state is _CATCHING_UP and peer.again.size > peer.window.size:
+            self._counters.refuse(Refused.TOO_MANY)  # it will ask again, for what it lacks by then
+            return
         round_trip = nak.round_trip / 1e6
-        edge = peer.sent if alone else self._live.known
+        edge = peer.sent if peer.state is _CATCHING_UP else self._live.known
         for gap in nak.gaps:
             asked = (gap.part, gap.part + gap.parts) if gap.parts else None
             for found in self._outbox.entries(gap.first, min(gap.end, edge)):
@@ -160,8 +163,10 @@ class Resending:
             if together and host in live:
                 continue
             kind = self._kind_for(host, message.sequence)
+            peer = self._peers.get(host)
+            slices = peer.again if peer is not None and peer.state is _CATCHING_UP else self._answers
             for parts in in_order(asked):
-                self._later(self._answers, self._outbox.message(message, host, kind, parts))
+                self._later(slices, self._outbox.message(message, host, kind, parts))
 
     def _later(self, slices: Slices, one: OutgoingMessage) -> int:
         """Paid for at once, and sent when its turns come; the bytes."""
@@ -205,9 +210,21 @@ class Resending:
         allow."""
         if peer.unsettled and now - peer.progressed >= peer.stall:
             self._stalled(peer, now)
+        if peer.begun_anew:
+            self._begin_anew(peer, out)
+        peer.look_for_lost(now)
+        self._give_again(peer, out, now)
         self._give(peer, out, now)
         if self._may_replay(peer, now):
             self._replay_more(peer, out, now)
+
+    def _begin_anew(self, peer: Peer, out: list[Outgoing]) -> None:
+        """What has arrived of the replay before says nothing of this one: it is told so first."""
+        peer.begun_anew = False
+        known = self._live.known
+        body = Heartbeat(known, min(self._outbox.oldest, known), again=peer.sent)
+        self._outbox.queue(Kind.HEARTBEAT, body.encode(), peer.host)
+        self._outbox.give(out)
 
     def meet(self, out: list[Outgoing]) -> None:
         """Who has been replayed all that was sent to all is live from here on.
@@ -226,12 +243,13 @@ class Resending:
             self._live.begins(peer)
 
     def _is_there(self, peer: Peer) -> bool:
-        return peer.reported and peer.sent >= self._live.edge and peer.slices.empty
+        return peer.reported and peer.sent >= self._live.edge and peer.slices.empty and peer.again.empty
 
     def _may_replay(self, peer: Peer, now: float) -> bool:
         return (
             self._turn.replays > 0
             and peer.slices.empty
+            and peer.again.empty
             and peer.may_replay > 0
             and peer.sent < self._live.edge
             and self._bucket.ready(now)
@@ -239,20 +257,32 @@ class Resending:
 
     def _give(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         """Of the messages that wait for `peer`, what its window and this turn allow."""
-        may = min(self._turn.replays, peer.may_replay)
-        if may <= 0 or peer.slices.empty:
-            return
-        if not peer.flight.on_way:
-            peer.progressed = now  # until now nothing could arrive
         given: list[Outgoing] = []
-        self._turn.replays -= may - peer.slices.give(given, may)
+        self._given(peer, peer.slices, given, now)
         for one in given:
             assert isinstance(one, OutgoingMessage)
-            self._turn.replayed(one.size)
             under_way = peer.slices.first
             whole = under_way is None or under_way is not one.message
             peer.flight.sent(one.message.end if whole else one.message.sequence, one.size, now)
         out += given
+
+    def _give_again(self, peer: Peer, out: list[Outgoing], now: float) -> None:
+        """The same of what it has asked for."""
+        given: list[Outgoing] = []
+        self._given(peer, peer.again, given, now)
+        for one in given:
+            peer.flight.again(one.size, now)
+        out += given
+
+    def _given(self, peer: Peer, slices: Slices, given: list[Outgoing], now: float) -> None:
+        may = min(self._turn.replays, peer.may_replay)
+        if may <= 0 or slices.empty:
+            return
+        if not peer.flight.on_way:
+            peer.progressed = now  # until now nothing could arrive
+        self._turn.replays -= may - slices.give(given, may)
+        for one in given:
+            self._turn.replayed(one.size)
 
     def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
@@ -279,7 +309,7 @@ class Resending:
         for found in self._outbox.entries(peer.next, peer.next + 1):
             peer.probed = found.end
             if isinstance(found, Message):
-                self._later(self._answers, self._outbox.message(found, peer.host, Kind.REPLAY))
+                self._later(peer.again, self._outbox.message(found, peer.host, Kind.REPLAY))
 
     def replay_at(self, peer: Peer, now: float) -> float:
         """When `replays` has something to send to `peer`, if nothing is heard before."""
@@ -289,8 +319,8 @@ class Resending:
             return now
         stalled = peer.progressed + peer.stall if peer.unsettled else NEVER
         if peer.may_replay <= 0:
-            return stalled
-        if not peer.slices.empty:
+            return min(stalled, peer.look_at)
+        if not peer.slices.empty or not peer.again.empty:
             return self._turn.replays_at(now)
         return min(stalled, max(self._bucket.ready_at(now), self._turn.replays_at(now)))
 

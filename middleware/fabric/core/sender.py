@@ -219,17 +219,21 @@ class Sender:
         if not peer.reported:
             peer.reported = True
             peer.announce_at = now  # what was sent before it listened, it has not heard
+        late = report.stamp < peer.stamp  # a later one has overtaken it
         peer.stamp = max(peer.stamp, report.stamp)
-        peer.room = report.room
         peer.done = report.mode is Mode.DONE
         peer.settle(report.next, now)
-        if peer.live:
-            self.live.heard(peer, report, now)
-        else:
-            peer.arrives(report.newest, report.parts * self._resending.part_size, report.age / 1e6, now)
-        self.peers.heard(peer, report.mode is Mode.CATCHING_UP, self.live.edge, now, self._weight.most_behind)
+        peer.heard = now
+        if not late:
+            peer.room = report.room
+            if peer.live:
+                self.live.heard(peer, report, now)
+            else:
+                peer.arrives(report.newest, report.parts * self._resending.part_size, report.age / 1e6, now)
+            behind = report.mode is Mode.CATCHING_UP
+            self.peers.heard(peer, behind, self.live.edge, now, self._weight.most_behind)
         self._trim()
-        if report.stamp:
+        if report.echo:
             self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
         if self.closed and not peer.done:
             self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)

