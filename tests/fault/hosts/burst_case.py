@@ -15,7 +15,7 @@ from .ends import LOAD, SETTLE_S, account, count
 from .latency import Sample, Window
 from .ledger import Ledger, differences
 from .result import Options, Result
-from .site import Consuming, Producing, Site, Worker, wait_for, workers
+from .site import Consuming, Site, Worker, wait_for, workers
 from .slowed import Slowed, cpu_seconds
 
 STANDING_S, STANDING_RATE = 6.0, 100.0  # the records before a burst whose group stands
@@ -158,8 +158,9 @@ class Burst:
             return
         site = self.site
         site.create_topic(SMALL, 1, self.origin)
-        reader = Consuming(site, self.receivers[0], SMALL, 1, watched=2)
-        load = Producing(site, self.origin, SMALL, 1, 2, size=SMALL_SIZE, rate=SMALL_RATE)
+        reader = Consuming(site, self.receivers[0], SMALL, 1, watched=1)
+        address, limits = site.daemons[self.origin].kafka, ("--size", SMALL_SIZE, "--rate", SMALL_RATE)
+        load = Worker(site, self.origin, "burst_kafka.py", "steady", address, SMALL, 1, *limits)
         with workers(load, reader):
             if self.options.judged:  # else what is measured is how long these two wait for a core
                 ours = [load.process.pid, reader.process.pid]
