@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from .burst_case import Case, Outcome, measure
+from .burst_case import PURPOSES, Case, Outcome, measure
 from .latency import percentile, within
 from .result import Bursts, Options, Result
 
@@ -27,6 +27,7 @@ _PACKET = 1500
 
 RATES = ("case", "copies", "MB/s, least", "median", "s", "published in")
 WAYS = ("live", "repaired", "replayed", "expired")
+SENT = ("case", *PURPOSES, "headers, channels")
 COSTS = ("case", *WAYS, "CPU s of origin", "all")
 
 
@@ -120,6 +121,8 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
         for one in outcomes
     ]
     result.table("bytes on the origin's link / payload, rates of receivers", RATES, rates)
+    sent = [(one.case.name, *(f"{share:.2f}" for share in _shares(one))) for one in outcomes]
+    result.table("what these bytes were for, / payload", SENT, sent)
     costs = [
         (
             one.case.name,
@@ -129,6 +132,12 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
         for one in outcomes
     ]
     result.table("records of all receivers by how they came, processor time of daemons", COSTS, costs)
+
+
+def _shares(one: Outcome) -> list[float]:
+    """By purpose, and what is left of the link's bytes."""
+    found = [one.sent[what] / one.payload for what in PURPOSES]
+    return [*found, one.copies - sum(found)]
 
 
 def _judge(outcome: Outcome, options: Options, result: Result) -> None:
@@ -196,12 +205,12 @@ def _against(one: Outcome, other: Outcome) -> tuple[float, float, float]:
 def _beside_slow(plain: Outcome, slow: Outcome, options: Options, result: Result) -> None:
     """What the others have of their rate while one is slow, and the link until they had everything."""
     share, name = median(slow.rates) / median(plain.rates), slow.case.name
-    *_, last = slow.seconds.values()
+    *_, last = slow.seconds
     rows = [
         ("median of the others, MB/s", f"{median(slow.rates):.1f}"),
         ("of their rate without a slow one", f"{share:.2f}"),
         ("each of the others, MB/s", " ".join(f"{rate:.0f}" for rate in slow.rates)),
-        ("the slow one, MB/s", f"{slow.payload / 1e6 / last:.1f}"),
+        ("the slow one, MB/s", f"{slow.rate(last):.1f}"),
         ("copies until the others had everything", f"{slow.link_early / slow.payload:.2f}"),
         ("copies in all", f"{slow.copies:.2f}"),
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from crc32c import crc32c
-from ledger import HEAD_SIZE
+from ledger import HEAD_SIZE, make_value
 
 from treecast.middleware.load.frames import LAST_OFFSET_DELTA, produce_request
 from treecast.middleware.load.payload import records_in
@@ -50,18 +50,17 @@ class Encoder:
         self._template = build_batch([Record(None, value, (), stamp) for _ in range(records)])
         self._heads = list(_places(bytes(self._template), _MARK))
 
-    def data(self, first: int) -> tuple[bytes, int]:
+    def data(self, first: int, sent: float = 0.0) -> tuple[bytes, int]:
         """A batch whose records are numbered from `first`, and its checksum."""
         data = bytearray(self._template)
         for number, at in enumerate(self._heads, first):
-            data[at : at + HEAD_SIZE] = bytes(HEAD_SIZE)
-            _NUMBERS.pack_into(data, at, PRODUCER, number)
+            data[at : at + HEAD_SIZE] = make_value(PRODUCER, number, sent, HEAD_SIZE)
         crc = crc32c(bytes(data[_CRC_FROM:]))
         _SUM.pack_into(data, _CRC_AT, crc)
         return bytes(data), crc
 
-    def batch(self, partition: int, first: int) -> Batch:
-        data, crc = self.data(first)
+    def batch(self, partition: int, first: int, sent: float = 0.0) -> Batch:
+        data, crc = self.data(first, sent)
         return Batch(partition, first, self._records, crc, produce_request(self._topic, partition, data, -1))
 
 

@@ -15,12 +15,13 @@ from .ends import LOAD, SETTLE_S, account, count
 from .latency import Sample, Window
 from .ledger import Ledger, differences
 from .result import Options, Result
-from .site import Consuming, Producing, Site, Worker, wait_for, workers
+from .site import Consuming, Site, Worker, wait_for, workers
 from .slowed import Slowed, cpu_seconds
 
 STANDING_S, STANDING_RATE = 6.0, 100.0  # the records before a burst whose group stands
 SMALL, SMALL_RATE, SMALL_SIZE = "small", 100.0, 100
 TOPIC = f"{LOAD}-burst"
+PURPOSES = ("group data", "unicast data", "repair", "replay", "others")
 _LOOK_S = 0.01
 _PREPARE_S = 300.0  # to encode what is sent
 _STUCK_S = 30.0  # without a record, where some are missing
@@ -58,12 +59,14 @@ class Outcome:
     case: Case
     payload: int
     seconds: dict[str, float]  # until the last record, by receiver
+    read: dict[str, float]  # the share of all records that came, by receiver
     produced: float
     link: int
     link_early: int  # when all but the slow one had everything
     origin_cpu: float
     all_cpu: float
     delivered: dict[str, int]  # records by how they came, or did not: live, repaired, replayed, expired
+    sent: dict[str, int]  # bytes of segments, by what they were for
     samples: list[Sample] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
 
@@ -74,8 +77,11 @@ class Outcome:
     @property
     def rates(self) -> list[float]:
         """MB/s of the receivers that are not slowed, ascending."""
-        fast = list(self.seconds.values())[: self.case.receivers - bool(self.case.slow)]
-        return sorted(self.payload / 1e6 / seconds for seconds in fast)
+        fast = list(self.seconds)[: self.case.receivers - bool(self.case.slow)]
+        return sorted(self.rate(host) for host in fast)
+
+    def rate(self, host: str) -> float:
+        return self.read[host] * self.payload / 1e6 / self.seconds[host]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -86,6 +92,7 @@ class Outcome:
             "produced_seconds": round(self.produced, 3),
             "origin_cpu": round(self.origin_cpu, 3),
             "all_cpu": round(self.all_cpu, 3),
+            "sent": {what: round(size / self.payload, 4) for what, size in self.sent.items()},
             **self.delivered,
         }
 
@@ -151,8 +158,9 @@ class Burst:
             return
         site = self.site
         site.create_topic(SMALL, 1, self.origin)
-        reader = Consuming(site, self.receivers[0], SMALL, 1, watched=2)
-        load = Producing(site, self.origin, SMALL, 1, 2, size=SMALL_SIZE, rate=SMALL_RATE)
+        reader = Consuming(site, self.receivers[0], SMALL, 1, watched=1)
+        address, limits = site.daemons[self.origin].kafka, ("--size", SMALL_SIZE, "--rate", SMALL_RATE)
+        load = Worker(site, self.origin, "burst_kafka.py", "steady", address, SMALL, 1, *limits)
         with workers(load, reader):
             if self.options.judged:  # else what is measured is how long these two wait for a core
                 ours = [load.process.pid, reader.process.pid]
@@ -177,7 +185,7 @@ class Burst:
         site, case = self.site, self.case
         daemons = list(site.daemons.values())
         cpu = [cpu_seconds(daemon.process.pid) for daemon in daemons]
-        link, delivered = self._link(), self._delivered()
+        link, delivered, sent = self._link(), self._delivered(), self._sent()
         whole = self.before + self.records
         with Slowed(daemons, case.slow) as slowed:
             producer.tell("go")
@@ -194,12 +202,14 @@ class Burst:
             case,
             self.records * self.options.size,
             {end.host: float(end.said.get("last", 0.0)) - begun for end in readers},
+            {end.host: end.read / whole for end in readers},
             float(producer.said.get("last", 0.0)) - begun,
             self._link() - link,
             early - link,
             spent[0],
             sum(spent),
-            {key: value - delivered[key] for key, value in self._delivered().items()},
+            {way: records - delivered[way] for way, records in self._delivered().items()},
+            {what: size - sent[what] for what, size in self._sent().items()},
             windows=[Window("burst", begun, max(float(end.said.get("last", 0.0)) for end in fast))],
         )
 
@@ -232,15 +242,29 @@ class Burst:
     def _link(self) -> int:
         return self.site.lab.counters(self.origin)["tx_bytes"]
 
+    def _streams(self) -> list[dict[str, Any]]:
+        """The burst's own, at its origin."""
+        found = self.site.daemons[self.origin].treecast("streams")
+        return [s for s in found if s["outgoing"] and s["name"].startswith((TOPIC, "mqtt"))]
+
     def _delivered(self) -> dict[str, int]:
         """Records of all receivers together, by how they came."""
         ways = {"live": 0, "repaired": 0, "replayed": 0, "expired": 0, "refused": 0}
-        for stream in self.site.daemons[self.origin].treecast("streams"):
-            if stream["outgoing"] and not stream["name"].startswith(SMALL):
-                for row in stream["accounts"]:
-                    for way in ways:
-                        ways[way] += count(row[way])
+        for stream in self._streams():
+            for row in stream["accounts"]:
+                for way in ways:
+                    ways[way] += count(row[way])
         return ways
+
+    def _sent(self) -> dict[str, int]:
+        """Bytes by purpose; live data to a group and to single hosts apart."""
+        purposes = dict.fromkeys(PURPOSES, 0)
+        for stream in self._streams():
+            for row in stream["sent"]:
+                apart = "unicast data" if row["carrier"] == "unicast" else "group data"
+                what = apart if row["purpose"] == "data" else row["purpose"]
+                purposes[what if what in purposes else "others"] += row["bytes"]
+        return purposes
 
 
 def measure(case: Case, options: Options, folder: Path, result: Result) -> Outcome:
@@ -258,4 +282,4 @@ def measure(case: Case, options: Options, folder: Path, result: Result) -> Outco
         return Burst(site, case, options, result).run()
 
 
-__all__ = ["Case", "Outcome", "measure"]
+__all__ = ["PURPOSES", "Case", "Outcome", "measure"]

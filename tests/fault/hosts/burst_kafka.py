@@ -1,6 +1,7 @@
 """One end of a Kafka burst as a process, which costs little beside the daemons that are measured.
 
     burst_kafka.py produce ADDRESS TOPIC PARTITIONS --records N [--before N] [--size N] [--batch N]
+    burst_kafka.py steady ADDRESS TOPIC 1 --rate R [--size N]
     burst_kafka.py read ADDRESS TOPIC PARTITIONS
 
 The producer encodes all record batches before it says {"ready": true}. The line `trickle RATE` on its
@@ -9,6 +10,10 @@ reader is ready once each partition has answered a fetch; `expect N` says how ma
 Both say how far they are and, by the machine's steady clock, when they began and when the last record was
 there; and in the end their ledger. A batch is checked by its CRC-32C, its first number, its offset and its
 count: so all of its bytes are, and no step is taken for each record while the clock runs.
+
+`steady` sends a record at a time until its standard input ends, whether the last ones are answered or not.
+Each has the time at which it was due, so that what waits to be sent is late as well. librdkafka would do, did
+it not poll without a pause while answers are late, which takes a core from those that are measured.
 """
 
 from __future__ import annotations
@@ -19,14 +24,16 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 from collections import deque
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from burst_batches import PRODUCER, RECORDS_AT, Batch, encoded, look
+from burst_batches import PRODUCER, RECORDS_AT, Batch, Encoder, encoded, look
 from ledger import Ledger
 
 from treecast.middleware.load.connection import Connection
@@ -57,6 +64,7 @@ class Sending:
         self.acked = 0
         self._answer_at = produce_error_position(options.topic) - 4
         self._waiting: deque[Batch] = deque()
+        self._given: SimpleQueue[Batch | None] = SimpleQueue()
         self._connection = Connection(host, int(port), 120)
 
     def send(self, batches: list[Batch], rate: float = 0.0) -> None:
@@ -75,6 +83,20 @@ class Sending:
         while self._waiting:
             self._take()
         say(acked=self.acked, begun=begun, last=time.monotonic())
+
+    def put(self, batch: Batch | None) -> None:
+        """For `take_all`, which ends after None."""
+        if batch is not None:
+            self._connection.send(batch.frame)
+        self._given.put(batch)
+
+    def take_all(self) -> None:
+        """Answers to batches of one record, which are noted as its reader does."""
+        while (batch := self._given.get()) is not None:
+            error, offset = _ANSWER.unpack_from(self._connection.receive(), self._answer_at)
+            if error:
+                self.ledger.problems.append(f"the small stream was answered with error {error}")
+            self.ledger.lane(PRODUCER, f"{self.topic}-0").note(batch.first, offset)
 
     def _take(self) -> None:
         batch = self._waiting.popleft()
@@ -99,6 +121,23 @@ def produce(options: argparse.Namespace) -> Ledger:
             case ["go"]:
                 sending.send(burst)
                 break
+    return sending.ledger
+
+
+def steady(options: argparse.Namespace) -> Ledger:
+    """A thread takes the answers."""
+    sending = Sending(options)
+    encoder = Encoder(options.topic, 1, options.size)
+    begun, number = time.monotonic(), 0
+    answers = threading.Thread(target=sending.take_all)
+    answers.start()
+    while not select.select([sys.stdin], [], [], max(0.0, begun + number / options.rate - time.monotonic()))[
+        0
+    ]:
+        sending.put(encoder.batch(0, number, begun + number / options.rate))
+        number += 1
+    sending.put(None)
+    answers.join()
     return sending.ledger
 
 
@@ -211,7 +250,7 @@ def _expected() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("end", choices=("produce", "read"))
+    parser.add_argument("end", choices=("produce", "steady", "read"))
     parser.add_argument("address")
     parser.add_argument("topic")
     parser.add_argument("partitions", type=int)
@@ -219,8 +258,9 @@ def main() -> None:
     parser.add_argument("--before", type=int, default=0, help="records that come one by one")
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=1_000_000, help="bytes of a record batch")
+    parser.add_argument("--rate", type=float, default=100.0, help="records per second, of a steady stream")
     options = parser.parse_args()
-    ledger = produce(options) if options.end == "produce" else read(options)
+    ledger = {"produce": produce, "steady": steady, "read": read}[options.end](options)
     print(json.dumps({"ledger": ledger.as_json()}), flush=True)
 
 
