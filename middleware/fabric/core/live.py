@@ -5,9 +5,10 @@ that each has reported, and by how far each may be ahead of what it has settled.
 not in sockets, and leaves as fast as the slowest of those who keep up takes it. Sent alone, a message waits for
 nothing.
 
-Who keeps up: a receiver for which the others wait alone, for `slow_share` of the time over `slow_over`, leaves the
-group. It is replayed to, and comes back where its replay meets the cursor. Half of the live receivers have to be
-ready for more, else it is not the one receiver that is slow.
+Who keeps up: a receiver leaves the group when the others wait for it alone, for `slow_share` of the time over
+`slow_over`, and what is sent takes `slow_times` as long to it as to most of them. So does one that says nothing
+for `quiet_after` of what is on its way to it. It is replayed to, and comes back where its replay meets the cursor.
+Half of the live receivers have to be ready for more, else it is not the one receiver that is slow.
 """
 
 from __future__ import annotations
@@ -207,9 +208,20 @@ class Live:
             slow = []  # then it is not they who are quiet
         for peer in live:
             peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
-            if peer.waited > self._settings.slow_share and peer not in slow:
+            if peer.waited > self._settings.slow_share and peer not in slow and self._lags(peer, live, now):
                 slow.append(peer)
         return slow
+
+    def _lags(self, peer: Peer, live: list[Peer], now: float) -> bool:
+        """Whether what is sent takes much longer to it than to half of the others.
+
+        Where processors are short, receivers take turns in holding the cursor up: that is not one that is slow.
+        """
+        others = sorted([one.turnaround.smoothed for one in live if one is not peer])
+        took = peer.turnaround.smoothed
+        if peer.arrived < self._flight.total:
+            took = max(took, now - self._flight.sent_at(peer.arrived + 1))
+        return bool(others) and took > self._settings.slow_times * others[len(others) // 2]
 
     def _quiet_at(self, peer: Peer) -> float:
         """When it will have said nothing for too long of what is on its way to it."""

@@ -25,6 +25,7 @@ class StreamSettings(Struct, frozen=True):
     live_delay: float = 0.01  # seconds that live data may wait in queues on its way
     slow_share: float = 0.6  # of the time that others wait for one receiver alone, and it leaves the group
     slow_over: float = 0.4  # seconds over which that share is taken
+    slow_times: float = 3.0  # as long as to most others something has to take to it
     quiet_after: float = 0.3  # seconds without a report of what is on its way to it, and it leaves the group too
     repair_rate: float = 400e6  # repairs and replay together
     repair_burst: int = 1 << 20
