@@ -13,6 +13,7 @@ from typing import Final
 
 from .settings import NEVER
 
+_ROUNDING: Final = 1e-9  # seconds: a deadline that is met to the rounding is met
 _SPARE: Final = 256  # entries before the head that are kept until they are worth a deletion
 
 
@@ -60,8 +61,8 @@ class Flight:
         return self._times[min(at, len(self._times) - 1)]
 
     def place_at(self, time: float) -> int:
-        """The bytes that were sent before `time`, as far as is remembered."""
-        at = bisect_left(self._times, time, lo=self._head)
+        """The bytes that were sent by `time`, as far as is remembered."""
+        at = bisect_right(self._times, time + _ROUNDING, lo=self._head)
         return self._places[max(at - 1, self._head)]
 
     def forget(self, sequence: int) -> None:
@@ -101,8 +102,8 @@ class Track:
         self._again_bytes += size
 
     def again_over(self, time: float) -> None:
-        """What was sent again before `time` is no longer on its way."""
-        while self._again and self._again[0][0] <= time:
+        """What was sent again by `time` is no longer on its way."""
+        while self._again and self._again[0][0] <= time + _ROUNDING:
             self._again_bytes -= self._again.popleft()[1]
 
     def sent(self, sequence: int, size: int, now: float) -> None:
@@ -120,7 +121,7 @@ class Track:
         return self._again[0][0] if self._again else NEVER
 
     def over(self, time: float) -> int:
-        """What was sent before `time` is no longer on its way, whatever became of it: so many bytes."""
+        """What was sent by `time` is no longer on its way, whatever became of it: so many bytes."""
         place = self._flight.place_at(time)
         lost = place - self._place
         if lost <= 0:

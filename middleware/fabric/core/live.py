@@ -169,7 +169,7 @@ class Live:
             used = 2 * (flight.total - peer.arrived) >= peer.pace.size
             took = max(now - flight.sent_at(place) - report.age / 1e6, 0.0)
             peer.turnaround.sample(took)
-            peer.pace.progress(arrived, took, now, used=used, varies=peer.turnaround.variation)
+            peer.pace.progress(arrived, took, now, used=used)
             peer.arrived = place
         self._bound(peer)
         if self.setter is peer or self.setter is None or peer.limit < self._limit:

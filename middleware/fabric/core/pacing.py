@@ -25,6 +25,8 @@ _EASE: Final = 0.6  # what is left of it then
 _GROW: Final = 0.125  # a round, of a window that was used
 _STEP: Final = 4096.0  # bytes a round, at least
 _ENOUGH: Final = 64 * 1024  # bytes, to judge losses by
+_SHORTEST: Final = 1e-5  # seconds of a turnaround: a clock may stand still meanwhile
+_SAMPLES: Final = 3  # of a turnaround, to judge queues by
 _STILL: Final = 0.7  # of what was lost before a window was eased: if more is lost still, that did not help
 _FALL: Final = 0.7  # of what was sent
 _RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
@@ -71,9 +73,9 @@ class Window:
         "_losses",
         "_lowest",
         "_quickest",
+        "_samples",
         "_threshold",
         "_used",
-        "_varies",
         "size",
         "state",
         "why",
@@ -93,26 +95,24 @@ class Window:
         self._threshold = self._highest
         self._arrived = 0  # bytes of this round
         self._asked = 0
-        self._least = NEVER  # seconds that the quickest of this round took
+        self._samples = 0  # since it was last looked for queues
+        self._least = NEVER  # seconds that the quickest of these took
         self._used = False
-        self._varies = 0.0
         self._ends = -NEVER  # of this round
 
-    def progress(
-        self, arrived: int, took: float, now: float, *, used: bool = True, varies: float = 0.0
-    ) -> None:
+    def progress(self, arrived: int, took: float, now: float, *, used: bool = True) -> None:
         """So many bytes have arrived, the last of them `took` seconds after it was sent.
 
-        `used`: at least half of the window was on its way. `varies`: seconds by which `took` does, as of late.
+        `used`: at least half of the window was on its way.
         """
         self._arrived += arrived
+        self._samples += 1
         self._least = min(self._least, took)
         self._used = self._used or used
         if self.state is PaceState.OPENING and used:
             self.size = min(self.size + arrived, self._highest)
             if self.size >= self._threshold:
                 self._step(PaceEvent.REACHED)
-        self._varies = varies
         if now >= self._ends:
             self._judge(now)
             self._begin(now + took)
@@ -130,31 +130,41 @@ class Window:
 
     def _begin(self, ends: float) -> None:
         self._arrived = self._asked = 0
-        self._least = NEVER
         self._used = False
         self._ends = ends
 
     def _judge(self, now: float) -> None:
         """What the round that is over says."""
-        took = self._least
-        may = self._quickest.sample(took, now) + self._delay + 2 * self._varies if took < NEVER else NEVER
+        late = self._late_by(now)
         if self.state is PaceState.HELD:
             self._step(PaceEvent.TURN)
             return
         self._losses.add(self._asked, self._arrived)
-        verdict = self._losses.verdict(self.size)
+        verdict = self._losses.verdict(self.size, queued=late < 1.0)
         if verdict is not None:
-            self.size, losing = max(self._lowest, min(verdict.size, self._highest)), verdict.losing
-            if losing:
+            self.size = max(self._lowest, min(verdict.size, self._highest))
+            if verdict.losing:
                 self._threshold = self.size
                 self._step(PaceEvent.LOSS)
                 return
-        if took > may and self.size > self._first:
-            # by so much less there would have been no queue; what it began with is no matter of queues: a
-            # machine that is slow to answer must not make a replay slower than what it is to catch up with
-            self._fall(max(may / took, 0.5), self._first, PaceEvent.LATE)
+        if late < 1.0 and self.size > self._first:
+            # what it began with is no matter of queues: a machine that is slow to answer must not make a replay
+            # slower than what it is to catch up with
+            self._fall(max(late, 0.5), self._first, PaceEvent.LATE)
         elif self.state is PaceState.STEADY and self._used:
             self.size = min(self.size + max(_STEP, self.size * _GROW), self._highest)
+
+    def _late_by(self, now: float) -> float:
+        """By what share of the window there would have been no queue: 1 where there was none.
+
+        On a long path a longer queue is none, and some samples are needed, as its delay may vary.
+        """
+        if self._samples < _SAMPLES:
+            return 1.0
+        took = max(self._least, _SHORTEST)
+        quickest = self._quickest.sample(took, now)
+        self._samples, self._least = 0, NEVER
+        return min(1.0, (quickest + max(self._delay, quickest / 4)) / took)
 
     def _fall(self, factor: float, lowest: float, event: PaceEvent) -> None:
         self.size = self._threshold = max(lowest, self.size * factor)
@@ -191,15 +201,18 @@ class Losses:
         self._asked += asked
         self._arrived += arrived
 
-    def verdict(self, size: float) -> Verdict | None:
-        """What becomes of a window of `size`; None where there is too little to judge by."""
+    def verdict(self, size: float, *, queued: bool) -> Verdict | None:
+        """What becomes of a window of `size`; None where there is too little to judge by.
+
+        `queued`: all that arrives has waited in a queue, so that what is lost is lost there.
+        """
         total = self._asked + self._arrived
         if total < _ENOUGH:
             return None
         lost = self._asked / total
         self._asked = self._arrived = 0
         tried, self._tried = self._tried, None
-        if tried is not None and lost > _STILL * tried[1]:
+        if tried is not None and lost > _STILL * tried[1] and not queued:
             self.usual = lost
             size = max(size, tried[0])
         if _MUCH * lost > 1.0:

@@ -106,6 +106,7 @@ class Peer:
             self.rewinds = 0
             if next_ > self.probed:
                 self.probed = -1
+        self.ahead = self.ahead and self.next < self.edge
         self.sent = max(self.sent, next_)
         self.slices.drop_before(next_)
         self.again.drop_before(next_)
@@ -121,7 +122,7 @@ class Peer:
             took = max(now - sent_at - age, 0.0)
             self.progressed = now
             self.turnaround.sample(took)
-            self.window.progress(arrived, took, now, used=used, varies=self.turnaround.variation)
+            self.window.progress(arrived, took, now, used=used)
 
     @property
     def stall(self) -> float:
@@ -146,9 +147,7 @@ class Peer:
     @property
     def look_at(self) -> float:
         """When `look_for_lost` finds something."""
-        return min(
-            self.flight.oldest_at + self.lost_after, self.flight.again_at + self.turnaround.timeout
-        )
+        return min(self.flight.oldest_at + self.lost_after, self.flight.again_at + self.turnaround.timeout)
 
     @property
     def unsettled(self) -> bool:

@@ -242,8 +242,14 @@ class Resending:
             self._peers.edge_reached(peer)
             self._live.begins(peer)
 
+    def somebody_is_there(self) -> bool:
+        """Whether `meet` finds anybody."""
+        return any([self._is_there(peer) for peer in self._peers.in_state(_CATCHING_UP)])
+
     def _is_there(self, peer: Peer) -> bool:
-        return peer.reported and peer.sent >= self._live.edge and peer.slices.empty and peer.again.empty
+        if not peer.reported or peer.ahead:
+            return False
+        return peer.sent >= self._live.edge and peer.slices.empty and peer.again.empty
 
     def _may_replay(self, peer: Peer, now: float) -> bool:
         return (
@@ -306,6 +312,8 @@ class Resending:
             peer.stalled(now)
             return
         peer.progressed = now
+        peer.flight.over(now)
+        peer.flight.again_over(now)
         for found in self._outbox.entries(peer.next, peer.next + 1):
             peer.probed = found.end
             if isinstance(found, Message):
@@ -322,6 +330,8 @@ class Resending:
             return min(stalled, peer.look_at)
         if not peer.slices.empty or not peer.again.empty:
             return self._turn.replays_at(now)
+        if peer.sent >= self._live.edge:
+            return stalled
         return min(stalled, max(self._bucket.ready_at(now), self._turn.replays_at(now)))
 
 

@@ -291,12 +291,12 @@ class Sender:
     def take_ahead(self, now: float) -> Message | None:
         """As `take_alone`, whatever else there is to send: `to_send` is to be asked for that.
 
-        None also where a receiver is to be told first where it begins.
+        None also where a receiver is to be told first where it begins, or becomes live now.
         """
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not _SILENT:
                 return None
-        return self._take_newest(now)
+        return None if self._resending.somebody_is_there() else self._take_newest(now)
 
     def _take_newest(self, now: float) -> Message | None:
         message = self.live.take_newest(now)

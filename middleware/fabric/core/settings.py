@@ -26,7 +26,9 @@ class StreamSettings(Struct, frozen=True):
     slow_share: float = 0.6  # of the time that others wait for one receiver alone, and it leaves the group
     slow_over: float = 0.4  # seconds over which that share is taken
     slow_times: float = 3.0  # as long as to most others something has to take to it
-    quiet_after: float = 0.3  # seconds without a report of what is on its way to it, and it leaves the group too
+    quiet_after: float = (
+        0.3  # seconds without a report of what is on its way to it, and it leaves the group too
+    )
     repair_rate: float = 400e6  # repairs and replay together
     repair_burst: int = 1 << 20
     unsent_bytes: int = 4 << 20  # what may wait for `rate`; more is not taken

@@ -194,7 +194,7 @@ def test_what_is_sent_again_after_a_stall_gives_way_too() -> None:
     sender = origin(1_000_000, 4, behind=True)
     assert SETTINGS.replay_first <= sum(sizes(turns(sender, NOW))) <= SETTINGS.replay_first + SETTINGS.mtu
     again = sizes(turns(sender, NOW + 1.0))
-    assert sum(again) == 1_000_000
+    assert 1_000_000 <= sum(again) <= SETTINGS.replay_first + SETTINGS.mtu
     assert max(again) <= MOST
 
 
