@@ -453,6 +453,15 @@ class Fabric:
         self._ship(self._streams.serve(now))
         if self._streams.unreached:
             self._fall_back()
+        if self._streams.roomy:
+            self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        found, self._streams.roomy = self._streams.roomy, []
+        for served in found:
+            origin = self._origins.get(served.number)
+            if origin is not None and origin.on_room is not None:
+                self._loop.call_soon(origin.on_room)
 
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -50,6 +50,7 @@ class Origin:
 
     def __init__(self, fabric: Fabric, served: Served) -> None:
         self.key: StreamKey = served.sender.key
+        self.on_room: Callable[[], None] | None = None  # `publish` had refused a message, and takes one now
         self.served = served  # for the fabric, and for tests
         self._fabric = fabric
         self._sender = served.sender

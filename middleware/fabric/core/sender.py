@@ -87,6 +87,7 @@ class Sender:
         self._resending = Resending(
             self._outbox, self.peers, settings, self._weight, self.live, self.counters, shared, now
         )
+        self.wanting = False  # `publish` has refused a message
         self._published = 0  # the bytes that will have been sent when all that was published is
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
@@ -115,6 +116,11 @@ class Sender:
         return self.live.rate.rate
 
     @property
+    def has_room(self) -> bool:
+        """Whether `publish` takes a message."""
+        return self._published - self.live.bytes < self._settings.unsent_bytes or not self.live.waits()
+
+    @property
     def finished(self) -> bool:
         """Closed, and every receiver has settled all of it or was given up by the log's bounds."""
         return self.closed and all(self.row(peer.host).closed for peer in self.peers)
@@ -137,7 +143,8 @@ class Sender:
             raise ValueError("messages of this stream come from its log")
         if self.closed or records <= 0:
             raise ValueError("the stream is closed" if self.closed else "a message holds at least one record")
-        if self._published - self.live.bytes >= self._settings.unsent_bytes and self.live.waits():
+        if not self.has_room:
+            self.wanting = True
             return None
         message = Message(self.log.end, records, payload, after, content)
         parts_of(message, self._settings.mtu)

@@ -142,6 +142,7 @@ class Streams:
         self.unreached: list[
             tuple[Served, int]
         ] = []  # hosts that groups were found not to reach; as `probes`
+        self.roomy: list[Served] = []  # streams that refused messages and take them again; as `probes`
         self._keys = keys
         self._complain = complain
         self._served: dict[tuple[int, int], Served] = {}  # by stream and epoch
@@ -300,6 +301,9 @@ class Streams:
                 if out:
                     self._lay_out(served, out, shipments)
             self.unreached.extend([(served, host) for host in served.unreached(now)])
+            if served.sender.wanting and served.sender.has_room:
+                served.sender.wanting = False
+                self.roomy.append(served)
             self._schedule.set(number, served.sender.next_deadline(now))
             if turn.over and not self._next:
                 self._next = number + 1

@@ -221,6 +221,7 @@ class Sending(Departures):
             FIRST_STREAM + self._count, self._run, name=name_of(hosts), settings=self._stream_settings
         )
         stream = EventStream(origin, hosts, self._loop.time())
+        origin.on_room = stream.pump
         self._all[stream.number] = self._streams[hosts] = stream
         for host in sorted(hosts):
             origin.add_receiver(host, 0)
