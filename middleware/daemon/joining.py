@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ from .tokens import FILE, given_token, keep_token, kept_token
 if TYPE_CHECKING:
     from .stare import JoinedStare
 
+_BEGINNING = 1_767_225_600  # 2026-01-01, Unix time
 _KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
 
 _log = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ class Joining:
         membership = self._membership(target)
         self._attachment = Attachment(self._client, self._request(membership), self._check_host)
         await self._attach(self._attachment, target)
+        self._take_run(self._attachment)
         await self._check_topics()
         keep_token(self._data, self.token)
         self._begin(membership)
@@ -214,6 +217,8 @@ class Joining:
             instance=membership.instance,
             address=str(self.announced),
             version=treecast.__version__,
+            run=self.directory.run,
+            clock_run=run_by_clock(time.time()),
         )
 
     @property
@@ -247,6 +252,18 @@ class Joining:
                     "waiting for the coordinator: %s; look at --join and at the daemon there", reason
                 )
             await asyncio.sleep(back_off.pause())
+
+    def _take_run(self, attachment: Attachment) -> None:
+        """Runs of this name in other directories may have had higher numbers, which other hosts remember."""
+        if attachment.answer is not None and attachment.answer.run > self.directory.run:
+            _log.warning(
+                "%s is not the data directory that host %s had before, or an older state of it; this is run %d",
+                self._data,
+                self._settings.name,
+                attachment.answer.run,
+            )
+            self.directory.raise_run(attachment.answer.run)
+        attachment.request.run = self.directory.run  # it is told at each attach
 
     def _check_host(self, answer: pb.AttachResponse) -> None:
         """The id belongs to the name for ever, unless the coordinator's store is another."""
@@ -318,6 +335,12 @@ class Joining:
             self._port.close()
         if hasattr(self, "directory"):
             self.directory.close(clean=self.directory.was_clean)
+
+
+def run_by_clock(now: float) -> int:
+    """A number that a new directory's run may have. Seconds since 2026, so that no directory comes to it by counting
+    its runs, and 136 years have room in 32 bits. `now`: Unix time."""
+    return min(max(int(now) - _BEGINNING, 0), 2**31 - 1)
 
 
 def _is_loopback(address: str) -> bool:
