@@ -30,6 +30,20 @@ class DaemonClient:
     def list_streams(self) -> Sequence[pb.StreamStatus]:
         return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest())).streams
 
+    def streams(self) -> pb.ListStreamsResponse:
+        """Streams and troubled partitions together."""
+        return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest()))
+
+    def list_partitions(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
+        answer = self._caller.call("ListPartitions", pb.ListPartitionsRequest(topic=topic))
+        return cast(pb.ListPartitionsResponse, answer).partitions
+
+    def promote_partition(self, request: pb.PromotePartitionRequest) -> pb.PromotePartitionResponse:
+        return cast(pb.PromotePartitionResponse, self._caller.call("PromotePartition", request))
+
+    def rebuild_partition(self, request: pb.RebuildPartitionRequest) -> pb.RebuildPartitionResponse:
+        return cast(pb.RebuildPartitionResponse, self._caller.call("RebuildPartition", request))
+
     def set_trees(self, request: pb.SetTreesRequest) -> int:
         """The version that the daemon uses from now on."""
         return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version

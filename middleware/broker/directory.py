@@ -114,7 +114,7 @@ class DataDirectory:
         self._keep(Meta(FORMAT, self.meta.cluster_id, ALONE))
 
     def raise_run(self, run: int) -> None:
-        """This run has a higher number: lower ones were used in another directory. Raises DataDirectoryError."""
+        """This run has a higher number: lower ones were used elsewhere. Raises DataDirectoryError."""
         if run <= self.run:
             return
         try:

@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, p4, route, topics
+from . import filter, groups, lab, p4, partitions, route, topics
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -68,6 +68,7 @@ def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None)
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(partitions.app, name="partitions")
 app.add_typer(lab.app, name="lab")
 app.add_typer(route.app, name="route")
 app.add_typer(p4.app, name="p4")

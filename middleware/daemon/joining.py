@@ -257,7 +257,7 @@ class Joining:
         """Runs of this name in other directories may have had higher numbers, which other hosts remember."""
         if attachment.answer is not None and attachment.answer.run > self.directory.run:
             _log.warning(
-                "%s is not the data directory that host %s had before, or an older state of it; this is run %d",
+                "%s is not the data directory that %s had before, or an older state of it: this is run %d",
                 self._data,
                 self._settings.name,
                 attachment.answer.run,
@@ -338,9 +338,12 @@ class Joining:
 
 
 def run_by_clock(now: float) -> int:
-    """A number that a new directory's run may have. Seconds since 2026, so that no directory comes to it by counting
-    its runs, and 136 years have room in 32 bits. `now`: Unix time."""
-    return min(max(int(now) - _BEGINNING, 0), 2**31 - 1)
+    """A number that a new directory's run may have: above what any directory comes to by counting its runs.
+
+    Seconds since 2026, as `now` (Unix time) says, and at most half of what a leader epoch may be: a clock
+    that is far ahead leaves room to count on.
+    """
+    return min(max(int(now) - _BEGINNING, 0), 2**30)
 
 
 def _is_loopback(address: str) -> bool:

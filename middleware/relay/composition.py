@@ -11,6 +11,7 @@ from .homes import Homes, LinkCoordinator
 from .interest import InterestSettings
 from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
+from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
 from .partitions.settings import PartitionSettings
 from .sharing import Sharing
@@ -63,6 +64,8 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         neighbours.fabric,
         PartitionSettings(),
         parts.counters.relay,
+        LinkRecord(link),
+        link.directory,
     )
     sharing = Sharing(
         link,
@@ -74,7 +77,12 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         parts.counters.relay,
         parts.tables,
     )
-    neighbours.channels.on_up = sharing.host_up
+
+    def up(host: int, incarnation: int) -> None:
+        neighbours.accepted(host)
+        sharing.host_up(host, incarnation)
+
+    neighbours.channels.on_up = up
     neighbours.channels.on_down = sharing.host_down
     return RelayCluster(
         parts.cluster_id,

@@ -53,6 +53,11 @@ class Link:
         return self._attachment.session
 
     @property
+    def directory(self) -> str:
+        """The id of this host's data directory, as the coordinator knows it."""
+        return self._attachment.request.instance
+
+    @property
     def attached(self) -> bool:
         """Whether the coordinator answered the last time."""
         return self._attachment.attached and self._attachment.last_error is None

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,23 +34,23 @@ class Led:
     """What the partitions are told; `refuse` makes the next `apply` fail."""
 
     def __init__(self) -> None:
-        self.open_: dict[str, frozenset[int]] = {}
+        self.open_: dict[str, set[int]] = {}
         self.told: list[tuple[str, str]] = []
         self.refuse = False
         self.pause: asyncio.Event | None = None
 
-    def open(self, topic: Topic, led: frozenset[int]) -> None:
+    def open(self, topic: Topic, led: Mapping[int, int]) -> None:
         self.told.append(("open", topic.name))
-        self.open_[topic.name] = led
+        self.open_[topic.name] = set(led)
 
-    async def apply(self, topic: Topic, led: frozenset[int]) -> None:
+    async def apply(self, topic: Topic, led: Mapping[int, int]) -> None:
         if self.pause is not None:
             await self.pause.wait()
         if self.refuse:
             self.refuse = False
             raise TreecastError(Fault.STORAGE, "full")
         self.told.append(("apply", topic.name))
-        self.open_[topic.name] = led
+        self.open_[topic.name] = set(led)
 
     def remove(self, topic: Topic) -> None:
         self.told.append(("remove", topic.name))
@@ -178,7 +178,7 @@ async def test_only_what_is_led_here_is_opened(house: House) -> None:
     await house.client.attach(hello("there"))
     await house.definitions.create_topic(NewTopic("t", 3, leaders=("there", "here", "there")))
     await house.definitions.create_topic(NewTopic("u", 1, leaders=("there",)))
-    assert house.led.open_ == {"t": {1}, "u": frozenset()}
+    assert house.led.open_ == {"t": {1}, "u": set()}
     await house.client.create_topic(pb.CreateTopicEntryRequest(name="v", partitions=1, pinned=["here"]))
     await house.link.seen(house.coordinator.coordinator.revision)
     await house.definitions.settled()
