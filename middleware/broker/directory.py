@@ -23,7 +23,11 @@ from treecast.middleware.model.errors import Fault, TreecastError
 FORMAT = 1
 ALONE = 1  # the host id of a host alone
 _META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
-_HARMLESS = {_LOCK, _META + ".new", "lost+found"}  # what a directory may hold before its first use
+# what a directory may hold before its first use; the last are of a coordinator whose store was restored
+_HARMLESS = {
+    *(_LOCK, _META + ".new", "lost+found"),
+    *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
+}
 
 
 class DataDirectoryError(TreecastError):

@@ -17,6 +17,7 @@ from .doctor import doctor
 from .evaluate import evaluate
 from .output import CommandError
 from .produce import produce
+from .restore import restore_coordinator
 from .status import status
 from .streams import streams
 
@@ -68,6 +69,7 @@ def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None)
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.command("restore-coordinator")(restore_coordinator)
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(lab.app, name="lab")
 app.add_typer(route.app, name="route")

@@ -157,6 +157,9 @@ class DaemonService:
             self._topic(request.topic)
         return pb.ListPartitionsResponse(partitions=joined.standings(request.topic))
 
+    async def export_view(self, request: pb.ExportViewRequest) -> pb.ExportViewResponse:
+        return self._joined.export(request.first)
+
     async def promote_partition(self, request: pb.PromotePartitionRequest) -> pb.PromotePartitionResponse:
         said = await self._joined.promote(request, self._topic(request.topic))
         return pb.PromotePartitionResponse(said=said, partition=self._standing(request))

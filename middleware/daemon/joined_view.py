@@ -17,11 +17,14 @@ from treecast.middleware.fabric.origin import Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.entries import HostEntry
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
+from treecast.middleware.relay.view_store import ViewStore
 
 from .joining import Joining
 from .status import CoordinatorCounts
 
 E = TypeVar("E", bound=Enum)
+
+_PAGE_BYTES = 1 << 20
 
 
 class Joined:
@@ -169,6 +172,23 @@ class Joined:
                 )
                 for lost in one.leader.lost
             ],
+        )
+
+    def export(self, first: int) -> pb.ExportViewResponse:
+        tables = self._joining.relay.sharing.tables
+        entries = list(ViewStore(tables).entries()) if tables is not None else []
+        page: list[bytes] = []
+        size = 0
+        for entry in entries[first:]:
+            if page and size + len(entry) > _PAGE_BYTES:
+                break
+            page.append(entry)
+            size += len(entry)
+        return pb.ExportViewResponse(
+            cluster_id=self._joining.token.cluster_id,
+            revision=self._view.position.revision,
+            changes=page,
+            more=first + len(page) < len(entries),
         )
 
     # --- what is wrong

@@ -200,7 +200,8 @@ class Joining:
         cluster_id = self.directory.meta.cluster_id
         if not self._settings.join_token:
             kept = kept_token(self._data)
-            return kept if kept is not None and kept.cluster_id == cluster_id else new_token(cluster_id)
+            own = kept is not None and (self._known is None or kept.cluster_id == cluster_id)
+            return kept if kept is not None and own else new_token(cluster_id)
         given = given_token(self._settings.join_token)
         if self._known is not None and given.cluster_id != cluster_id:
             raise StartError(

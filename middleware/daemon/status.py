@@ -69,6 +69,9 @@ class JoinedView(Protocol):
     async def rebuild(self, request: pb.RebuildPartitionRequest, topic: Topic) -> str:
         """A partition that waits goes on, or a copy that was refused is begun anew."""
 
+    def export(self, first: int) -> pb.ExportViewResponse:
+        """What the coordinator has told, a page from the entry numbered `first` on."""
+
     def isolation(self) -> str:
         """Why no other host accepts this one; empty where any does, or none is there."""
 

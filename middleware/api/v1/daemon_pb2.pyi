@@ -559,6 +559,24 @@ class LostRecords(_message.Message):
     time_ms: int
     def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
 
+class ExportViewRequest(_message.Message):
+    __slots__ = ("first",)
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    def __init__(self, first: _Optional[int] = ...) -> None: ...
+
+class ExportViewResponse(_message.Message):
+    __slots__ = ("cluster_id", "revision", "changes", "more")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    revision: int
+    changes: _containers.RepeatedScalarFieldContainer[bytes]
+    more: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., revision: _Optional[int] = ..., changes: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
+
 class PromotePartitionRequest(_message.Message):
     __slots__ = ("topic", "partition", "host", "accept_loss")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -152,7 +152,7 @@ def choose(known: Known, waited: float, grace: float, *, accept_loss: bool = Fal
     best, patient = known.best, waited < grace and not accept_loss
     if known.expected and patient:
         return _wait(f"for {_listed(known.expected)}, which may have a copy and is not connected yet")
-    unsure = known.lacking or (known.record is None and not best.end)
+    unsure = known.lacking or known.record is None  # the record may have been lost as well
     if known.absent and unsure and patient:
         return _wait(f"for {_listed(known.absent)}, which may have a copy and cannot be reached")
     if known.lacking and not best.end and not accept_loss:

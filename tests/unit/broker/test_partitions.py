@@ -71,7 +71,16 @@ class Waiter:
 
 async def test_a_joined_host_has_what_it_leads_and_what_it_follows(tmp_path: Path) -> None:
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(TOPIC, dict.fromkeys((1, 3,), 0))
+    await partitions.apply(
+        TOPIC,
+        dict.fromkeys(
+            (
+                1,
+                3,
+            ),
+            0,
+        ),
+    )
     replica = partitions.follow(TOPIC, 0)
     assert partitions.follow(TOPIC, 0) is replica is partitions.replica("t", 0)
     assert [p.name.partition for p in partitions.led()] == [1, 3]
@@ -225,8 +234,27 @@ async def test_a_log_that_was_not_closed_in_order_goes_on_in_a_new_epoch(tmp_pat
     produce(partitions, 0)
     partitions.abandon()
     partitions = opened(tmp_path / "logs", unclean_epoch=7)
-    partitions.open(TOPIC, dict.fromkeys((0, 1,), 0))  # nothing is left of 1
-    await partitions.apply(TOPIC, dict.fromkeys((0, 1, 2,), 0))  # 2 is new
+    partitions.open(
+        TOPIC,
+        dict.fromkeys(
+            (
+                0,
+                1,
+            ),
+            0,
+        ),
+    )  # nothing is left of 1
+    await partitions.apply(
+        TOPIC,
+        dict.fromkeys(
+            (
+                0,
+                1,
+                2,
+            ),
+            0,
+        ),
+    )  # 2 is new
     assert [partitions.get("t", index).leader_epoch for index in (0, 1, 2)] == [7, 7, 0]
     produce(partitions, 0)
     assert partitions.get("t", 0).end_of_epoch(0) == (0, 1)

@@ -100,6 +100,12 @@ def test_what_nobody_has_heard_of_is_led_at_once() -> None:
     assert choose(known(absent=("d",)), 0.0, GRACE).event is Event.NOT_YET  # it may have a copy
 
 
+def test_without_a_record_any_host_may_have_more() -> None:
+    assert choose(known(copy(2, 5), absent=("d",)), 0.0, GRACE).event is Event.NOT_YET
+    assert choose(known(copy(2, 5), absent=("d",)), 30.0, GRACE).event is Event.COPY_FOUND
+    assert choose(known(copy(2, 5)), 0.0, GRACE).event is Event.COPY_FOUND
+
+
 def test_what_was_heard_of_is_named() -> None:
     found = known(copy(2, 5, heard=6), copy(3, 4, heard=9), record=Recorded(0, 8))
     assert found.lacking

@@ -370,7 +370,16 @@ class TestHost:
             await self.partitions.apply(self._topic(entry), self._led(entry))
             self.definitions.known[entry.name] = self._topic(entry)
         hosts = [
-            HostEntry(number, f"host{number}", directory, "h:1", "1", 1, self._presence(number), self.world.runs[number])
+            HostEntry(
+                number,
+                f"host{number}",
+                directory,
+                "h:1",
+                "1",
+                1,
+                self._presence(number),
+                self.world.runs[number],
+            )
             for number, directory in sorted(self.world.directories.items())
         ]
         changes = (
