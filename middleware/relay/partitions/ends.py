@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -22,7 +23,17 @@ _AT_ONCE = 5_000
 class Ends:
     """From `start` to `close`."""
 
-    def __init__(self, partitions: LocalPartitions, topics: Topics, record: Record, every: float) -> None:
+    def __init__(
+        self,
+        partitions: LocalPartitions,
+        topics: Topics,
+        record: Record,
+        history: Callable[[], str],
+        every: float,
+    ) -> None:
+        """`history`: the coordinator's, as far as it is known. Another one has another record."""
+        self._history = history
+        self._of = ""  # the history that was told
         self._partitions = partitions
         self._topics = topics
         self._record = record
@@ -50,6 +61,9 @@ class Ends:
 
     async def tell(self) -> None:
         """What has grown since it was told."""
+        if self._of != self._history():
+            self._of = self._history()
+            self._told.clear()
         new = self._grown()
         names = list(new)
         for first in range(0, len(names), _AT_ONCE):

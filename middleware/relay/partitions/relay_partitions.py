@@ -98,7 +98,7 @@ class RelayPartitions:
             record,
             parts.clock,
         )
-        self.ends = Ends(partitions, topics, record, settings.ends_every)
+        self.ends = Ends(partitions, topics, record, lambda: view.position.history, settings.ends_every)
         view.topics.subscribe(self._topic_changed)
         view.hosts.subscribe(self._host_changed)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from .disk_loss import disk_loss
 from .ends import account, end
 from .outage import outage
 from .pace import progress
@@ -133,5 +134,6 @@ SCENARIOS: dict[str, Callable[[Options, Path], Result]] = {
     "outage": outage,
     "kills": kills,
     "leader": leader,
+    "disk-loss": disk_loss,
     "wire": wire,
 }
