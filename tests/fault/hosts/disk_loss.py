@@ -1,10 +1,11 @@
 """A host's disk is lost, again and again, each host's in turn, while records come: what had a second copy is
 found again, and all else is named.
 
-Each host leads a topic, has a producer of all topics and a reader that keeps its replicas going. A loss: the
-daemon is killed, its directory removed, and it is started on an empty one as the runbook says; for the
-host with the coordinator its store is made anew first. Before the start all other hosts are asked up to where
-they have each partition of the lost host: the furthest of them is what has to be there for ever.
+Each host leads a topic, has a producer of that topic and a reader that keeps its replicas going; one more
+producer sends to all topics. A loss: every second time the host is cut off for a moment, so that its disk
+alone has some records; the daemon is killed, its directory removed, and it is started on an empty one as the
+runbook says; for the host with the coordinator its store is made anew first. Before the start all other hosts
+are asked up to where they have each partition of the lost host: that of the furthest has to be there for ever.
 
 The oracle. A record that was acknowledged before a loss at an offset below what another host had then, has to
 be at that offset in the end, at every host. One above has to lie in a loss that `treecast streams` names.
@@ -27,6 +28,7 @@ from .site import CONTROL, Amiss, HostDaemon, Site, Worker, wait_for, workers
 PARTITIONS = 2
 PATIENCE_S = 180.0
 _READ_S = 60.0
+_CUT_S = 1.0
 
 Place = tuple[str, int]  # topic, partition
 
@@ -108,12 +110,20 @@ class Losing:
 
     # --- clients
 
-    def client(self, role: str, host: str, *more: object) -> Worker:
+    def reader(self, role: str, host: str) -> Worker:
+        """Of all topics."""
         file = self._folder / f"{role}-{host}.txt"
-        if role == "produce":
-            self._files.append(file)
         words = [role, self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
-        return Worker(self.site, host, "disk_client.py", *words, "--topics", *self.topics.values(), *more)
+        return Worker(self.site, host, "disk_client.py", *words, "--topics", *self.topics.values())
+
+    def producer(self, host: str, *topics: str) -> Worker:
+        number = len(self._files)
+        file = self._folder / f"acks-{number}.txt"
+        self._files.append(file)
+        rate = self.options.rate / (len(self.site.names) + 1)
+        words = ["produce", self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
+        limits = ["--number", number, "--rate", rate]
+        return Worker(self.site, host, "disk_client.py", *words, "--topics", *topics, *limits)
 
     def acks(self) -> Iterator[Ack]:
         for number, file in enumerate(self._files):
@@ -123,7 +133,7 @@ class Losing:
 
     def audited(self, host: str) -> dict[Place, dict[int, tuple[int, int]]]:
         """What the host has in the end."""
-        audit = self.client("audit", host)
+        audit = self.reader("audit", host)
         with workers(audit):
             self.result.problems += audit.result(PATIENCE_S).problems
         found: dict[Place, dict[int, tuple[int, int]]] = {}
@@ -135,9 +145,14 @@ class Losing:
     # --- losing a disk
 
     def lose(self, host: str) -> None:
-        daemon = self.site.daemons[host]
+        daemon, link = self.site.daemons[host], self.site.link(host)
+        number = len(self.losses)
+        if (number + number // len(self.site.names)) % 2 == 0:
+            link.cut()  # its own producer goes on: what it is told now, no other host has
+            time.sleep(_CUT_S)
         daemon.kill()
         shutil.rmtree(daemon.data)
+        link.heal()
         coordinates = host == self.site.names[0]
         other = self._other(host)
         if not coordinates:
@@ -222,19 +237,16 @@ def _check(daemon: HostDaemon, topic: str) -> bool:
 def disk_loss(options: Options, folder: Path) -> Result:
     """Each host's disk in turn, the one with the coordinator's second."""
     result = Result()
-    with Site(folder, options.hosts, relayed=(), seed=options.seed, python=options.python) as site:
+    with Site(folder, options.hosts, seed=options.seed, python=options.python) as site:
         run = Losing(site, options, folder, result)
         for host, topic in run.topics.items():
             site.create_topic(topic, PARTITIONS, host)
-        followers = [run.client("follow", host) for host in site.names]
-        rate = options.rate / len(site.names)
-        producers = [
-            run.client("produce", host, "--number", number, "--rate", rate)
-            for number, host in enumerate(site.names)
-        ]
+        followers = [run.reader("follow", host) for host in site.names]
+        producers = [run.producer(host, topic) for host, topic in run.topics.items()]
+        producers.append(run.producer(site.names[-1], *run.topics.values()))
         with workers(*followers, *producers):
             wait_for(
-                lambda: all(one.said.get("read", 0) > rate for one in followers), "records to flow", _READ_S
+                lambda: all(one.said.get("read", 0) > 100 for one in followers), "records to flow", _READ_S
             )
             order = [*site.names[1:2], *site.names[:1], *site.names[2:]]
             for number in range(options.count):
@@ -266,6 +278,8 @@ def _conclude(run: Losing, result: Result) -> None:
         if len(judged.problems) > 20:
             result.problems.append(f"{host}: and {len(judged.problems) - 20} more")
     assert judged is not None
+    if not judged.lost:
+        result.problems.append("no disk had a record alone: nothing was shown of what is lost")
     result.row("disks lost", len(run.losses))
     result.row("of these with the coordinator's store", sum(one.host == site.names[0] for one in run.losses))
     result.row("records acknowledged", len(acks))
