@@ -203,6 +203,13 @@ class CoordinatorCalls(ABC):
         """The caller leads a partition from now on, with `request.leader_epoch`."""
         return await self._call("TakeLead", request, pb.TopicEntryResponse)
 
+    async def give_up(
+        self, session: pb.HostSession, topic_id: bytes, partitions: Sequence[int]
+    ) -> pb.TopicEntryResponse:
+        """The caller leads these partitions and has lost records of them: they wait for it."""
+        request = pb.GiveUpRequest(session=session, topic_id=topic_id, partitions=partitions)
+        return await self._call("GiveUp", request, pb.TopicEntryResponse)
+
     async def put_ends(self, session: pb.HostSession, ends: Sequence[pb.PartitionEnd]) -> None:
         """For the record: where logs end that the caller leads."""
         await self._call("PutEnds", pb.PutEndsRequest(session=session, ends=ends), pb.PutEndsResponse)

@@ -62,6 +62,11 @@ class LocalPartitions:
         self._by_topic: dict[str, dict[int, LocalPartition]] = {}
         self._followed: dict[str, dict[int, FollowedPartition]] = {}
 
+    @property
+    def closed_in_order(self) -> bool:
+        """Whether the last run of the host closed its logs."""
+        return self._unclean_epoch is None
+
     def get(self, topic: str, index: int) -> LocalPartition:
         """A partition that this host leads; UNKNOWN_TOPIC where there is none."""
         partitions = self._by_topic.get(topic)

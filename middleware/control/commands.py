@@ -90,6 +90,14 @@ class TakeLead(Struct, frozen=True):
     lost: LostRange | None = None
 
 
+class GiveUp(Struct, frozen=True):
+    """The caller leads these partitions, and has lost records of them."""
+
+    session: Session
+    topic_id: TopicId
+    partitions: tuple[int, ...]
+
+
 class PartitionEnd(Struct, frozen=True):
     """Where a log ends that its host leads, and the leader epoch of its last record."""
 
@@ -171,6 +179,7 @@ Command = (
     | AlterTopic
     | CreatePartitions
     | TakeLead
+    | GiveUp
     | PutEnds
     | AskHome
     | CheckHome

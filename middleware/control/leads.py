@@ -16,7 +16,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 
 from .cluster_state import ClusterState
-from .commands import Done, PartitionEnd, PutEnds, TakeLead
+from .commands import Done, GiveUp, PartitionEnd, PutEnds, TakeLead
 from .decision import Decision
 from .hosts import caller
 from .values import (
@@ -86,6 +86,21 @@ def _bounded(lost: tuple[LostRange, ...], limit: int) -> tuple[LostRange, ...]:
         both = replace(other, first=min(one.first, other.first), heard=max(one.heard, other.heard))
         lost = (both, *rest)
     return lost
+
+
+def give_up(state: ClusterState, command: GiveUp) -> Decision[TopicEntry]:
+    """Those that the caller does not lead are passed over."""
+    host = caller(state, command.session)
+    topic = state.topic_by_id(command.topic_id)
+    if topic is None:
+        raise TreecastError(Fault.UNKNOWN_TOPIC_ID, "there is no topic with that id")
+    given = set(command.partitions)
+    partitions = tuple(
+        replace(entry, waits=True) if number in given and entry.leader == host.host_id else entry
+        for number, entry in enumerate(topic.partitions)
+    )
+    changed = replace(topic, partitions=partitions)
+    return Decision(changed, (put(changed),) if changed != topic else ())
 
 
 def put_ends(state: ClusterState, command: PutEnds) -> Decision[Done]:

@@ -151,6 +151,10 @@ class CoordinatorService:
         )
         return await self._topic(command)
 
+    async def give_up(self, request: pb.GiveUpRequest) -> pb.TopicEntryResponse:
+        topic_id, session = _topic_id(request.topic_id), _session(request.session)
+        return await self._topic(commands.GiveUp(session, topic_id, tuple(request.partitions)))
+
     async def put_ends(self, request: pb.PutEndsRequest) -> pb.PutEndsResponse:
         ends = tuple(
             commands.PartitionEnd(_topic_id(end.topic_id), end.partition, end.leader_epoch, end.end)

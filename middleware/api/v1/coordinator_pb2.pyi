@@ -341,6 +341,16 @@ class TakeLeadRequest(_message.Message):
     lost: LostRange
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., known_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., promoted: _Optional[bool] = ..., lost: _Optional[_Union[LostRange, _Mapping]] = ...) -> None: ...
 
+class GiveUpRequest(_message.Message):
+    __slots__ = ("session", "topic_id", "partitions")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class PutEndsRequest(_message.Message):
     __slots__ = ("session", "ends")
     SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -111,7 +111,7 @@ class Survey:
     async def look(self, topic: Topic, index: int) -> Known:
         """COORDINATOR_UNAVAILABLE, STORAGE."""
         others = [host for host in self._view.hosts if host.host_id != self._host_id]
-        record = await self._record.end_of(topic.topic_id, index)
+        record = (await self._record.ends_of(topic.topic_id)).get(index)
         answers = await asyncio.gather(*(self._ask(host, topic, index) for host in others))
         silent = [host for host, answer in zip(others, answers, strict=True) if answer is None]
         return Known(

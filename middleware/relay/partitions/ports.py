@@ -81,8 +81,12 @@ class Record(Protocol):
     async def put_ends(self, ends: Sequence[Ended]) -> None:
         """Where logs end that this host leads."""
 
-    async def end_of(self, topic_id: TopicId, index: int) -> Recorded | None:
-        """Where a partition's log ended when its leader told it last; None where it never did."""
+    async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
+        """Where logs of a topic ended when their leaders told it last, by number; without those of which
+        nothing was told."""
+
+    async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
+        """This host leads them, and has lost records of them: they wait for it. Returns when it has heard."""
 
     async def take_lead(self, claim: Claim) -> None:
         """This host leads a partition from now on; returns when it has heard of that itself.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -34,11 +34,14 @@ class LinkRecord:
         ]
         await _called(self._link.client.put_ends(self._link.session, messages))
 
-    async def end_of(self, topic_id: TopicId, index: int) -> Recorded | None:
-        for found in await _called(self._link.client.get_ends(topic_id.bytes)):
-            if found.partition == index:
-                return Recorded(found.leader_epoch, found.end)
-        return None
+    async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
+        found = await _called(self._link.client.get_ends(topic_id.bytes))
+        return {one.partition: Recorded(one.leader_epoch, one.end) for one in found}
+
+    async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
+        client, session = self._link.client, self._link.session
+        answer = await _called(client.give_up(session, topic_id.bytes, partitions))
+        await self._link.seen(answer.revision)
 
     async def take_lead(self, claim: Claim) -> None:
         lost = claim.lost

@@ -98,7 +98,7 @@ class RelayPartitions:
             record,
             parts.clock,
         )
-        self.ends = Ends(partitions, topics, record, lambda: view.position.history, settings.ends_every)
+        self.ends = Ends(partitions, topics, record, self._history, settings.ends_every)
         view.topics.subscribe(self._topic_changed)
         view.hosts.subscribe(self._host_changed)
 
@@ -131,6 +131,10 @@ class RelayPartitions:
         await self.following.close()
         await self.accounts.write()
         self.leading.close()
+
+    def _history(self) -> str:
+        """The coordinator's, as far as it is known."""
+        return self._view.position.history
 
     # --- what is told
 

@@ -83,8 +83,8 @@ class Replica:
         *,
         tail: bool,
         memory: StreamMemory,
-        agreed: str = "",
-        on_agreed: Callable[[str], None] = lambda directory: None,
+        agreed: str,
+        on_agreed: Callable[[str], None],
     ) -> None:
         """`clock` gives wall-clock seconds. `changed` is called when `current` changes.
 

@@ -5,7 +5,7 @@ Each host leads a topic, has a producer of that topic and a reader that keeps it
 producer sends to all topics. A loss: every second time the host is cut off for a moment, so that its disk
 alone has some records; the daemon is killed, its directory removed, and it is started on an empty one as the
 runbook says; for the host with the coordinator its store is made anew first. Before the start all other hosts
-are asked up to where they have each partition of the lost host: that of the furthest has to be there for ever.
+are asked up to where they have each partition of the lost host: what one of them has must stay.
 
 The oracle. A record that was acknowledged before a loss at an offset below what another host had then, has to
 be at that offset in the end, at every host. One above has to lie in a loss that `treecast streams` names.

@@ -117,6 +117,34 @@ class Cluster:
 
 
 @pytest.mark.slow
+def test_a_directory_that_has_lost_its_logs_alone(
+    start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The host is the same, and so is its directory: the coordinator has heard of more than is there."""
+    cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
+    assert cluster.ran("host-1", "topics", "create", "t", "-p", "2", "--leader", "host-2").code == 0
+    until(lambda: "t" in cluster.ran("host-3", "topics", "list").out)
+    cluster.produce("t", 0, "one", "two")
+    cluster.produce("t", 1, "only there", host="host-2")
+    assert cluster.consume("host-3", "t", 0, 2) == ["one", "two"]
+    until(lambda: cluster.copied("t", 0, 2))
+    daemon = cluster.hosts["host-2"]
+    for ended in (daemon.kill, daemon.stop):  # after an orderly close the logs may be gone as well
+        time.sleep(2.5)  # so that the coordinator has heard of all
+        ended()
+        shutil.rmtree(daemon.data / "logs" / "t-0")
+        daemon.restart()
+        until(lambda: cluster.standing("t", 0, "host-2")["end"] >= 2)
+        until(lambda: cluster.ran("host-1", "streams", "--check").code == 0)
+        assert "is not led from this log alone" in daemon.log()
+        assert cluster.consume("host-2", "t", 0, 2) == ["one", "two"]
+    assert cluster.consume("host-2", "t", 1, 1) == ["only there"]
+    (lost,) = [one["lost"] for one in cluster.ran("host-1", "streams", "--json").json if one.get("lost")]
+    assert [(one["first"], one["heard"]) for one in lost] == [(2, 2), (2, 2)]
+    assert cluster.standing("t", 0)["state"] == "led"
+
+
+@pytest.mark.slow
 def test_a_hosts_disk_is_gone(start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
     for topic, leader in (("payments", "host-2"), ("first", "host-1")):

@@ -135,6 +135,16 @@ def test_an_operator_moves_what_waits_or_whose_leader_is_away() -> None:
     assert step(state, promote).answer.partitions[2] == PartitionEntry(a.host_id, 2)
 
 
+def test_a_host_gives_up_what_it_has_lost_records_of() -> None:
+    state, a, b = cluster()
+    given = step(state, commands.GiveUp(session(b), T, (0, 1, 9))).answer
+    assert [entry.waits for entry in given.partitions] == [True, False, False]  # the second is not its own
+    assert step(state, commands.GiveUp(session(b), T, (0,))).changes == ()
+    assert refused(state, commands.GiveUp(session(a), uuid.UUID(int=9), (0,))) is Fault.UNKNOWN_TOPIC_ID
+    taken = step(state, commands.TakeLead(session(b), T, 0, 0, 1)).answer
+    assert not taken.partitions[0].waits
+
+
 def test_losses_are_bounded_and_never_named_as_less() -> None:
     state, _, _ = cluster()
     for number in range(5):

@@ -200,9 +200,12 @@ class FakeRecord:
         for one in ends:
             self.world.ends[one.topic_id, one.partition] = Recorded(one.leader_epoch, one.end)
 
-    async def end_of(self, topic_id: TopicId, index: int) -> Recorded | None:
+    async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
         self._here()
-        return self.world.ends.get((topic_id, index))
+        return {index: ended for (one, index), ended in self.world.ends.items() if one == topic_id}
+
+    async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
+        raise AssertionError("hosts of this world start without doubts")
 
     async def take_lead(self, claim: Claim) -> None:
         self._here()
