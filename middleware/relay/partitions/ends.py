@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import TopicId, TopicPartition
+from treecast.middleware.model.identity import TopicPartition
 
+from .lost_disk import last_epoch
 from .ports import Ended, Record, Topics
 
 _log = logging.getLogger(__name__)
@@ -79,14 +80,12 @@ class Ends:
             topic = topics.get(partition.name.topic)
             if topic is None or not partition.log.end_offset:
                 continue
-            ended = _ended(topic.topic_id, partition.name, partition.leader_epoch, partition.log.end_offset)
+            log = partition.log
+            epoch = last_epoch(log.epoch_entries, log.end_offset)
+            ended = Ended(topic.topic_id, partition.name.partition, epoch, log.end_offset)
             if self._told.get(partition.name) != ended:
                 found[partition.name] = ended
         if len(self._told) > 2 * len(led):  # most are of topics that are gone
             here = {partition.name for partition in led}
             self._told = {name: ended for name, ended in self._told.items() if name in here}
         return found
-
-
-def _ended(topic_id: TopicId, name: TopicPartition, epoch: int, end: int) -> Ended:
-    return Ended(topic_id, name.partition, epoch, end)

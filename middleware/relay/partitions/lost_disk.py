@@ -72,6 +72,11 @@ def follow(step: Step, event: Event) -> Step:
     return following
 
 
+def last_epoch(epochs: Sequence[tuple[int, int]], end: int) -> int:
+    """The leader epoch of a log's last record: a leader may have begun one and written nothing."""
+    return next((epoch for epoch, start in reversed(epochs) if start < end), NO_EPOCH)
+
+
 class Copy(Struct, frozen=True):
     """A log of the partition at a host. `heard`: up to where that host has heard of the leader's log."""
 
@@ -83,8 +88,8 @@ class Copy(Struct, frozen=True):
 
     @property
     def epoch(self) -> int:
-        """The last one that it has."""
-        return self.epochs[-1][0] if self.epochs else NO_EPOCH
+        """That of its last record."""
+        return last_epoch(self.epochs, self.end)
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -132,8 +137,8 @@ class Known(Struct, frozen=True):
 
     @property
     def highest_epoch(self) -> int:
-        epochs = [copy.epoch for copy in (self.own, *self.copies)]
-        return max(*epochs, self.record.epoch if self.record is not None else NO_EPOCH, NO_EPOCH)
+        epochs = [epoch for copy in (self.own, *self.copies) for epoch, _ in copy.epochs]
+        return max(NO_EPOCH, *epochs, self.record.epoch if self.record is not None else NO_EPOCH, NO_EPOCH)
 
 
 class Choice(Struct, frozen=True):

@@ -192,6 +192,8 @@ class Replica:
             self.checked = True
             return True
         self._leave_stream()
+        if self.partition.log.end_offset > max(end, 0):
+            return False  # others have brought it on meanwhile: the answer is about less than is here
         if self._refuses(answer):
             return True
         self._cut(answer)

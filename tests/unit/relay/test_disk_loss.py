@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.relay.world import SETTINGS, TestHost, World, content, until
 
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.entries import Leader
 from treecast.middleware.relay.partitions.lost_disk import Recorded, Step
@@ -230,6 +231,21 @@ async def test_a_disk_that_has_all_leads_again_and_nothing_is_named_as_lost(
     await until(a.copied())
 
 
+async def test_an_answer_about_less_than_is_here_by_now_is_no_reason_to_refuse(world: World) -> None:
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one")
+    await copied_to(a)
+    replica, asked_at = a.partition().replica, a.log().end_offset
+    await b.produce(b"two")  # it comes while the answer of a leader on another disk is under way
+    await until(a.copied())
+    answer = pb.FollowResponse(begin=asked_at, end=2, directory="another")
+    assert not replica._take(answer, asked_at)
+    assert (replica.refused, a.log().end_offset) == ("", 2)
+    replica.want()
+    await until(lambda: replica.checked)
+
+
 async def test_promoted(world: World) -> None:
     await world.topic("t", 2)
     a, b, c = await world.start(1, 2, 3)
@@ -260,6 +276,24 @@ async def test_promoted(world: World) -> None:
     await b.read(0)
     await until(b.copied())
     assert content(b.log()) == content(a.log())
+
+
+async def test_promoted_after_a_rebuild_in_which_nothing_was_written_since(world: World) -> None:
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one")
+    await copied_to(a)
+    await recorded(world, 1)
+    world.kill(2)
+    await world.lose_disk(2)
+    (b,) = await world.start(2)
+    await until(lambda: led(world))
+    await b.relay.ends.tell()
+    world.kill(2)
+    await until(lambda: not a.channels.is_up(2))
+    await a.relay.operator.promote(a.definitions.known["t"], 0, "", accept_loss=False)
+    await until(lambda: led(world))
+    assert await a.produce(b"two") == 1
 
 
 async def test_a_leader_that_was_moved_keeps_what_it_alone_had(world: World) -> None:

@@ -117,6 +117,13 @@ def test_a_record_of_a_later_epoch_is_more_than_a_copy_that_is_longer() -> None:
     assert known(copy(2, 9, epoch=1), record=Recorded(3, 7)).lacking
 
 
+def test_an_epoch_in_which_nothing_was_written_makes_no_copy_longer() -> None:
+    begun = Copy(2, ((1, 0), (9, 5)), 0, 5)
+    assert begun.reach == (1, 5)
+    assert not known(copy(3, 5, epoch=1), own=begun, record=Recorded(1, 5)).lacking
+    assert next_epoch(known(begun), 0, []) == 10  # it was used all the same
+
+
 def test_the_next_epoch_is_above_all_that_were_used() -> None:
     found = known(copy(2, 9, epoch=1), copy(3, 2, epoch=6), record=Recorded(4, 7))
     assert next_epoch(found, 0, [3]) == 7
