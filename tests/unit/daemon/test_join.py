@@ -444,6 +444,23 @@ def test_groups_are_listed_while_one_home_is_away(first: DaemonProcess, joined) 
         assert client.status().totals.groups == 2
 
 
+def test_groups_whose_homes_disk_is_lost_keep_their_offsets(first: DaemonProcess, joined) -> None:
+    """The coordinator's store has them."""
+    second = joined("b")
+    create(first, "t", 1)
+    until(lambda: topics(second).keys() == {"t"})
+    with DaemonClient(second.control) as client:
+        client.reset_group(pb.ResetGroupRequest(group_id="g", topic="t", earliest=True))
+    assert offsets(first, "g") == [("t", 0, 0)]
+    second.kill()
+    shutil.rmtree(second.data)
+    with DaemonClient(first.control) as client:
+        until(lambda: any(host.presence == "away" for host in client.status().hosts))
+    second.restart()
+    until(lambda: [group.state for group in groups(first)] == ["Empty"])
+    assert offsets(first, "g") == offsets(second, "g") == [("t", 0, 0)]
+
+
 def test_a_host_on_a_new_disk_has_connections_at_once(first: DaemonProcess, joined) -> None:
     second = joined("b")
     for _ in range(2):  # its runs rise
