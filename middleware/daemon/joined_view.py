@@ -25,6 +25,7 @@ from .status import CoordinatorCounts
 E = TypeVar("E", bound=Enum)
 
 _PAGE_BYTES = 1 << 20
+_MOST_TOLD = 20  # partitions in trouble, in a status
 
 
 class Joined:
@@ -134,8 +135,7 @@ class Joined:
         return [self._standing(one) for one in self._operator.standings(topic)]
 
     def troubled(self) -> Sequence[pb.PartitionStanding]:
-        found = self._operator.standings()
-        return [self._standing(one) for one in found if one.state != LED or one.leader.lost]
+        return [self._standing(one) for one in self._operator.troubled()]
 
     async def promote(self, request: pb.PromotePartitionRequest, topic: Topic) -> str:
         return await self._operator.promote(
@@ -198,9 +198,10 @@ class Joined:
 
     def problems(self) -> Sequence[str]:
         found = [isolation] if (isolation := self.isolation()) else []
-        for one in self._operator.standings():
-            if one.state != LED:
-                found.append(f"{one.topic}-{one.partition}: {one.problem}")
+        troubled = [one for one in self._operator.troubled() if one.state != LED]
+        found += [f"{one.topic}-{one.partition}: {one.problem}" for one in troubled[:_MOST_TOLD]]
+        if len(troubled) > _MOST_TOLD:
+            found.append(f"{len(troubled) - _MOST_TOLD} more partitions: `treecast partitions list`")
         return found
 
     # --- streams

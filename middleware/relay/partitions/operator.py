@@ -85,8 +85,19 @@ class Operator:
                 for index, leader in enumerate(entry.leaders):
                     yield self._standing(TopicPartition(entry.name, index), leader)
 
-    def standing(self, topic: Topic, index: int) -> Standing:
-        return self._standing(TopicPartition(topic.name, index), self._leader(topic, index))
+    def troubled(self) -> list[Standing]:
+        """Those that are not as they should be, or have lost records, in order."""
+        names = {
+            TopicPartition(entry.name, index): leader
+            for entry in self._view.topics
+            for index, leader in enumerate(entry.leaders)
+            if leader.waits or leader.lost
+        }
+        for partition in self._following:
+            leader = self._view.leader(partition.name.topic, partition.name.partition)
+            if leader is not None and partition.replica is not None and partition.replica.refused:
+                names[partition.name] = leader
+        return [self._standing(name, leader) for name, leader in sorted(names.items(), key=_by_name)]
 
     def _standing(self, name: TopicPartition, leader: Leader) -> Standing:
         state, problem = self._state(name, leader)
@@ -279,3 +290,7 @@ class Operator:
             raise TreecastError(Fault.LEADER_UNAVAILABLE, f"host {self._name(host)} cannot be reached")
         answer, _ = await self._methods.ask(host, method, request, pb.OperatorResponse, _WORD_SECONDS)
         return answer.said
+
+
+def _by_name(item: tuple[TopicPartition, Leader]) -> TopicPartition:
+    return item[0]

@@ -246,6 +246,21 @@ async def test_an_answer_about_less_than_is_here_by_now_is_no_reason_to_refuse(w
     await until(lambda: replica.checked)
 
 
+async def test_a_copy_that_nobody_reads_gives_no_way_while_its_leader_is_away(world: World) -> None:
+    world.settings = replace(PATIENT, idle=1.0, idle_bytes=0)
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one")
+    await copied_to(a)
+    kept = content(a.log())
+    world.kill(2)
+    await until(lambda: not a.channels.is_up(2) and a.partition().replica is None)
+    a.relay.following._make_room()
+    assert content(a.log()) == kept
+    await world.start(2)
+    await until(lambda: a.partitions.replica("t", 0) is None)
+
+
 async def test_promoted(world: World) -> None:
     await world.topic("t", 2)
     a, b, c = await world.start(1, 2, 3)
