@@ -145,6 +145,35 @@ def test_a_directory_that_has_lost_its_logs_alone(
 
 
 @pytest.mark.slow
+def test_a_coordinator_that_was_begun_anew_by_mistake_takes_no_topic_away(
+    start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was started on its new disk with the token alone."""
+    cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
+    assert cluster.ran("host-1", "topics", "create", "t", "--leader", "host-2").code == 0
+    until(lambda: "t" in cluster.ran("host-3", "topics", "list").out)
+    cluster.produce("t", 0, "one", "two")
+    first = cluster.hosts["host-1"]
+    cluster.lose_disk("host-1")
+    first.flags += ["--join-token", f"@{cluster.token}"]
+    first.restart()
+    until(lambda: "its store is lost" in cluster.ran("host-2", "status").out)
+    assert cluster.consume("host-2", "t", 0, 2) == ["one", "two"]
+    cluster.produce("t", 0, "three", host="host-2")
+    first.kill()
+    shutil.rmtree(first.data)
+    at = first.flags.index("--join-token")
+    del first.flags[at : at + 2]
+    source = ("--from", cluster.hosts["host-2"].control, "--join-token", f"@{cluster.token}")
+    restored = cluster.ran("host-1", "restore-coordinator", *source, "--data", str(first.data))
+    assert restored.code == 0, restored.err
+    first.restart()
+    until(lambda: cluster.presences() == ["attached"] * 3)
+    assert cluster.consume("host-1", "t", 0, 3) == ["one", "two", "three"]
+    until(lambda: cluster.ran("host-3", "streams", "--check").code == 0)
+
+
+@pytest.mark.slow
 def test_a_hosts_disk_is_gone(start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
     for topic, leader in (("payments", "host-2"), ("first", "host-1")):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.unit.relay.world import until
 
 from treecast.middleware.api.coordinator_client import Attachment
 from treecast.middleware.api.discovery import Address
@@ -205,17 +207,39 @@ async def test_a_start_opens_what_was_known_and_follows_what_came_since(house: H
     assert house.forgotten == ["gone"]
 
 
-async def test_a_coordinator_that_lost_its_store_deletes_nothing(house: House) -> None:
+async def test_a_coordinator_that_lost_a_topic_deletes_nothing(house: House) -> None:
+    for name in ("kept", "t"):
+        await house.definitions.create_topic(NewTopic(name, 1))
+    await house.close()
+    store = sqlite3.connect(house.path / "coordinator.db")
+    with store:
+        store.execute("UPDATE meta SET value = 'another' WHERE name = 'history'")
+        store.execute("DELETE FROM entries WHERE key = 't'")
+    store.close()
+    house.led = Led()
+    await house.open()
+    await house.link.fetch()
+    await house.definitions.settled()
+    assert sorted(house.led.told[:2]) == [("open", "kept"), ("open", "t")]
+    assert house.led.told[2:] == [("put aside", "t")]
+    assert house.forgotten == []
+
+
+async def test_a_coordinator_that_was_begun_anew_is_not_believed(house: House) -> None:
     await house.definitions.create_topic(NewTopic("t", 1))
     await house.close()
     for path in house.path.glob("coordinator.db*"):
         path.unlink()
     house.led = Led()
     await house.open()
-    await house.link.fetch()
-    await house.definitions.settled()
-    assert house.led.told == [("open", "t"), ("put aside", "t")]
-    assert house.forgotten == []
+    assert await refusal(house.link.fetch()) is Fault.POLICY_VIOLATION
+    await until(lambda: house.link.refused is not None)
+    assert "its store is lost" in str(house.link.refused)
+    assert house.led.told == [("open", "t")]
+    assert house.definitions.topics().keys() == {"t"}
+    await house.definitions.close()
+    house.link.load(ViewStore(house.tables))  # what is written down is what was known
+    assert house.link.view.topic("t") is not None
 
 
 async def test_a_name_that_is_used_again_at_once(house: House) -> None:
