@@ -259,7 +259,7 @@ class Rebuilding:
         if lost is not None:
             self._counters.lost_records += lost.heard - lost.first
             _log.error(
-                "%s: the records from %d on were on the lost disk alone, and are gone; it was heard of up to %d",
+                "%s: records from %d on were on the lost disk alone, and are gone; it was heard of up to %d",
                 name,
                 lost.first,
                 lost.heard,
