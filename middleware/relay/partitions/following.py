@@ -57,7 +57,10 @@ class Following:
         counters: RelayCounters,
         clock: Callable[[], float],
         polls: LongPolls,
+        directory: str,
     ) -> None:
+        """`directory`: the id of this host's data directory."""
+        self._directory = directory
         self.on_interest: Callable[[Topic, bool], None] | None = (
             None  # a topic is wanted here, or not any more
         )
@@ -210,8 +213,9 @@ class Following:
         return aside
 
     def led_here(self, name: TopicPartition) -> None:
-        """This host leads the partition now."""
+        """This host leads the partition now, and no other leader's log counts for its own."""
         if name in self._remote:
+            self._forget(self._key(self._topic_of[name], name.partition))
             self._drop(name, Fault.NOT_LEADER)
 
     def _drop(self, name: TopicPartition, fault: Fault) -> None:
@@ -261,6 +265,7 @@ class Following:
         except TreecastError as error:
             _log.error("%s cannot be replicated here: %s", name, error)
             return
+        agreed = self._agreed(topic, name.partition, followed.log.end_offset)
         partition.replica = Replica(
             followed,
             partition.leader,
@@ -272,10 +277,10 @@ class Following:
             partition.changed,
             tail=topic.config.replica == "tail",
             memory=self._memory,
-            agreed=self._agreed(topic, name.partition),
+            agreed=agreed,
             on_agreed=partial(self._note_agreed, topic, name.partition),
         )
-        self._write(self._key(topic, name.partition), (name.topic, True, self._agreed(topic, name.partition)))
+        self._write(self._key(topic, name.partition), (name.topic, True, agreed))
         wanted = self._wanted.setdefault(name.topic, set())
         wanted.add(name.partition)
         if len(wanted) == 1 and self.on_interest is not None:
@@ -296,9 +301,13 @@ class Following:
         if partition.leader.up:
             partition.leader.unfollow()
 
-    def _agreed(self, topic: Topic, index: int) -> str:
+    def _agreed(self, topic: Topic, index: int, end: int = 0) -> str:
+        """The directory of the leader with which the log here agreed last. A log with records (`end`) that
+        followed no other was led here."""
         known = self._known.get(self._key(topic, index))
-        return known[2] if known is not None else ""
+        if known is not None:
+            return known[2]
+        return self._directory if end else ""
 
     def _note_agreed(self, topic: Topic, index: int, directory: str) -> None:
         key = self._key(topic, index)

@@ -66,6 +66,7 @@ class RelayPartitions:
             counters,
             parts.clock,
             parts.polls,
+            directory,
         )
         host_id, partitions = parts.host.host_id, parts.partitions
         self.copies = Copies(partitions, topics, self.following, methods)

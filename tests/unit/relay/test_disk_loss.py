@@ -329,7 +329,9 @@ async def test_a_leader_that_was_moved_keeps_what_it_alone_had(world: World) -> 
     assert await a.produce(b"other", b"another") == 1
     (b,) = await world.start(2)
     await b.read(0)
+    await until(lambda: b.counters.refused_replicas)
     assert b"two" in content(b.log())
+    assert await b.consume(3) == content(a.log())
 
 
 async def test_a_host_whose_disk_is_lost_again_and_again(world: World) -> None:
