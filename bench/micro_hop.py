@@ -97,6 +97,8 @@ class Hop:
             lambda: None,
             tail=False,
             memory=StreamMemory(),
+            agreed="",
+            on_agreed=lambda directory: None,
         )
         follower.checked = follower.current = True
         follower.joined = self.far.join(1, 7, 1, follower, progress=Progress(0, 0))

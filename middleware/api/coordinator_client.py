@@ -197,6 +197,27 @@ class CoordinatorCalls(ABC):
                 raise _nonsense("a page of a home's state does not go on from the one before")
             after = page.items[-1].key
 
+    # --- who leads
+
+    async def take_lead(self, request: pb.TakeLeadRequest) -> pb.TopicEntryResponse:
+        """The caller leads a partition from now on, with `request.leader_epoch`."""
+        return await self._call("TakeLead", request, pb.TopicEntryResponse)
+
+    async def give_up(
+        self, session: pb.HostSession, topic_id: bytes, partitions: Sequence[int]
+    ) -> pb.TopicEntryResponse:
+        """The caller leads these partitions and has lost records of them: they wait for it."""
+        request = pb.GiveUpRequest(session=session, topic_id=topic_id, partitions=partitions)
+        return await self._call("GiveUp", request, pb.TopicEntryResponse)
+
+    async def put_ends(self, session: pb.HostSession, ends: Sequence[pb.PartitionEnd]) -> None:
+        """For the record: where logs end that the caller leads."""
+        await self._call("PutEnds", pb.PutEndsRequest(session=session, ends=ends), pb.PutEndsResponse)
+
+    async def get_ends(self, topic_id: bytes) -> Sequence[pb.PartitionEnd]:
+        """The record of one topic: partitions of which nothing was told are left out."""
+        return (await self._call("GetEnds", pb.GetEndsRequest(topic_id=topic_id), pb.GetEndsResponse)).ends
+
     # --- ids and interest
 
     async def producer_ids(self, session: pb.HostSession, count: int = 0, at_least: int = 0) -> range:
@@ -382,7 +403,8 @@ class Attachment:
         `on_change` is called after each attempt to attach or renew, with what refused it.
         """
         self._client = client
-        self._request = request
+        self.request = request  # of the next attach
+        self.answer: pb.AttachResponse | None = None  # of the last one
         self._on_attached = on_attached
         self.on_change: Callable[[TreecastError | None], None] = lambda error: None
         self._session: pb.HostSession | None = None
@@ -406,7 +428,7 @@ class Attachment:
 
     async def attach(self) -> pb.AttachResponse:
         """Attaches once, now. Raises what refuses it."""
-        answer = await self._client.attach(self._request)
+        self.answer = answer = await self._client.attach(self.request)
         self._session, self._lease = answer.session, answer.lease_seconds
         self._on_attached(answer)
         return answer

@@ -30,6 +30,35 @@ class DaemonClient:
     def list_streams(self) -> Sequence[pb.StreamStatus]:
         return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest())).streams
 
+    def streams(self) -> pb.ListStreamsResponse:
+        """Streams and troubled partitions together."""
+        return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest()))
+
+    def list_partitions(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
+        answer = self._caller.call("ListPartitions", pb.ListPartitionsRequest(topic=topic))
+        return cast(pb.ListPartitionsResponse, answer).partitions
+
+    def export_view(self) -> pb.ExportViewResponse:
+        """All that the coordinator has told the daemon, in one piece."""
+        whole = pb.ExportViewResponse(more=True)
+        while whole.more:
+            request = pb.ExportViewRequest(first=len(whole.changes))
+            page = cast(pb.ExportViewResponse, self._caller.call("ExportView", request))
+            if whole.changes and page.revision != whole.revision:
+                whole = pb.ExportViewResponse(more=True)  # something has changed: from the beginning
+                continue
+            changes = [*whole.changes, *page.changes]
+            whole = pb.ExportViewResponse(
+                cluster_id=page.cluster_id, revision=page.revision, changes=changes, more=page.more
+            )
+        return whole
+
+    def promote_partition(self, request: pb.PromotePartitionRequest) -> pb.PromotePartitionResponse:
+        return cast(pb.PromotePartitionResponse, self._caller.call("PromotePartition", request))
+
+    def rebuild_partition(self, request: pb.RebuildPartitionRequest) -> pb.RebuildPartitionResponse:
+        return cast(pb.RebuildPartitionResponse, self._caller.call("RebuildPartition", request))
+
     def set_trees(self, request: pb.SetTreesRequest) -> int:
         """The version that the daemon uses from now on."""
         return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version

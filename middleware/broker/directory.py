@@ -2,7 +2,7 @@
 
 meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}, and of a joined host `Membership`'s fields
 lock             locked (flock) while a daemon runs; holds its process id
-run              how often it was opened, a number
+run              the number of its last run: how often it was opened, if nobody raised it
 clean-shutdown   there after an orderly close, gone while a daemon runs
 tables.sqlite    `storage.tables`
 logs/            one directory per partition
@@ -23,7 +23,11 @@ from treecast.middleware.model.errors import Fault, TreecastError
 FORMAT = 1
 ALONE = 1  # the host id of a host alone
 _META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
-_HARMLESS = {_LOCK, _META + ".new", "lost+found"}  # what a directory may hold before its first use
+# what a directory may hold before its first use; the last are of a coordinator whose store was restored
+_HARMLESS = {
+    *(_LOCK, _META + ".new", "lost+found"),
+    *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
+}
 
 
 class DataDirectoryError(TreecastError):
@@ -57,7 +61,8 @@ class Meta(Struct, frozen=True):
 class DataDirectory:
     """An open, locked data directory. `was_clean`: the last daemon closed it in order, or it is new.
 
-    `run` counts its openings from 1, also through power failures: no two runs have the same number.
+    `run` counts its openings from 1, also through power failures: no two runs have the same number. A joined
+    host may be told a higher one (`raise_run`), where its name had other directories before this one.
     """
 
     def __init__(self, path: Path, meta: Meta, lock: int, *, was_clean: bool, run: int = 1) -> None:
@@ -111,6 +116,16 @@ class DataDirectory:
     def leave(self) -> None:
         """The host is alone from now on. Raises DataDirectoryError."""
         self._keep(Meta(FORMAT, self.meta.cluster_id, ALONE))
+
+    def raise_run(self, run: int) -> None:
+        """This run has a higher number: lower ones were used elsewhere. Raises DataDirectoryError."""
+        if run <= self.run:
+            return
+        try:
+            self.run = _write_run(self.path, run)
+            _sync(self.path)
+        except OSError as error:
+            raise DataDirectoryError(f"cannot write data directory {self.path}: {error.strerror}") from error
 
     def _keep(self, meta: Meta) -> None:
         if meta == self.meta:
@@ -222,6 +237,10 @@ def _next_run(path: Path) -> int:
         run = int((path / _RUN).read_bytes()) + 1
     except (FileNotFoundError, ValueError):
         run = 1
+    return _write_run(path, run)
+
+
+def _write_run(path: Path, run: int) -> int:
     new = path / (_RUN + ".new")
     with new.open("wb") as file:
         file.write(b"%d\n" % run)

@@ -3,6 +3,7 @@
 logs/<topic>-<n>          a partition that is led or followed here; `partition.metadata` says whose it is
 logs/<id>.<n>-delete      on its way out; whatever a crash left of it goes at the next start
 logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, never removed
+logs/<id>.<n>-aside.<t>   a copy that was not its leader's, put aside at <t> (Unix ms): the same
 
 A host alone leads all partitions of its topics. A joined host leads some, follows some, and has nothing of
 the others.
@@ -11,7 +12,7 @@ the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from treecast.middleware.model.counters import BrokerCounters
@@ -61,6 +62,11 @@ class LocalPartitions:
         self._by_topic: dict[str, dict[int, LocalPartition]] = {}
         self._followed: dict[str, dict[int, FollowedPartition]] = {}
 
+    @property
+    def closed_in_order(self) -> bool:
+        """Whether the last run of the host closed its logs."""
+        return self._unclean_epoch is None
+
     def get(self, topic: str, index: int) -> LocalPartition:
         """A partition that this host leads; UNKNOWN_TOPIC where there is none."""
         partitions = self._by_topic.get(topic)
@@ -94,30 +100,35 @@ class LocalPartitions:
 
     # --- TopicStorage, and what `relay` asks for
 
-    def open(self, topic: Topic, led: Collection[int] | None = None) -> None:
-        """At the start: opens what is led here (None: all of it), making what is missing. STORAGE."""
-        indexes = range(topic.partitions) if led is None else led
-        self._by_topic[topic.name] = {index: self._opened(topic, index, at_start=True) for index in indexes}
+    def open(self, topic: Topic, led: Mapping[int, int] | None = None) -> None:
+        """At the start: opens what is led here, making what is missing. STORAGE.
+
+        `led`: number -> the least leader epoch with which its log goes on. None: all is led here.
+        """
+        epochs = dict.fromkeys(range(topic.partitions), 0) if led is None else led
+        self._by_topic[topic.name] = {
+            index: self._opened(topic, index, epoch, at_start=True) for index, epoch in epochs.items()
+        }
 
     async def create(self, topic: Topic, first: int) -> None:
         made = self._by_topic.setdefault(topic.name, {})
         try:
             for index in range(first, topic.partitions):
                 self._directories.put_aside(topic.name, topic.topic_id, index, "stray")
-                made[index] = self._opened(topic, index)
+                made[index] = self._opened(topic, index, 0)
                 if index % _AT_ONCE == _AT_ONCE - 1:
                     await asyncio.sleep(0)
         except BaseException:
             self.remove(topic, first)
             raise
 
-    async def apply(self, topic: Topic, led: Collection[int]) -> None:
-        """The topic as it is now: opens what is led here and is not open yet. A replica that is led now
-        becomes that; what is not led any more becomes a replica. STORAGE."""
+    async def apply(self, topic: Topic, led: Mapping[int, int]) -> None:
+        """The topic as it is now: opens what is led here and is not open yet; `led` as in `open`. A replica
+        that is led now becomes that; what is not led any more becomes a replica. STORAGE."""
         partitions = self._by_topic.setdefault(topic.name, {})
         for number, index in enumerate(sorted(led)):
             if index not in partitions:
-                partitions[index] = self._taken_over(topic, index)
+                partitions[index] = self._taken_over(topic, index, led[index])
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
         for index in [index for index in partitions if index not in led]:
@@ -132,6 +143,24 @@ class LocalPartitions:
             return replica
         self._directories.put_strangers_aside(topic.name, topic.topic_id, index)
         return self._keep_replica(topic.name, index, self._log(topic, index))
+
+    def held(self, topic: Topic, index: int) -> PartitionLog | None:
+        """The log of a partition, led or not, if this host has one; it is opened where it is not. STORAGE."""
+        led = self.find(topic.name, index)
+        if led is not None:
+            return led.log
+        replica = self.replica(topic.name, index)
+        if replica is None and self._directories.owner(topic.name, index) == topic.topic_id:
+            replica = self.follow(topic, index)
+        return replica.log if replica is not None else None
+
+    def put_replica_aside(self, topic: Topic, index: int) -> Path | None:
+        """Makes room for another replica and removes nothing; answers where the files are now. STORAGE."""
+        now_ms = int(self._clock() * 1000)
+        replica = self._followed.get(topic.name, {}).pop(index, None)
+        if replica is not None:
+            replica.close(now_ms)
+        return self._directories.put_aside(topic.name, topic.topic_id, index, f"aside.{now_ms}")
 
     def drop(self, topic: Topic, index: int) -> None:
         """Lets go of a replica and its files; readers are told UNKNOWN_TOPIC, as of a deleted one."""
@@ -185,7 +214,7 @@ class LocalPartitions:
         """Closes every partition; the first refusal is raised when all were tried."""
         await self._directories.settle()
         now_ms = int(self._clock() * 1000)
-        refusals = await _flush_together([partition.log for partition in self], now_ms)
+        refusals = await flush_together([partition.log for partition in self], now_ms)
         for partition in self:
             try:
                 partition.close(now_ms)
@@ -203,19 +232,22 @@ class LocalPartitions:
         self._by_topic.clear()
         self._followed.clear()
 
-    def _taken_over(self, topic: Topic, index: int) -> LocalPartition:
+    def _taken_over(self, topic: Topic, index: int, epoch: int) -> LocalPartition:
         """What was followed so far, or what is on the disk or made."""
         replica = self._followed.get(topic.name, {}).pop(index, None)
         if replica is not None:
-            return self._local(topic.name, index, replica.release())
+            log = replica.release()
+            _raise_epoch(log, epoch)
+            return self._local(topic.name, index, log)
         self._directories.put_strangers_aside(topic.name, topic.topic_id, index)
-        return self._opened(topic, index)
+        return self._opened(topic, index, epoch)
 
-    def _opened(self, topic: Topic, index: int, *, at_start: bool = False) -> LocalPartition:
+    def _opened(self, topic: Topic, index: int, epoch: int, *, at_start: bool = False) -> LocalPartition:
         """Of a log that is missing at the start, replicas may have what was lost."""
         log = self._log(topic, index)
         if self._unclean_epoch is not None and (at_start or not log.made):
             log.begin_epoch(max(self._unclean_epoch, log.leader_epoch + 1))
+        _raise_epoch(log, epoch)
         return self._local(topic.name, index, log)
 
     def _log(self, topic: Topic, index: int) -> PartitionLog:
@@ -235,7 +267,13 @@ class LocalPartitions:
         return replica
 
 
-async def _flush_together(logs: list[PartitionLog], now_ms: int) -> list[TreecastError]:
+def _raise_epoch(log: PartitionLog, epoch: int) -> None:
+    """It goes on with no lower leader epoch: lower ones were another leader's."""
+    if epoch > log.leader_epoch:
+        log.begin_epoch(epoch)
+
+
+async def flush_together(logs: list[PartitionLog], now_ms: int) -> list[TreecastError]:
     """Flushes with checkpoints, many at a time on threads: one after another takes ms each."""
     refusals: list[TreecastError] = []
     loop = asyncio.get_running_loop()

@@ -10,13 +10,14 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, p4, route, topics
+from . import filter, groups, lab, p4, partitions, route, topics
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
 from .evaluate import evaluate
 from .output import CommandError
 from .produce import produce
+from .restore import restore_coordinator
 from .status import status
 from .streams import streams
 
@@ -68,6 +69,8 @@ def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None)
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.command("restore-coordinator")(restore_coordinator)
+app.add_typer(partitions.app, name="partitions")
 app.add_typer(lab.app, name="lab")
 app.add_typer(route.app, name="route")
 app.add_typer(p4.app, name="p4")

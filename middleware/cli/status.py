@@ -27,6 +27,10 @@ def status(json: Json = False, control: Control = None) -> None:
     if found.hosts:
         print()
         print_table(HOSTS, [_host(host) for host in found.hosts], empty="")
+    if found.problems:
+        print()
+    for problem in found.problems:
+        print(f"PROBLEM: {problem}")
 
 
 HOSTS = ("id", "host", "fabric", "presence", "channel", "round trip", "received", "sent", "leads", "problem")

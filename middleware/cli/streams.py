@@ -11,11 +11,14 @@ from treecast.middleware.api.plain import as_dict
 
 from .options import Control, Json, daemon_at
 from .output import Cell, print_json, print_table, size_text
+from .times import time_text
 
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
-UNBALANCED = 1  # the exit code where an equation does not hold
+UNBALANCED = (
+    1  # the exit code where an equation does not hold, or with --check something is not as it should be
+)
 
 
 def streams(
@@ -24,25 +27,32 @@ def streams(
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="End with 1 unless every account is closed: nothing is outstanding."),
+        typer.Option(
+            "--check",
+            help="End with 1 unless every account is closed, nothing is outstanding, every partition is led,"
+            " and no copy here was refused.",
+        ),
     ] = False,
     json: Json = False,
     control: Control = None,
 ) -> None:
-    """Shows streams between hosts, and the account of each receiver in records.
+    """Shows streams between hosts, the account of each receiver in records, and partitions in trouble.
 
     addressed = live + repaired + replayed + filtered + expired + refused + outstanding
     """
     with daemon_at(control) as client:
-        found = [stream for stream in client.list_streams() if name is None or _topic(stream) == name]
+        answer = client.streams()
+    found = [stream for stream in answer.streams if name is None or _topic(stream) == name]
+    partitions = [standing for standing in answer.partitions if name is None or standing.topic == name]
     if json:
-        print_json([as_dict(stream) for stream in found])
+        print_json([*map(as_dict, found), *map(_as_stream, partitions)])
     else:
         _show([stream for stream in found if stream.outgoing], [s for s in found if not s.outgoing])
+        _show_partitions(partitions)
     accounts = [account for stream in found for account in stream.accounts]
-    if any(not account.balanced for account in accounts) or (
-        check and any(not account.closed for account in accounts)
-    ):
+    closed = all(account.closed for account in accounts)
+    led = all(standing.state == LED for standing in partitions)
+    if any(not account.balanced for account in accounts) or (check and not (closed and led)):
         raise typer.Exit(UNBALANCED)
 
 
@@ -56,6 +66,17 @@ SENT = (
     *("filtered", "expired", "refused", "outstanding", "account"),
 )
 COST = ("stream", "name", "epoch", "carrier", "purpose", "packets", "bytes")
+LED = "led"
+TROUBLED = ("partition", "leader", "state", "copy here ends at", "problem")
+LOST = (
+    "partition",
+    "lost with the disk of",
+    "at",
+    "from offset",
+    "heard of up to",
+    "records",
+    "led on with epoch",
+)
 RECEIVED = ("from", "stream", "name", "epoch", "state", "next", "end", "behind")
 
 
@@ -96,6 +117,26 @@ def _cost(stream: pb.StreamStatus, sent: pb.StreamSent) -> list[Cell]:
     return [str(stream.stream), name, str(stream.epoch), sent.carrier, sent.purpose, sent.packets, size]
 
 
+def _as_stream(standing: pb.PartitionStanding) -> dict[str, object]:
+    """A partition that is in trouble, or has lost records, among the streams: it has no account."""
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+    name = f"{standing.topic}-{standing.partition}"
+    return {**as_dict(pb.StreamStatus(name=name, origin=standing.leader)), **as_dict(standing)}
+
+
+def _show_partitions(partitions: Sequence[pb.PartitionStanding]) -> None:
+    """Nothing where all is well."""
+    troubled = [standing for standing in partitions if standing.state != LED]
+    if troubled:
+        print()
+        print_table(TROUBLED, [_troubled(standing) for standing in troubled], empty="")
+    lost = [row for standing in partitions for row in lost_rows(standing)]
+    if lost:
+        print()
+        print_table(LOST, lost, empty="")
+
+
 def _reasons(counts: Mapping[str, int]) -> str:
     """`12 (size 10, age 2)`."""
     total = sum(counts.values())
@@ -114,4 +155,27 @@ def _received(stream: pb.StreamStatus) -> list[Cell]:
         stream.next,
         stream.end,
         stream.end - stream.next,
+    ]
+
+
+def _troubled(standing: pb.PartitionStanding) -> list[Cell]:
+    end = standing.end if standing.copy else "-"
+    name = f"{standing.topic}-{standing.partition}"
+    return [name, standing.leader, standing.state.upper(), end, standing.problem]
+
+
+def lost_rows(standing: pb.PartitionStanding) -> list[list[Cell]]:
+    """One for each disk that was lost; `records` are those that were heard of."""
+    name = f"{standing.topic}-{standing.partition}"
+    return [
+        [
+            name,
+            lost.host,
+            time_text(lost.time_ms),
+            lost.first,
+            lost.heard,
+            lost.heard - lost.first,
+            str(lost.leader_epoch),
+        ]
+        for lost in standing.lost
     ]

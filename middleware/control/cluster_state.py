@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from treecast.middleware.model.identity import TopicId
+
 from .values import (
     Change,
     Counter,
@@ -39,6 +41,7 @@ class ClusterState:
         self._entries: dict[Kind, dict[str, Entry]] = {kind: {} for kind in Kind}
         self._names: dict[int, str] = {}  # host id -> name
         self._states: dict[tuple[str, ...], str] = {}  # topic -> key of its state id
+        self._topic_names: dict[TopicId, str] = {}
         self._led: dict[int, int] = {}  # host id -> partitions that it leads
         self._elapsed = 0.0  # seconds that have passed, as far as they count
         self._seen: float | None = None  # the clock at the last look
@@ -67,6 +70,10 @@ class ClusterState:
 
     def topic(self, name: str) -> TopicEntry | None:
         return self._typed(Kind.TOPIC, name, TopicEntry)
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicEntry | None:
+        name = self._topic_names.get(topic_id)
+        return None if name is None else self.topic(name)
 
     def topics(self) -> list[TopicEntry]:
         return [entry for entry in self._entries[Kind.TOPIC].values() if isinstance(entry, TopicEntry)]
@@ -136,11 +143,13 @@ class ClusterState:
     def _index(self, before: Entry | None, after: Entry | None) -> None:
         if isinstance(before, TopicEntry):
             self._count_leaders(before, -1)
+            del self._topic_names[before.topic_id]
         if isinstance(before, StateEntry):
             del self._states[before.levels]
         match after:
             case TopicEntry():
                 self._count_leaders(after, 1)
+                self._topic_names[after.topic_id] = after.name
             case StateEntry():
                 self._states[after.levels] = str(after.state_id)
             case HostEntry():
@@ -172,5 +181,6 @@ class ClusterState:
         topics = self.topics()
         assert self.partitions == sum(len(topic.partitions) for topic in topics)
         assert len({topic.topic_id for topic in topics}) == len(topics)
+        assert self._topic_names == {topic.topic_id: topic.name for topic in topics}
         attached = {host.name for host in hosts if host.presence is Presence.ATTACHED}
         assert set(self._leases) == attached

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from .commands import PartitionEnd
 from .values import (
     Change,
     Counter,
@@ -19,6 +20,7 @@ from .values import (
     HostEntry,
     InterestEntry,
     Kind,
+    LostRange,
     PartitionEntry,
     Presence,
     StateEntry,
@@ -95,6 +97,7 @@ def host_message(host: HostEntry) -> pb.HostEntry:
         version=host.version,
         incarnation=host.incarnation,
         presence=pb.HostPresence.Name(host.presence),
+        run=host.run,
     )
 
 
@@ -107,6 +110,7 @@ def _read_host(host: pb.HostEntry) -> HostEntry:
         host.version,
         host.incarnation,
         Presence(host.presence),
+        host.run,
     )
 
 
@@ -114,16 +118,47 @@ def topic_message(topic: TopicEntry) -> pb.TopicEntry:
     return pb.TopicEntry(
         name=topic.name,
         topic_id=topic.topic_id.bytes,
-        partitions=[
-            pb.PartitionEntry(leader=p.leader, leader_epoch=p.leader_epoch) for p in topic.partitions
-        ],
+        partitions=[_partition_message(entry) for entry in topic.partitions],
         config=dict(topic.config),
     )
 
 
+def _partition_message(entry: PartitionEntry) -> pb.PartitionEntry:
+    lost = [lost_message(lost) for lost in entry.lost]
+    return pb.PartitionEntry(
+        leader=entry.leader, leader_epoch=entry.leader_epoch, waits=entry.waits, lost=lost
+    )
+
+
+def lost_message(lost: LostRange) -> pb.LostRange:
+    return pb.LostRange(
+        first=lost.first,
+        heard=lost.heard,
+        leader_epoch=lost.leader_epoch,
+        host=lost.host,
+        time_ms=lost.time_ms,
+    )
+
+
+def read_lost(lost: pb.LostRange) -> LostRange:
+    return LostRange(lost.first, lost.heard, lost.leader_epoch, lost.host, lost.time_ms)
+
+
+def _read_partition(entry: pb.PartitionEntry) -> PartitionEntry:
+    return PartitionEntry(
+        entry.leader, entry.leader_epoch, entry.waits, tuple(read_lost(lost) for lost in entry.lost)
+    )
+
+
 def _read_topic(topic: pb.TopicEntry) -> TopicEntry:
-    partitions = tuple(PartitionEntry(p.leader, p.leader_epoch) for p in topic.partitions)
+    partitions = tuple(_read_partition(entry) for entry in topic.partitions)
     return TopicEntry(topic.name, uuid.UUID(bytes=topic.topic_id), partitions, dict(topic.config))
+
+
+def end_message(end: PartitionEnd) -> pb.PartitionEnd:
+    return pb.PartitionEnd(
+        topic_id=end.topic_id.bytes, partition=end.partition, leader_epoch=end.leader_epoch, end=end.end
+    )
 
 
 def home_message(home: HomeEntry) -> pb.HomeEntry:

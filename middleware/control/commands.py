@@ -9,7 +9,7 @@ from msgspec import Struct
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicId
 
-from .values import HomeKind
+from .values import HomeKind, LostRange
 
 
 class Session(Struct, frozen=True):
@@ -24,6 +24,8 @@ class Attach(Struct, frozen=True):
     instance: str
     address: str
     version: str
+    run: int = 0  # of this directory; 0 where it is not told
+    clock_run: int = 0  # a number by the host's clock
 
 
 class Renew(Struct, frozen=True):
@@ -71,6 +73,45 @@ class CreatePartitions(Struct, frozen=True):
     name: str
     total: int
     pinned: tuple[str, ...] = ()
+
+
+class TakeLead(Struct, frozen=True):
+    """The caller leads a partition from now on, which waited for it, or which an operator moves to it.
+
+    `known_epoch`: the coordinator's, as the caller knows it. `lost`: what is given up by it.
+    """
+
+    session: Session
+    topic_id: TopicId
+    partition: int
+    known_epoch: int
+    leader_epoch: int
+    promoted: bool = False
+    lost: LostRange | None = None
+
+
+class GiveUp(Struct, frozen=True):
+    """The caller leads these partitions, and has lost records of them."""
+
+    session: Session
+    topic_id: TopicId
+    partitions: tuple[int, ...]
+
+
+class PartitionEnd(Struct, frozen=True):
+    """Where a log ends that its host leads, and the leader epoch of its last record."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    end: int
+
+
+class PutEnds(Struct, frozen=True):
+    """For the record: what a lost disk had."""
+
+    session: Session
+    ends: tuple[PartitionEnd, ...]
 
 
 class AskHome(Struct, frozen=True):
@@ -137,6 +178,9 @@ Command = (
     | DeleteTopic
     | AlterTopic
     | CreatePartitions
+    | TakeLead
+    | GiveUp
+    | PutEnds
     | AskHome
     | CheckHome
     | PutHomeState

@@ -85,10 +85,45 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
     else:
         _check_same_instance(before, command)
         host_id, incarnation = before.host_id, before.incarnation + 1
+        counted = _waiting(state, host_id) if _is_new_directory(before, command) else ()
     host = HostEntry(
-        host_id, command.name, command.instance, command.address, command.version, incarnation, presence
+        host_id,
+        command.name,
+        command.instance,
+        command.address,
+        command.version,
+        incarnation,
+        presence,
+        _run(before, command),
     )
     return Decision(host, (*counted, put(host)))
+
+
+def _waiting(state: ClusterState, host_id: int) -> tuple[Change, ...]:
+    """What changes when a host comes back with another directory: all that it leads waits."""
+    changes = []
+    for topic in state.topics():
+        partitions = tuple(
+            replace(entry, waits=True) if entry.leader == host_id else entry for entry in topic.partitions
+        )
+        if partitions != topic.partitions:
+            changes.append(put(replace(topic, partitions=partitions)))
+    return tuple(changes)
+
+
+def _is_new_directory(before: HostEntry, command: Attach) -> bool:
+    """Whether it may have less than the one that attached last under this name: it is another one, or it was
+    put back to what it was before a run that is known."""
+    return before.instance != command.instance or 0 < command.run < before.run
+
+
+def _run(before: HostEntry | None, command: Attach) -> int:
+    """The number of the caller's run: no other run of this name has it, in whatever directory it was."""
+    if before is None or not command.run:
+        return command.run or (before.run if before is not None else 0)
+    if not _is_new_directory(before, command):
+        return command.run
+    return max(before.run + 1, command.clock_run, command.run)
 
 
 def _check(state: ClusterState, command: Attach) -> None:

@@ -10,10 +10,20 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from . import commands
-from .codec import home_message, state_message, topic_message
+from .codec import end_message, home_message, read_lost, state_message, topic_message
 from .commands import Command, HomeRefusals, ProducerBlock, Session
 from .coordinator import Coordinator
-from .values import HomeEntry, HomeKind, HostEntry, InterestEntry, StateEntry, TopicEntry, home_key
+from .leads import read_ends
+from .values import (
+    HomeEntry,
+    HomeKind,
+    HostEntry,
+    InterestEntry,
+    StateEntry,
+    TopicEntry,
+    ends_home,
+    home_key,
+)
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
 CHUNK_BYTES = 512 << 10  # of changes in one message of Watch, and of items in one of GetHomeState
@@ -41,12 +51,20 @@ class CoordinatorService:
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
         _check_address(request.address)
-        command = commands.Attach(request.name, request.instance, request.address, request.version)
+        command = commands.Attach(
+            request.name,
+            request.instance,
+            request.address,
+            request.version,
+            request.run,
+            request.clock_run,
+        )
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(
             session=pb.HostSession(host_id=host.host_id, incarnation=host.incarnation),
             cluster_id=self._coordinator.cluster_id,
             lease_seconds=self._lease,
+            run=host.run,
         )
 
     async def renew(self, request: pb.RenewRequest) -> pb.RenewResponse:
@@ -120,6 +138,40 @@ class CoordinatorService:
             self._coordinator.validate(command) if validate_only else await self._coordinator.do(command)
         )
         return pb.TopicEntryResponse(topic=topic_message(topic), revision=self._coordinator.revision)
+
+    async def take_lead(self, request: pb.TakeLeadRequest) -> pb.TopicEntryResponse:
+        command = commands.TakeLead(
+            _session(request.session),
+            _topic_id(request.topic_id),
+            request.partition,
+            request.known_epoch,
+            request.leader_epoch,
+            request.promoted,
+            read_lost(request.lost) if request.HasField("lost") else None,
+        )
+        return await self._topic(command)
+
+    async def give_up(self, request: pb.GiveUpRequest) -> pb.TopicEntryResponse:
+        topic_id, session = _topic_id(request.topic_id), _session(request.session)
+        return await self._topic(commands.GiveUp(session, topic_id, tuple(request.partitions)))
+
+    async def put_ends(self, request: pb.PutEndsRequest) -> pb.PutEndsResponse:
+        ends = tuple(
+            commands.PartitionEnd(_topic_id(end.topic_id), end.partition, end.leader_epoch, end.end)
+            for end in request.ends
+        )
+        await self._coordinator.do(commands.PutEnds(_session(request.session), ends))
+        return pb.PutEndsResponse()
+
+    async def get_ends(self, request: pb.GetEndsRequest) -> pb.GetEndsResponse:
+        topic_id = _topic_id(request.topic_id)
+        items: list[tuple[bytes, bytes]] = []
+        more = True
+        while more:
+            after = items[-1][0] if items else b""
+            page, more = await self._coordinator.home_items(ends_home(topic_id), after, CHUNK_BYTES)
+            items += page
+        return pb.GetEndsResponse(ends=[end_message(end) for end in read_ends(topic_id, items)])
 
     # --- homes
 

@@ -2,7 +2,8 @@
 
 Pure: nothing is changed by deciding. The caller makes the decision durable, applies its changes, and only
 then gives the answer away. A refusal is a raised TreecastError, and changes nothing. What a host's life
-looks like is the table below; the other decisions are in `hosts`, `topics`, `homes` and `allotments`.
+looks like is the table below; the other decisions are in `hosts`,
+`topics`, `leads`, `homes` and `allotments`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, get_args
 
-from . import allotments, commands, homes, hosts, topics
+from . import allotments, commands, homes, hosts, leads, topics
 from .cluster_state import ClusterState
 from .commands import Command
 from .decision import Decision
@@ -26,6 +27,9 @@ _DECIDERS: Mapping[type, Callable[[ClusterState, Any], Decision[Any]]] = Mapping
         commands.DeleteTopic: topics.delete,
         commands.AlterTopic: topics.alter,
         commands.CreatePartitions: topics.create_partitions,
+        commands.TakeLead: leads.take_lead,
+        commands.GiveUp: leads.give_up,
+        commands.PutEnds: leads.put_ends,
         commands.AskHome: homes.ask,
         commands.CheckHome: homes.check,
         commands.PutHomeState: homes.put_state,

@@ -1,4 +1,4 @@
-"""Topics and who leads their partitions. Leadership is given once and never moves by itself."""
+"""Topics and who leads their partitions. Leadership is given once and never moves by itself (see `leads`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treecast.middleware.model.topics import check_kafka_name
 from .cluster_state import ClusterState
 from .commands import AlterTopic, CreatePartitions, CreateTopic, DeleteTopic
 from .decision import Decision, check_room
-from .values import Change, Kind, PartitionEntry, Presence, TopicEntry, put
+from .values import Change, ItemWrite, Kind, PartitionEntry, Presence, TopicEntry, ends_home, put
 
 FIRST_LEADER_EPOCH = 0
 _LONGEST_VALUE = 1000  # characters of one configuration value
@@ -27,7 +27,7 @@ def create(state: ClusterState, command: CreateTopic) -> Decision[TopicEntry]:
         if command.brought and known.topic_id == command.topic_id:
             return Decision(known)
         raise TreecastError(Fault.TOPIC_EXISTS, f"topic {command.name} exists already")
-    if command.brought and any(topic.topic_id == command.topic_id for topic in state.topics()):
+    if command.brought and state.topic_by_id(command.topic_id) is not None:
         raise TreecastError(
             Fault.INVALID_REQUEST, f"another topic than {command.name} has the id {command.topic_id}"
         )
@@ -41,7 +41,8 @@ def create(state: ClusterState, command: CreateTopic) -> Decision[TopicEntry]:
 
 def delete(state: ClusterState, command: DeleteTopic) -> Decision[TopicEntry]:
     topic = _existing(state, command.name)
-    return Decision(topic, (Change(Kind.TOPIC, topic.name, None),))
+    ends = ItemWrite(ends_home(topic.topic_id), None, None)
+    return Decision(topic, (Change(Kind.TOPIC, topic.name, None),), (ends,))
 
 
 def alter(state: ClusterState, command: AlterTopic) -> Decision[TopicEntry]:

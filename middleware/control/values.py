@@ -70,7 +70,10 @@ class Counter(enum.Enum):
 
 
 class HostEntry(Struct, frozen=True):
-    """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones."""
+    """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones.
+
+    `run`: the highest number of a run of this name that was heard of, over all its directories.
+    """
 
     host_id: int
     name: str
@@ -79,11 +82,30 @@ class HostEntry(Struct, frozen=True):
     version: str
     incarnation: int
     presence: Presence
+    run: int = 0
+
+
+class LostRange(Struct, frozen=True):
+    """What is gone of a partition: all from `first` on that `host`, which led it, alone had.
+
+    `heard`: records before it were heard of. The log goes on at `first` with `leader_epoch`. `time_ms`: of
+    the host that leads since.
+    """
+
+    first: int
+    heard: int
+    leader_epoch: int
+    host: int
+    time_ms: int
 
 
 class PartitionEntry(Struct, frozen=True):
+    """`waits`: the leader came back with another data directory, and does not lead it yet."""
+
     leader: int  # host id
     leader_epoch: int
+    waits: bool = False
+    lost: tuple[LostRange, ...] = ()  # oldest first
 
 
 class TopicEntry(Struct, frozen=True):
@@ -145,6 +167,11 @@ class ItemWrite(Struct, frozen=True):
     value: bytes | None
 
 
+def ends_home(topic_id: TopicId) -> str:
+    """Under which the ends of a topic's partitions are kept, beside what homes wrote."""
+    return "e:" + topic_id.hex
+
+
 def home_key(kind: HomeKind, id: str) -> str:
     return HOME_PREFIXES[kind] + id
 
@@ -182,6 +209,8 @@ class Limits(Struct, frozen=True):
     item_key: int = 4096
     item_value: int = 1 << 20
     writes: int = 2_000  # homes in one PutHomeState
+    ends: int = 10_000  # partitions in one PutEnds
+    lost: int = 100  # losses that are told apart, per partition
     producer_block: int = 100_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from treecast.middleware.broker import (
     ConfigOperation,
     Definitions,
     GroupDescription,
+    GroupListing,
     NewTopic,
     Topic,
 )
@@ -31,6 +33,13 @@ from .settings import value_text
 from .status import JoinedView, Subject, take_status
 from .view import GroupView, OffsetView, PartitionView, TopicView, view_group, view_topic, view_topics
 
+UNKNOWN = "Unknown"  # the state of a group whose home cannot be asked
+_HOME_AWAY = {
+    Fault.COORDINATOR_UNAVAILABLE,
+    Fault.COORDINATOR_LOADING,
+    Fault.NOT_COORDINATOR,
+    Fault.TIMED_OUT,
+}
 DEAD = "Dead"  # how the home describes a group that there is none of
 
 
@@ -83,7 +92,8 @@ class DaemonService:
         return self._joined.fabric()
 
     async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
-        return pb.ListStreamsResponse(streams=self._joined.streams())
+        joined = self._joined
+        return pb.ListStreamsResponse(streams=joined.streams(), partitions=joined.troubled())
 
     async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:
         return pb.SetTreesResponse(version=self._joined.set_trees(request))
@@ -139,14 +149,48 @@ class DaemonService:
         )
         return pb.CreatePartitionsResponse(topic=topic_message(TopicView(topic, ())))
 
+    # --- partitions of joined hosts
+
+    async def list_partitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsResponse:
+        joined = self._joined
+        if request.topic:
+            self._topic(request.topic)
+        return pb.ListPartitionsResponse(partitions=joined.standings(request.topic))
+
+    async def export_view(self, request: pb.ExportViewRequest) -> pb.ExportViewResponse:
+        return self._joined.export(request.first)
+
+    async def promote_partition(self, request: pb.PromotePartitionRequest) -> pb.PromotePartitionResponse:
+        said = await self._joined.promote(request, self._topic(request.topic))
+        return pb.PromotePartitionResponse(said=said, partition=self._standing(request))
+
+    async def rebuild_partition(self, request: pb.RebuildPartitionRequest) -> pb.RebuildPartitionResponse:
+        said = await self._joined.rebuild(request, self._topic(request.topic))
+        return pb.RebuildPartitionResponse(said=said, partition=self._standing(request))
+
+    def _standing(
+        self, request: pb.PromotePartitionRequest | pb.RebuildPartitionRequest
+    ) -> pb.PartitionStanding | None:
+        found = self._joined.standings(request.topic)
+        return found[request.partition] if request.partition < len(found) else None
+
     # --- groups
 
     async def list_groups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
-        groups = []
-        for listed in sorted(await self._cluster.list_groups(), key=lambda entry: entry.group_id):
-            description = await self._cluster.group_home(listed.group_id).describe(listed.group_id)
-            groups.append(_group_message(description))
-        return pb.ListGroupsResponse(groups=groups)
+        listed = sorted(await self._cluster.list_groups(), key=lambda entry: entry.group_id)
+        return pb.ListGroupsResponse(groups=await asyncio.gather(*map(self._listed_group, listed)))
+
+    async def _listed_group(self, listed: GroupListing) -> pb.Group:
+        """One whose home is away is listed all the same, and in the state Unknown."""
+        unknown = pb.Group(group_id=listed.group_id, protocol_type=listed.protocol_type, state=UNKNOWN)
+        if listed.state == UNKNOWN:
+            return unknown
+        try:
+            return _group_message(await self._cluster.group_home(listed.group_id).describe(listed.group_id))
+        except TreecastError as error:
+            if error.fault not in _HOME_AWAY:
+                raise
+            return unknown
 
     async def describe_group(self, request: pb.DescribeGroupRequest) -> pb.DescribeGroupResponse:
         view = await self._group(request.group_id)

@@ -3,7 +3,7 @@
 /metrics   Prometheus' text format, or OpenMetrics where asked for
 /status    the control service's Status, as JSON
 /healthz   200 while the event loop turns
-/readyz    200 while the daemon serves, 503 while it shuts down
+/readyz    200 while the daemon serves; 503 while it shuts down, or no other host accepts it
 """
 
 from __future__ import annotations
@@ -64,9 +64,13 @@ class Pages:
         return web.Response(text="ok\n")
 
     async def readyz(self, request: web.Request) -> web.Response:
-        if self._subject.ready:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text="shutting down\n")
+        subject = self._subject
+        if not subject.ready:
+            return web.Response(status=503, text="shutting down\n")
+        isolation = subject.joined.isolation() if subject.joined is not None else ""
+        if isolation:
+            return web.Response(status=503, text=f"{isolation}\n")
+        return web.Response(text="ready\n")
 
 
 PATHS = ("/", "/metrics", "/status", "/healthz", "/readyz")

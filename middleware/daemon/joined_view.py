@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TypeVar
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.broker import Topic
 from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.channel import PeerStatus
@@ -15,11 +16,16 @@ from treecast.middleware.fabric.origin import Joined as JoinedStream
 from treecast.middleware.fabric.origin import Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.entries import HostEntry
+from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
+from treecast.middleware.relay.view_store import ViewStore
 
 from .joining import Joining
 from .status import CoordinatorCounts
 
 E = TypeVar("E", bound=Enum)
+
+_PAGE_BYTES = 1 << 20
+_MOST_TOLD = 20  # partitions in trouble, in a status
 
 
 class Joined:
@@ -122,6 +128,83 @@ class Joined:
         outgoing = sorted([*map(self._outgoing, fabric.origins()), *self._resting()], key=_order)
         received = sorted((self._received(joined) for joined in fabric.joined()), key=_order)
         return [*outgoing, *received]
+
+    # --- partitions
+
+    def standings(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
+        return [self._standing(one) for one in self._operator.standings(topic)]
+
+    def troubled(self) -> Sequence[pb.PartitionStanding]:
+        return [self._standing(one) for one in self._operator.troubled()]
+
+    async def promote(self, request: pb.PromotePartitionRequest, topic: Topic) -> str:
+        return await self._operator.promote(
+            topic, request.partition, request.host, accept_loss=request.accept_loss
+        )
+
+    async def rebuild(self, request: pb.RebuildPartitionRequest, topic: Topic) -> str:
+        return await self._operator.rebuild(
+            topic, request.partition, request.host, accept_loss=request.accept_loss
+        )
+
+    @property
+    def _operator(self) -> Operator:
+        return self._joining.relay.sharing.partitions.operator
+
+    def _standing(self, one: Standing) -> pb.PartitionStanding:
+        return pb.PartitionStanding(
+            topic=one.topic,
+            partition=one.partition,
+            leader=self._name(one.leader.host_id),
+            leader_epoch=one.leader.epoch,
+            state=one.state,
+            problem=one.problem,
+            copy=one.end >= 0,
+            start=one.start,
+            end=one.end,
+            lost=[
+                pb.LostRecords(
+                    first=lost.first,
+                    heard=lost.heard,
+                    leader_epoch=lost.leader_epoch,
+                    host=self._name(lost.host),
+                    time_ms=lost.time_ms,
+                )
+                for lost in one.leader.lost
+            ],
+        )
+
+    def export(self, first: int) -> pb.ExportViewResponse:
+        tables = self._joining.relay.sharing.tables
+        entries = list(ViewStore(tables).entries()) if tables is not None else []
+        page: list[bytes] = []
+        size = 0
+        for entry in entries[first:]:
+            if page and size + len(entry) > _PAGE_BYTES:
+                break
+            page.append(entry)
+            size += len(entry)
+        return pb.ExportViewResponse(
+            cluster_id=self._joining.token.cluster_id,
+            revision=self._view.position.revision,
+            changes=page,
+            more=first + len(page) < len(entries),
+        )
+
+    # --- what is wrong
+
+    def isolation(self) -> str:
+        return self._neighbours.isolation()
+
+    def problems(self) -> Sequence[str]:
+        found = [isolation] if (isolation := self.isolation()) else []
+        troubled = [one for one in self._operator.troubled() if one.state != LED]
+        found += [f"{one.topic}-{one.partition}: {one.problem}" for one in troubled[:_MOST_TOLD]]
+        if len(troubled) > _MOST_TOLD:
+            found.append(f"{len(troubled) - _MOST_TOLD} more partitions: `treecast partitions list`")
+        return found
+
+    # --- streams
 
     def _outgoing(self, origin: Origin) -> pb.StreamStatus:
         host, stream, epoch = origin.key

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ from .tokens import FILE, given_token, keep_token, kept_token
 if TYPE_CHECKING:
     from .stare import JoinedStare
 
+_BEGINNING = 1_767_225_600  # 2026-01-01, Unix time
 _KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
 
 _log = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ class Joining:
         membership = self._membership(target)
         self._attachment = Attachment(self._client, self._request(membership), self._check_host)
         await self._attach(self._attachment, target)
+        self._take_run(self._attachment)
         await self._check_topics()
         keep_token(self._data, self.token)
         self._begin(membership)
@@ -197,7 +200,8 @@ class Joining:
         cluster_id = self.directory.meta.cluster_id
         if not self._settings.join_token:
             kept = kept_token(self._data)
-            return kept if kept is not None and kept.cluster_id == cluster_id else new_token(cluster_id)
+            own = kept is not None and (self._known is None or kept.cluster_id == cluster_id)
+            return kept if kept is not None and own else new_token(cluster_id)
         given = given_token(self._settings.join_token)
         if self._known is not None and given.cluster_id != cluster_id:
             raise StartError(
@@ -214,6 +218,8 @@ class Joining:
             instance=membership.instance,
             address=str(self.announced),
             version=treecast.__version__,
+            run=self.directory.run,
+            clock_run=run_by_clock(time.time()),
         )
 
     @property
@@ -247,6 +253,18 @@ class Joining:
                     "waiting for the coordinator: %s; look at --join and at the daemon there", reason
                 )
             await asyncio.sleep(back_off.pause())
+
+    def _take_run(self, attachment: Attachment) -> None:
+        """Runs of this name in other directories may have had higher numbers, which other hosts remember."""
+        if attachment.answer is not None and attachment.answer.run > self.directory.run:
+            _log.warning(
+                "%s is not the data directory that %s had before, or an older state of it: this is run %d",
+                self._data,
+                self._settings.name,
+                attachment.answer.run,
+            )
+            self.directory.raise_run(attachment.answer.run)
+        attachment.request.run = self.directory.run  # it is told at each attach
 
     def _check_host(self, answer: pb.AttachResponse) -> None:
         """The id belongs to the name for ever, unless the coordinator's store is another."""
@@ -318,6 +336,15 @@ class Joining:
             self._port.close()
         if hasattr(self, "directory"):
             self.directory.close(clean=self.directory.was_clean)
+
+
+def run_by_clock(now: float) -> int:
+    """A number that a new directory's run may have: above what any directory comes to by counting its runs.
+
+    Seconds since 2026, as `now` (Unix time) says, and at most half of what a leader epoch may be: a clock
+    that is far ahead leaves room to count on.
+    """
+    return min(max(int(now) - _BEGINNING, 0), 2**30)
 
 
 def _is_loopback(address: str) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 import treecast
 from treecast.middleware.api.v1 import daemon_pb2 as pb
-from treecast.middleware.broker import Cluster
+from treecast.middleware.broker import Cluster, Topic
 from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .compiled import compiled_modules
@@ -56,6 +56,27 @@ class JoinedView(Protocol):
     def fabric(self) -> pb.FabricResponse: ...
 
     def streams(self) -> Sequence[pb.StreamStatus]: ...
+
+    def standings(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
+        """How partitions stand; of one topic where it is named."""
+
+    def troubled(self) -> Sequence[pb.PartitionStanding]:
+        """Those that are not as they should be, or have lost records."""
+
+    async def promote(self, request: pb.PromotePartitionRequest, topic: Topic) -> str:
+        """Another host leads the partition; what was done, in a sentence."""
+
+    async def rebuild(self, request: pb.RebuildPartitionRequest, topic: Topic) -> str:
+        """A partition that waits goes on, or a copy that was refused is begun anew."""
+
+    def export(self, first: int) -> pb.ExportViewResponse:
+        """What the coordinator has told, a page from the entry numbered `first` on."""
+
+    def isolation(self) -> str:
+        """Why no other host accepts this one; empty where any does, or none is there."""
+
+    def problems(self) -> Sequence[str]:
+        """What is wrong with this host, as sentences."""
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
         """Label switches around hold these trees; the version that is used from now on."""
@@ -105,6 +126,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         ),
         coordinator=subject.joined.coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
+        problems=subject.joined.problems() if subject.joined is not None else (),
     )
 
 

@@ -54,6 +54,10 @@ class RelayCounters(Struct):
     group_probes: int = 0
     group_hosts_confirmed: int = 0  # times that a host answered a probe that came by multicast
     group_hosts_lost: int = 0  # times that a confirmed host answered no more, or asked for too much
+    refused_replicas: int = 0  # times that a leader would have cut what it may not
+    rebuilt_partitions: int = 0  # led here again after the disk was lost
+    copied_bytes: int = 0  # for them
+    lost_records: int = 0  # of those, what was heard of and no copy had
     stalled_replicas: int = 0  # times that a replica made no progress though its leader had more
 
 

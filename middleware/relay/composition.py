@@ -11,6 +11,8 @@ from .homes import Homes, LinkCoordinator
 from .interest import InterestSettings
 from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
+from .partitions.doubts import Doubts
+from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
 from .partitions.settings import PartitionSettings
 from .sharing import Sharing
@@ -23,7 +25,8 @@ FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coo
 class Opening:
     """First of the lives: what is known is read, what was the host's own is handed over, topics open."""
 
-    def __init__(self, parts: LocalParts, link: Link, definitions: RelayDefinitions) -> None:
+    def __init__(self, parts: LocalParts, link: Link, definitions: RelayDefinitions, doubts: Doubts) -> None:
+        self._doubts = doubts
         self._parts = parts
         self._link = link
         self._definitions = definitions
@@ -37,6 +40,8 @@ class Opening:
         if self._link.attached:
             await self._link.first_seen(FIRST_SECONDS)
             await self._definitions.settled()
+            if await self._doubts.check():
+                await self._definitions.settled()
 
     async def close(self) -> None:
         await self._definitions.close()
@@ -53,6 +58,10 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
     definitions = RelayDefinitions(
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
+    record = LinkRecord(link)
+    doubts = Doubts(
+        parts.host.host_id, parts.partitions, link.view, record, clean=parts.partitions.closed_in_order
+    )
     homes = Homes(parts, link.view, LinkCoordinator(link), neighbours.methods, neighbours.channels.is_up)
     partitions = RelayPartitions(
         parts,
@@ -63,6 +72,8 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         neighbours.fabric,
         PartitionSettings(),
         parts.counters.relay,
+        record,
+        link.directory,
     )
     sharing = Sharing(
         link,
@@ -74,7 +85,12 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         parts.counters.relay,
         parts.tables,
     )
-    neighbours.channels.on_up = sharing.host_up
+
+    def up(host: int, incarnation: int) -> None:
+        neighbours.accepted(host)
+        sharing.host_up(host, incarnation)
+
+    neighbours.channels.on_up = up
     neighbours.channels.on_down = sharing.host_down
     return RelayCluster(
         parts.cluster_id,
@@ -84,7 +100,7 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         homes,
         homes,
         [
-            Opening(parts, link, definitions),
+            Opening(parts, link, definitions, doubts),
             FabricLife(neighbours),
             partitions,
             sharing,

@@ -32,10 +32,13 @@ _log = logging.getLogger(__name__)
 class LedPartitions(Protocol):
     """The partitions that this host leads; `broker.partitions.LocalPartitions` is it."""
 
-    def open(self, topic: Topic, led: frozenset[int]) -> None:
-        """At the start: opens what is led here, making what is missing. Raises STORAGE."""
+    def open(self, topic: Topic, led: Mapping[int, int]) -> None:
+        """At the start: opens what is led here, making what is missing. Raises STORAGE.
 
-    async def apply(self, topic: Topic, led: frozenset[int]) -> None:
+        `led`: number -> the least leader epoch with which its log goes on.
+        """
+
+    async def apply(self, topic: Topic, led: Mapping[int, int]) -> None:
         """While running: the topic as it is now. Opens what is led here and not open yet; STORAGE."""
 
     def remove(self, topic: Topic) -> None:
@@ -258,8 +261,13 @@ class RelayDefinitions:
         if self._listener is not None:
             self._listener()
 
-    def _leads(self, entry: TopicEntry) -> frozenset[int]:
-        return frozenset(n for n, leader in enumerate(entry.leaders) if leader.host_id == self._host_id)
+    def _leads(self, entry: TopicEntry) -> Mapping[int, int]:
+        """What waits for this host is not led by it: nobody leads it."""
+        return {
+            number: leader.epoch
+            for number, leader in enumerate(entry.leaders)
+            if leader.host_id == self._host_id and not leader.waits
+        }
 
     def _topic(self, entry: TopicEntry) -> Topic:
         config = TopicConfig.of(entry.config, self._settings.topic_defaults)

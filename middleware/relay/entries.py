@@ -50,7 +50,7 @@ _PREFIXES = {
 
 
 class HostEntry(Struct, frozen=True):
-    """`address`: HOST:PORT of its fabric. `incarnation` rises with every attach."""
+    """`address`: HOST:PORT of its fabric. `incarnation` rises with every attach, `run` with every run."""
 
     host_id: int
     name: str
@@ -59,13 +59,32 @@ class HostEntry(Struct, frozen=True):
     version: str
     incarnation: int
     presence: Presence
+    run: int = 0
+
+
+class Lost(Struct, frozen=True):
+    """What is gone of a partition: all from `first` on that `host` alone had, which led it.
+
+    `heard`: records before it were heard of. The log goes on at `first` with `leader_epoch`.
+    """
+
+    first: int
+    heard: int
+    leader_epoch: int
+    host: int
+    time_ms: int
 
 
 class Leader(Struct, frozen=True):
-    """Who leads a partition. `epoch`: the coordinator's count of moves."""
+    """Who leads a partition. `epoch`: no log that is led goes on with a lower leader epoch.
+
+    `waits`: that host came back with another data directory, and nobody leads the partition yet.
+    """
 
     host_id: int
     epoch: int
+    waits: bool = False
+    lost: tuple[Lost, ...] = ()
 
 
 class TopicEntry(Struct, frozen=True):
@@ -154,13 +173,21 @@ def _host(host: pb.HostEntry) -> HostEntry:
         host.version,
         host.incarnation,
         Presence(host.presence),
+        host.run,
     )
 
 
 def topic_entry(topic: pb.TopicEntry) -> TopicEntry:
     """Raises ValueError where the topic id is none."""
-    leaders = tuple(Leader(partition.leader, partition.leader_epoch) for partition in topic.partitions)
+    leaders = tuple(_leader(partition) for partition in topic.partitions)
     return TopicEntry(topic.name, uuid.UUID(bytes=topic.topic_id), leaders, dict(topic.config))
+
+
+def _leader(entry: pb.PartitionEntry) -> Leader:
+    lost = tuple(
+        Lost(lost.first, lost.heard, lost.leader_epoch, lost.host, lost.time_ms) for lost in entry.lost
+    )
+    return Leader(entry.leader, entry.leader_epoch, entry.waits, lost)
 
 
 def home_entry(home: pb.HomeEntry) -> HomeEntry:

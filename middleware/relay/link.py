@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from treecast.middleware.api import coordinator_client as api
@@ -15,7 +16,7 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .entries import read_change
+from .entries import Change, HostEntry, TopicEntry, read_change
 from .view import ClusterView, Position, Update
 from .view_store import ViewStore
 
@@ -51,6 +52,11 @@ class Link:
     def session(self) -> pb.HostSession:
         """COORDINATOR_UNAVAILABLE while the host is not attached."""
         return self._attachment.session
+
+    @property
+    def directory(self) -> str:
+        """The id of this host's data directory, as the coordinator knows it."""
+        return self._attachment.request.instance
 
     @property
     def attached(self) -> bool:
@@ -147,10 +153,33 @@ class Link:
     async def _take(self, update: api.Update) -> None:
         position = Position(update.position.history, update.position.revision)
         changes = tuple(read_change(change) for change in update.changes)
+        if update.snapshot and position.history != self.view.position.history:
+            self._check_store(changes)
         if self._store is not None:
             await self._store.save(update.snapshot, position, update.changes)
         self.view.apply(Update(update.snapshot, position, changes))
         self._counters.coordinator_updates += 1
+
+    def _check_store(self, changes: Sequence[Change]) -> None:
+        """POLICY_VIOLATION for a coordinator that was begun anew: it knows nothing of what this host knows.
+
+        What it tells would be that all topics are gone. An older state of its store is no such case.
+        """
+        own = self.view.host_named(self._attachment.request.name)
+        topics = {topic.topic_id for topic in self.view.topics}
+        if own is None or not topics:
+            return
+        for change in changes:
+            match change.entry:
+                case TopicEntry(topic_id=topic_id) if topic_id in topics:
+                    return
+                case HostEntry(name=own.name, incarnation=later) if later > own.incarnation:
+                    return
+        raise TreecastError(
+            Fault.POLICY_VIOLATION,
+            f"the coordinator at {self.client.target} knows none of the {len(topics)} topics that this host"
+            " knows: its store is lost; stop it, and make the store anew with `treecast restore-coordinator`",
+        )
 
     # --- being attached
 

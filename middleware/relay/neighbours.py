@@ -21,7 +21,7 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.wire.segment import KeyRing
 
-from .entries import HostEntry
+from .entries import HostEntry, Presence
 from .view import ClusterView
 
 SEGMENTS = "fabric segments 1"  # what the key of segments is derived for
@@ -76,6 +76,8 @@ class Neighbours:
             self.methods.handle,
         )
         self.methods.use(self.channels)
+        self.channels.on_refused = self._note_refused
+        self._isolated = False  # the log has it
         self.fabric = Fabric(host_id, ways.fabric, keys, counters.fabric, rng)
 
     async def start_fabric(self) -> None:
@@ -101,6 +103,34 @@ class Neighbours:
         await asyncio.gather(*self._resolving, return_exceptions=True)
         if self._sends:
             self.fabric.close()
+
+    # --- whether they accept this host
+
+    def isolation(self) -> str:
+        """Why no other host accepts this one, though the coordinator has others attached; else empty."""
+        peers = {peer.host_id: peer for peer in self.channels.peers()}
+        others = [
+            (host.name, peers.get(host.host_id))
+            for host in self._view.hosts
+            if host.host_id != self._host_id and host.presence is Presence.ATTACHED
+        ]
+        said = [
+            f"host {name}: {peer.last_error}" for name, peer in others if peer is not None and peer.refused
+        ]
+        if not said or len(said) < len(others):
+            return ""
+        return f"no other host accepts this one ({'; '.join(said)})"
+
+    def _note_refused(self, host: int) -> None:
+        if not self._isolated and (isolation := self.isolation()):
+            self._isolated = True
+            _log.error("%s: what is written here, nobody else sees", isolation)
+
+    def accepted(self, host: int) -> None:
+        """There is a connection to it."""
+        if self._isolated:
+            self._isolated = False
+            _log.info("host %d accepts this one again", host)
 
     # --- where they are
 

@@ -41,7 +41,7 @@ class Sharing:
         self.tables = tables
         self._link = link
         self._own = fabric.host
-        self._partitions = partitions
+        self.partitions = partitions
         self.interest = Interest(methods, interest, counters, self._record)
         self.carriers = Carriers(
             fabric,
@@ -91,14 +91,14 @@ class Sharing:
         self._up.add(host)
         self.interest.host_up(host)
         self.carriers.host_up(host)
-        self._partitions.host_up(host, incarnation)
+        self.partitions.host_up(host, incarnation)
         if self.events is not None:
             self.events.host_up(host)
 
     def host_down(self, host: int) -> None:
         self._up.discard(host)
         self.interest.host_down(host)
-        self._partitions.host_down(host)
+        self.partitions.host_down(host)
         if self.events is not None:
             self.events.host_down(host)
 

@@ -1,21 +1,22 @@
 """What the view knows, kept in the broker's tables: a host starts with it while the coordinator is away.
 
 Table `view`: `<kind>:<key>` -> an `EntryChange` message; `position` -> {"history": text, "revision": n}.
-Entries and position of an update are written together.
+Entries and position of an update are written together. The coordinator's counters are kept as well: a store
+that is lost is made anew from what a host has.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.tables import Change as Row
 from treecast.middleware.storage.tables import Tables
 
-from .entries import Kind, read_change
+from .entries import read_change
 from .view import Position, Update
 
 VIEW = "view"
@@ -43,13 +44,18 @@ class ViewStore:
         changes = tuple(read_change(pb.EntryChange.FromString(value)) for value in rows.values())
         return Update(True, Position(known["history"], known["revision"]), changes)
 
+    def entries(self) -> Iterator[bytes]:
+        """All that is kept, as `EntryChange` messages, by key."""
+        rows = self._tables.load(VIEW)
+        rows.pop(_POSITION, None)
+        return iter([value for _, value in sorted(rows.items())])
+
     async def save(self, snapshot: bool, position: Position, changes: Sequence[pb.EntryChange]) -> None:
         """Keeps an update. What the disk refuses now is written with the next."""
         rows: dict[str, bytes | None] = dict.fromkeys(self._keys) if snapshot else {}
         for change in changes:
-            if int(change.kind) != Kind.COUNTER:
-                gone = change.WhichOneof("value") is None
-                rows[f"{change.kind}:{change.key}"] = None if gone else change.SerializeToString()
+            gone = change.WhichOneof("value") is None
+            rows[f"{change.kind}:{change.key}"] = None if gone else change.SerializeToString()
         self._unwritten |= rows
         self._note(rows)
         at = json.dumps({"history": position.history, "revision": position.revision})

@@ -49,7 +49,7 @@ HOME_KIND_REPLICAS: HomeKind
 HOME_KIND_SHARE: HomeKind
 
 class HostEntry(_message.Message):
-    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence")
+    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run")
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class HostEntry(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PRESENCE_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     name: str
     instance: str
@@ -64,15 +65,34 @@ class HostEntry(_message.Message):
     version: str
     incarnation: int
     presence: HostPresence
-    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ...) -> None: ...
+    run: int
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
-    __slots__ = ("leader", "leader_epoch")
+    __slots__ = ("leader", "leader_epoch", "waits", "lost")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     leader: int
     leader_epoch: int
-    def __init__(self, leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    waits: bool
+    lost: _containers.RepeatedCompositeFieldContainer[LostRange]
+    def __init__(self, leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., waits: _Optional[bool] = ..., lost: _Optional[_Iterable[_Union[LostRange, _Mapping]]] = ...) -> None: ...
+
+class LostRange(_message.Message):
+    __slots__ = ("first", "heard", "leader_epoch", "host", "time_ms")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    heard: int
+    leader_epoch: int
+    host: int
+    time_ms: int
+    def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[int] = ..., time_ms: _Optional[int] = ...) -> None: ...
 
 class TopicEntry(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config")
@@ -164,26 +184,32 @@ class HostSession(_message.Message):
     def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("name", "instance", "address", "version")
+    __slots__ = ("name", "instance", "address", "version", "run", "clock_run")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_RUN_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance: str
     address: str
     version: str
-    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    run: int
+    clock_run: int
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("session", "cluster_id", "lease_seconds")
+    __slots__ = ("session", "cluster_id", "lease_seconds", "run")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
     cluster_id: str
     lease_seconds: float
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ...) -> None: ...
+    run: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("session",)
@@ -296,6 +322,70 @@ class TopicEntryResponse(_message.Message):
     topic: TopicEntry
     revision: int
     def __init__(self, topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class TakeLeadRequest(_message.Message):
+    __slots__ = ("session", "topic_id", "partition", "known_epoch", "leader_epoch", "promoted", "lost")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROMOTED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    topic_id: bytes
+    partition: int
+    known_epoch: int
+    leader_epoch: int
+    promoted: bool
+    lost: LostRange
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., known_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., promoted: _Optional[bool] = ..., lost: _Optional[_Union[LostRange, _Mapping]] = ...) -> None: ...
+
+class GiveUpRequest(_message.Message):
+    __slots__ = ("session", "topic_id", "partitions")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PutEndsRequest(_message.Message):
+    __slots__ = ("session", "ends")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    ends: _containers.RepeatedCompositeFieldContainer[PartitionEnd]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., ends: _Optional[_Iterable[_Union[PartitionEnd, _Mapping]]] = ...) -> None: ...
+
+class PartitionEnd(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch", "end")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    end: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class PutEndsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetEndsRequest(_message.Message):
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
+
+class GetEndsResponse(_message.Message):
+    __slots__ = ("ends",)
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    ends: _containers.RepeatedCompositeFieldContainer[PartitionEnd]
+    def __init__(self, ends: _Optional[_Iterable[_Union[PartitionEnd, _Mapping]]] = ...) -> None: ...
 
 class HomeRequest(_message.Message):
     __slots__ = ("session", "id")

@@ -11,7 +11,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts")
+    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts", "problems")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class StatusResponse(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     cluster_id: str
@@ -42,7 +43,8 @@ class StatusResponse(_message.Message):
     resources: Resources
     coordinator: CoordinatorStatus
     hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CoordinatorStatus(_message.Message):
     __slots__ = ("address", "reachable", "revision", "problem")
@@ -253,10 +255,12 @@ class ListStreamsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListStreamsResponse(_message.Message):
-    __slots__ = ("streams",)
+    __slots__ = ("streams", "partitions")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
-    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStanding]
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
     __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts", "sent")
@@ -504,6 +508,114 @@ class CreatePartitionsResponse(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     topic: Topic
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
+
+class ListPartitionsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class ListPartitionsResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStanding]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ...) -> None: ...
+
+class PartitionStanding(_message.Message):
+    __slots__ = ("topic", "partition", "leader", "leader_epoch", "state", "problem", "copy", "start", "end", "lost")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    leader: str
+    leader_epoch: int
+    state: str
+    problem: str
+    copy: bool
+    start: int
+    end: int
+    lost: _containers.RepeatedCompositeFieldContainer[LostRecords]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., leader: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., copy: _Optional[bool] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostRecords, _Mapping]]] = ...) -> None: ...
+
+class LostRecords(_message.Message):
+    __slots__ = ("first", "heard", "leader_epoch", "host", "time_ms")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    heard: int
+    leader_epoch: int
+    host: str
+    time_ms: int
+    def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class ExportViewRequest(_message.Message):
+    __slots__ = ("first",)
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    def __init__(self, first: _Optional[int] = ...) -> None: ...
+
+class ExportViewResponse(_message.Message):
+    __slots__ = ("cluster_id", "revision", "changes", "more")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    revision: int
+    changes: _containers.RepeatedScalarFieldContainer[bytes]
+    more: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., revision: _Optional[int] = ..., changes: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class PromotePartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition", "host", "accept_loss")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    host: str
+    accept_loss: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., host: _Optional[str] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class PromotePartitionResponse(_message.Message):
+    __slots__ = ("partition", "said")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    partition: PartitionStanding
+    said: str
+    def __init__(self, partition: _Optional[_Union[PartitionStanding, _Mapping]] = ..., said: _Optional[str] = ...) -> None: ...
+
+class RebuildPartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition", "host", "accept_loss")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    host: str
+    accept_loss: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., host: _Optional[str] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class RebuildPartitionResponse(_message.Message):
+    __slots__ = ("partition", "said")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    partition: PartitionStanding
+    said: str
+    def __init__(self, partition: _Optional[_Union[PartitionStanding, _Mapping]] = ..., said: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("group_id", "protocol_type", "state", "members")

@@ -47,7 +47,7 @@ class ReceivingStream(_message.Message):
     def __init__(self, stream: _Optional[int] = ..., epoch: _Optional[int] = ..., report: _Optional[bytes] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
-    __slots__ = ("stream", "epoch", "kept", "begin", "restart", "log_start", "end", "leader_epoch")
+    __slots__ = ("stream", "epoch", "kept", "begin", "restart", "log_start", "end", "leader_epoch", "directory")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class FollowResponse(_message.Message):
     LOG_START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     stream: int
     epoch: int
     kept: bool
@@ -64,7 +65,8 @@ class FollowResponse(_message.Message):
     log_start: int
     end: int
     leader_epoch: int
-    def __init__(self, stream: _Optional[int] = ..., epoch: _Optional[int] = ..., kept: _Optional[bool] = ..., begin: _Optional[int] = ..., restart: _Optional[bool] = ..., log_start: _Optional[int] = ..., end: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    directory: str
+    def __init__(self, stream: _Optional[int] = ..., epoch: _Optional[int] = ..., kept: _Optional[bool] = ..., begin: _Optional[int] = ..., restart: _Optional[bool] = ..., log_start: _Optional[int] = ..., end: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., directory: _Optional[str] = ...) -> None: ...
 
 class UnfollowRequest(_message.Message):
     __slots__ = ("partition",)
@@ -225,3 +227,65 @@ class LogStartNotice(_message.Message):
     partition: PartitionRef
     log_start: int
     def __init__(self, partition: _Optional[_Union[PartitionRef, _Mapping]] = ..., log_start: _Optional[int] = ...) -> None: ...
+
+class HoldsRequest(_message.Message):
+    __slots__ = ("partition",)
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    partition: PartitionRef
+    def __init__(self, partition: _Optional[_Union[PartitionRef, _Mapping]] = ...) -> None: ...
+
+class HoldsResponse(_message.Message):
+    __slots__ = ("copy", "epochs", "start", "end", "heard", "leads")
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    copy: bool
+    epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
+    start: int
+    end: int
+    heard: int
+    leads: bool
+    def __init__(self, copy: _Optional[bool] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., heard: _Optional[int] = ..., leads: _Optional[bool] = ...) -> None: ...
+
+class CopyRequest(_message.Message):
+    __slots__ = ("partition", "offset", "max_bytes")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    partition: PartitionRef
+    offset: int
+    max_bytes: int
+    def __init__(self, partition: _Optional[_Union[PartitionRef, _Mapping]] = ..., offset: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class CopyResponse(_message.Message):
+    __slots__ = ("start", "end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class PromoteRequest(_message.Message):
+    __slots__ = ("partition", "accept_loss")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    partition: PartitionRef
+    accept_loss: bool
+    def __init__(self, partition: _Optional[_Union[PartitionRef, _Mapping]] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class RebuildRequest(_message.Message):
+    __slots__ = ("partition", "accept_loss")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    partition: PartitionRef
+    accept_loss: bool
+    def __init__(self, partition: _Optional[_Union[PartitionRef, _Mapping]] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class OperatorResponse(_message.Message):
+    __slots__ = ("said",)
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    said: str
+    def __init__(self, said: _Optional[str] = ...) -> None: ...

@@ -45,6 +45,15 @@ _log = logging.getLogger("treecast.channel")
 _CLOSE_GRACE = 1.0  # s
 # what is no fault of anybody
 _TOO_SLOW = {Problem.SILENT, Problem.HANDSHAKE}
+# what would be the same the next time: the two hosts do not accept each other
+_NOT_ACCEPTED = {
+    Problem.VERSION,
+    Problem.CLUSTER,
+    Problem.AUTHENTICATION,
+    Problem.PROOF,
+    Problem.STALE,
+    Problem.REFUSED,
+}
 _IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICATE}
 
 
@@ -76,6 +85,7 @@ class Channels:
         self.cancellable: set[int] = set()  # methods whose handlers may be cancelled with their caller
         self.on_up: Callable[[int, int], None] | None = None  # (host id, incarnation)
         self.on_down: Callable[[int], None] | None = None  # (host id)
+        self.on_refused: Callable[[int], None] | None = None  # (host id): it does not accept this host
         self.scratch = Scratch()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rng = rng
@@ -401,6 +411,7 @@ class Channels:
         peer.incarnation = session.peer.incarnation
         peer.last_connection = session.connection
         peer.last_error = ""
+        peer.refused = False
         peer.reset_pause()
         if not link.dialled:
             peer.stop_dialling()
@@ -426,11 +437,19 @@ class Channels:
         peer = self._peers.get(link.host_id)
         if peer is not None and event.problem not in _IN_ORDER:
             peer.last_error = str(event)
+            self._note_refused(peer, event)
         detail = f"host {link.host_id}: {event}"
         for call in link.session.pending:
             self._fail(call, Fault.LEADER_UNAVAILABLE, detail, True)
         if peer is not None and peer.link is link:
             self._down(peer)
+
+    def _note_refused(self, peer: Peer, event: Ended) -> None:
+        """That the other end is an old run of its host is no word about this one."""
+        own_word = event.problem is Problem.STALE and not event.by_peer
+        peer.refused = event.problem in _NOT_ACCEPTED and not own_word
+        if peer.refused and self.on_refused is not None:
+            _tell(self.on_refused, peer.host_id)
 
     def _down(self, peer: Peer) -> None:
         peer.link = None

@@ -27,6 +27,7 @@ class Peer:
         self.calls = 0
         self.requests = 0
         self.last_error = ""
+        self.refused = False  # the last connection was, for what this host is
         self.dialling: asyncio.Task[None] | None = None
         self.retry: asyncio.TimerHandle | None = None
         self._settings = settings
@@ -69,4 +70,5 @@ class Peer:
             link.session.handling if link is not None else 0,
             link.session.round_trip if link is not None else 0.0,
             self.last_error,
+            self.refused,
         )

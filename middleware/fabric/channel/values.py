@@ -53,3 +53,4 @@ class PeerStatus(Struct, frozen=True):
     handling: int  # requests that have no answer yet
     round_trip: float  # seconds; 0 while it is not known
     last_error: str
+    refused: bool = False  # the last connection was, for what this host is

@@ -98,8 +98,14 @@ class Homes:
         self._view.homes.subscribe(self._heard)
         self._view.on_reached(lambda position: self.keeper.note_history(position.history))
         own = self.keeper.start(self._home, self._host_id, self._view.position.history)
-        self._adopt(own)
+        self._adopt([*own, *self._bare()])
         self._tidying = asyncio.create_task(self._tidy_up(), name="homes of nothing")
+
+    def _bare(self) -> list[HomeName]:
+        """Homes that this host is, as the view says, and of which nothing is here: its disk was lost. The
+        coordinator's store has what they wrote."""
+        names = [_name_of(entry) for entry in self._view.homes if entry.host_id == self._host_id]
+        return [name for name in names if name is not None and name not in self.keeper.owned]
 
     async def close(self) -> None:
         if self._tidying is not None:
@@ -157,9 +163,9 @@ class Homes:
     def _heard(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
         entry = after or before
         assert entry is not None
-        if entry.kind is EntryKind.REPLICAS:
-            return  # not a home of the broker's
-        name = HomeName(HomeKind(entry.kind.value), entry.id)
+        name = _name_of(entry)
+        if name is None:
+            return
         at = None if after is None else HomeAt(after.host_id, after.epoch)
         if at is None:
             self.finder.forget(name)
@@ -217,6 +223,13 @@ class Homes:
                     del wanted[name]
             if wanted:
                 await asyncio.sleep(_ADOPT_AGAIN)
+
+
+def _name_of(entry: HomeEntry) -> HomeName | None:
+    """None where it is not a home of the broker's: the replica controller, a shared subscription."""
+    if entry.kind not in (EntryKind.GROUP, EntryKind.TRANSACTION):
+        return None
+    return HomeName(HomeKind(entry.kind.value), entry.id)
 
 
 def _steady() -> float:

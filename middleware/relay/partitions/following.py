@@ -1,7 +1,8 @@
 """At a host with interest: the partitions that others lead, and which of them are followed.
 
 A partition is followed from its first fetch on, and until it was not fetched for a while. What is followed
-is written down (table `replicas`: topic id and number -> topic, and whether it is followed), so that a host
+is written down (table `replicas`: topic id and number -> topic, whether it is followed, and the data
+directory of the leader with which it agreed last), so that a host
 goes on with it when it starts. What is not followed any more stays, until its room is needed.
 """
 
@@ -13,6 +14,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.long_poll import LongPolls
@@ -55,7 +57,10 @@ class Following:
         counters: RelayCounters,
         clock: Callable[[], float],
         polls: LongPolls,
+        directory: str,
     ) -> None:
+        """`directory`: the id of this host's data directory."""
+        self._directory = directory
         self.on_interest: Callable[[Topic, bool], None] | None = (
             None  # a topic is wanted here, or not any more
         )
@@ -71,7 +76,7 @@ class Following:
         self._remote: dict[TopicPartition, RemotePartition] = {}
         self._topic_of: dict[TopicPartition, Topic] = {}  # of those in `_remote`, as they were found
         self._wanted: dict[str, set[int]] = {}  # by topic: the partitions that are followed
-        self._known: dict[str, tuple[str, bool]] = {}  # what the table says
+        self._known: dict[str, tuple[str, bool, str]] = {}  # what the table says
         self._down: dict[int, float] = {}
         self._started = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -96,13 +101,14 @@ class Following:
         try:
             entry = json.loads(value)
             name, followed = str(entry["topic"]), bool(entry["followed"])
+            agreed = str(entry.get("leader", ""))
             hex_id, _, number = key.partition(".")
             topic_id, index = uuid.UUID(hex_id), int(number)
         except (ValueError, KeyError, TypeError) as error:
             _log.warning("what was followed as %s cannot be read: %s", key, error)
             self._write(key, None)
             return
-        self._known[key] = (name, followed)
+        self._known[key] = (name, followed, agreed)
         topic = self._topics.topics().get(name)
         found = leader(name, index)
         if topic is None or topic.topic_id != topic_id or found is None:
@@ -149,6 +155,7 @@ class Following:
             partial(self._defined, name.topic),
             self._clock,
         )
+        made.leader.waits = leader.waits
         self._remote[name] = made
         self._topic_of[name] = topic
         return made
@@ -171,9 +178,44 @@ class Following:
                 self._forget(self._key(self._topic_of[known], known.partition))
                 self._drop(known, Fault.UNKNOWN_TOPIC)
 
+    def leader_changed(self, topic: Topic, name: TopicPartition, leader: Leader) -> None:
+        """Another host leads the partition, or nobody, or somebody again: it is followed as before."""
+        found = self._remote.get(name)
+        if found is None:
+            return
+        if found.leader.host != leader.host_id:
+            followed = found.replica is not None
+            self._drop(name, Fault.NOT_LEADER)
+            if followed:
+                self._want(self.partition(topic, name.partition, leader))
+            return
+        waited, found.leader.waits = found.leader.waits, leader.waits
+        if waited == leader.waits:
+            return
+        if found.leader.up and found.replica is not None:
+            found.replica.want()
+        found.look_again()
+
+    def begin_anew(self, topic: Topic, index: int) -> Path | None:
+        """The replica of a partition is put aside and, where it is followed, begun anew. STORAGE.
+
+        Answers where the old one is.
+        """
+        found = self.find(topic.name, index)
+        followed = found is not None and found.replica is not None
+        if found is not None and found.replica is not None:
+            found.replica.leave()
+            found.replica = None
+        aside = self._partitions.put_replica_aside(topic, index)
+        if followed and found is not None:
+            self._write(self._key(topic, index), (topic.name, True, ""))
+            self._want(found)
+        return aside
+
     def led_here(self, name: TopicPartition) -> None:
-        """This host leads the partition now."""
+        """This host leads the partition now, and no other leader's log counts for its own."""
         if name in self._remote:
+            self._forget(self._key(self._topic_of[name], name.partition))
             self._drop(name, Fault.NOT_LEADER)
 
     def _drop(self, name: TopicPartition, fault: Fault) -> None:
@@ -223,6 +265,7 @@ class Following:
         except TreecastError as error:
             _log.error("%s cannot be replicated here: %s", name, error)
             return
+        agreed = self._agreed(topic, name.partition, followed.log.end_offset)
         partition.replica = Replica(
             followed,
             partition.leader,
@@ -234,8 +277,10 @@ class Following:
             partition.changed,
             tail=topic.config.replica == "tail",
             memory=self._memory,
+            agreed=agreed,
+            on_agreed=partial(self._note_agreed, topic, name.partition),
         )
-        self._write(self._key(topic, name.partition), (name.topic, True))
+        self._write(self._key(topic, name.partition), (name.topic, True, agreed))
         wanted = self._wanted.setdefault(name.topic, set())
         wanted.add(name.partition)
         if len(wanted) == 1 and self.on_interest is not None:
@@ -249,10 +294,26 @@ class Following:
         partition.replica.leave()
         partition.replica = None
         topic = self._topic_of[name]
-        self._write(self._key(topic, name.partition), (name.topic, False))
+        self._write(
+            self._key(topic, name.partition), (name.topic, False, self._agreed(topic, name.partition))
+        )
         self._unwanted(topic, name.partition)
         if partition.leader.up:
             partition.leader.unfollow()
+
+    def _agreed(self, topic: Topic, index: int, end: int = 0) -> str:
+        """The directory of the leader with which the log here agreed last. A log with records (`end`) that
+        followed no other was led here."""
+        known = self._known.get(self._key(topic, index))
+        if known is not None:
+            return known[2]
+        return self._directory if end else ""
+
+    def _note_agreed(self, topic: Topic, index: int, directory: str) -> None:
+        key = self._key(topic, index)
+        known = self._known.get(key)
+        if known is not None:
+            self._write(key, (known[0], known[1], directory))
 
     def _unwanted(self, topic: Topic, index: int) -> None:
         wanted = self._wanted.get(topic.name)
@@ -282,11 +343,14 @@ class Following:
         self._make_room()
 
     def _make_room(self) -> None:
-        """Replicas that nobody follows may take so much room; the one used longest ago goes."""
+        """Replicas that nobody follows may take so much room; the one used longest ago goes. Where the leader
+        is away, it may be the last copy, and stays."""
         idle = [
             (partition.used, partition.name)
             for partition in self
-            if partition.replica is None and self._partitions.replica(*_pair(partition.name)) is not None
+            if partition.replica is None
+            and partition.leader.up
+            and self._partitions.replica(*_pair(partition.name)) is not None
         ]
         sizes = {name: self._size(name) for _, name in idle}
         surplus = sum(sizes.values()) - self._settings.idle_bytes
@@ -312,13 +376,13 @@ class Following:
         if self._known.pop(key, None) is not None:
             self._write(key, None)
 
-    def _write(self, key: str, value: tuple[str, bool] | None) -> None:
+    def _write(self, key: str, value: tuple[str, bool, str] | None) -> None:
         """In the background: what is lost of it costs a replay, no more."""
         if value is not None:
             if self._known.get(key) == value:
                 return
             self._known[key] = value
-        coded = None if value is None else json.dumps({"topic": value[0], "followed": value[1]}).encode()
+        coded = None if value is None else _coded(*value)
         task = self._loop.create_task(self._commit(Change(REPLICAS, key, coded)), name="write replicas")
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
@@ -328,6 +392,10 @@ class Following:
             await self._tables.commit([change])
         except TreecastError as error:
             _log.warning("what is followed could not be written down: %s", error)
+
+
+def _coded(topic: str, followed: bool, agreed: str) -> bytes:
+    return json.dumps({"topic": topic, "followed": followed, "leader": agreed}).encode()
 
 
 def _pair(name: TopicPartition) -> tuple[str, int]:

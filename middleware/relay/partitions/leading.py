@@ -116,10 +116,15 @@ class Leading:
         methods: Methods,
         stream_ids: Iterator[int],
         accounts: Accounts,
+        directory: str = "",
     ) -> None:
-        """`run`: of this host, the streams' epoch. `stream_ids`: those that it did not use yet."""
+        """`run`: of this host, the streams' epoch. `stream_ids`: those that it did not use yet.
+
+        `directory`: the id of the data directory from which it leads.
+        """
         self.on_followers: Callable[[Topic], None] | None = None  # those of a topic have changed
         self._run = run
+        self._directory = directory
         self._led = led
         self._fabric = fabric
         self._methods = methods
@@ -175,6 +180,7 @@ class Leading:
             log_start=partition.log.start_offset,
             end=partition.log.end_offset,
             leader_epoch=partition.leader_epoch,
+            directory=self._directory,
         )
         return (answer, b"") if kept else self._begun(stream, answer)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+from msgspec import Struct
 
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.relay.entries import Leader
+from treecast.middleware.relay.entries import Leader, Lost
+
+from .lost_disk import Recorded
 
 
 class PartitionMethod(enum.IntEnum):
@@ -27,6 +31,33 @@ class PartitionMethod(enum.IntEnum):
     DELETE = 47
     MARKER = 48
     LOG_START = 49
+    HOLDS = 50
+    COPY = 51
+    PROMOTE = 52
+    REBUILD = 53
+
+
+class Ended(Struct, frozen=True):
+    """Where a log ends, and the leader epoch of its last record."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    end: int
+
+
+class Claim(Struct, frozen=True):
+    """To lead a partition with this epoch. `known_epoch`: the coordinator's, as it is known here.
+
+    `promoted`: by an operator. `lost`: what is given up by it.
+    """
+
+    topic_id: TopicId
+    partition: int
+    known_epoch: int
+    leader_epoch: int
+    promoted: bool = False
+    lost: Lost | None = None
 
 
 class Topics(Protocol):
@@ -42,6 +73,26 @@ class Leaders(Protocol):
     """Who leads: `view.ClusterView`."""
 
     def leader(self, topic: str, index: int) -> Leader | None: ...
+
+
+class Record(Protocol):
+    """What the coordinator knows of logs, and who may lead them. All raise COORDINATOR_UNAVAILABLE."""
+
+    async def put_ends(self, ends: Sequence[Ended]) -> None:
+        """Where logs end that this host leads."""
+
+    async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
+        """Where logs of a topic ended when their leaders told it last, by number; without those of which
+        nothing was told."""
+
+    async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
+        """This host leads them, and has lost records of them: they wait for it. Returns when it has heard."""
+
+    async def take_lead(self, claim: Claim) -> None:
+        """This host leads a partition from now on; returns when it has heard of that itself.
+
+        FENCED_LEADER_EPOCH where another change was quicker; NOT_LEADER, POLICY_VIOLATION where it may not.
+        """
 
 
 def topic_of(topics: Topics, ref: pb.PartitionRef) -> Topic:

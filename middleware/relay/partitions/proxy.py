@@ -44,22 +44,29 @@ class LeaderProxy:
         self.host = host
         self.ref = pb.PartitionRef(topic_id=topic_id, partition=index)
         self.epoch: int | None = None  # the leader's, once it has said it
+        self.waits = False  # its host came back with another disk, and nobody leads the partition
+        self.heard = 0  # the leader's log was at least so long, as its answers told
         self._channels = channels
         self._settings = settings
         self._pending: dict[Future[Answer], None] = {}
 
     @property
     def up(self) -> bool:
-        return self._channels.is_up(self.host)
+        return not self.waits and self._channels.is_up(self.host)
 
-    def produce(self, batches: bytes, acks: int, transactional_id: str | None) -> Future[Appended]:
+    def produce(
+        self, batches: bytes, acks: int, transactional_id: str | None, records: int = 0
+    ) -> Future[Appended]:
+        """`records`: how many they are, for what is heard of the leader's log."""
         request = pb.PeerProduceRequest(partition=self.ref, acks=acks, transactional_id=transactional_id)
         timeout = self._settings.produce_timeout
-        return self._call(PartitionMethod.PRODUCE, request, self._appended, timeout, batches)
+        read = partial(self._appended, records)
+        return self._call(PartitionMethod.PRODUCE, request, read, timeout, batches)
 
-    def _appended(self, answer: Answer) -> Appended:
+    def _appended(self, records: int, answer: Answer) -> Appended:
         found = pb.PeerProduceResponse.FromString(answer.head)
         self.epoch = found.leader_epoch
+        self.heard = max(self.heard, found.base_offset + records)
         return Appended(found.base_offset, found.log_append_time, found.log_start)
 
     def fetch(
@@ -77,6 +84,7 @@ class LeaderProxy:
     def _read(self, answer: Answer) -> PartitionRead:
         found = pb.PeerFetchResponse.FromString(answer.head)
         self.epoch = found.leader_epoch
+        self.heard = max(self.heard, found.high_watermark)
         body = answer.body
         return PartitionRead(
             [body] if len(body) else [],
@@ -151,6 +159,7 @@ class LeaderProxy:
         if not 0 <= found.begin <= found.end or not 0 <= found.log_start <= found.end:
             raise TreecastError(Fault.INTERNAL, f"host {self.host} answers what makes no sense: {found}")
         self.epoch = found.leader_epoch
+        self.heard = found.end  # what was heard of another life of the leader is void
         return found
 
     def unfollow(self) -> Future[None]:

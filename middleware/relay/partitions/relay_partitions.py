@@ -15,9 +15,13 @@ from treecast.middleware.relay.entries import HostEntry, TopicEntry
 from treecast.middleware.relay.view import ClusterView
 
 from .accounts import Accounts
+from .copies import Copier, Copies, Survey
+from .ends import Ends
 from .following import Following
 from .leading import Leading, Led
-from .ports import Topics
+from .operator import Operator
+from .ports import Record, Topics
+from .rebuilding import Rebuilding
 from .serving import Serving
 from .settings import PartitionSettings
 
@@ -40,13 +44,16 @@ class RelayPartitions:
         fabric: Fabric,
         settings: PartitionSettings,
         counters: RelayCounters,
+        record: Record,
+        directory: str,
     ) -> None:
+        """`directory`: the id of this host's data directory. `record`: what the coordinator knows of logs."""
         self._parts = parts
         self._topics = topics
         self._view = view
         led = Led(parts.partitions, topics)
         self.accounts = Accounts(parts.tables, settings.accounts_every)
-        self.leading = Leading(parts.run, led, fabric, methods, itertools.count(1), self.accounts)
+        self.leading = Leading(parts.run, led, fabric, methods, itertools.count(1), self.accounts, directory)
         self.serving = Serving(led, methods)
         self.following = Following(
             parts.partitions,
@@ -59,7 +66,40 @@ class RelayPartitions:
             counters,
             parts.clock,
             parts.polls,
+            directory,
         )
+        host_id, partitions = parts.host.host_id, parts.partitions
+        self.copies = Copies(partitions, topics, self.following, methods)
+        survey = Survey(host_id, self.copies, view, methods, channels.is_up, record, settings)
+        copier = Copier(partitions, self.following, methods, settings, counters, parts.clock)
+        self.rebuilding = Rebuilding(
+            host_id,
+            parts.run,
+            partitions,
+            topics,
+            parts.tables,
+            view,
+            survey,
+            copier,
+            record,
+            settings,
+            counters,
+            parts.clock,
+        )
+        self.operator = Operator(
+            host_id,
+            partitions,
+            topics,
+            view,
+            self.following,
+            self.rebuilding,
+            survey,
+            methods,
+            channels.is_up,
+            record,
+            parts.clock,
+        )
+        self.ends = Ends(partitions, topics, record, self._history, settings.ends_every)
         view.topics.subscribe(self._topic_changed)
         view.hosts.subscribe(self._host_changed)
 
@@ -74,6 +114,8 @@ class RelayPartitions:
         defined = self._topics.topics().get(topic)
         if leader is None or defined is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
+        if leader.host_id == self._parts.host.host_id and not leader.waits:
+            raise TreecastError(Fault.LEADER_UNAVAILABLE, f"{topic}-{index} is being opened")
         return self.following.partition(defined, index, leader)
 
     # --- life
@@ -81,16 +123,25 @@ class RelayPartitions:
     async def start(self) -> None:
         self.leading.start()
         self.following.start(self._view.leader)
+        self.rebuilding.start()
+        self.ends.start()
 
     async def close(self) -> None:
+        await self.ends.close()
+        await self.rebuilding.close()
         await self.following.close()
         await self.accounts.write()
         self.leading.close()
+
+    def _history(self) -> str:
+        """The coordinator's, as far as it is known."""
+        return self._view.position.history
 
     # --- what is told
 
     def host_up(self, host: int, incarnation: int) -> None:
         self.following.host_up(host)
+        self.rebuilding.look_again()
 
     def host_down(self, host: int) -> None:
         self.following.host_down(host)
@@ -100,9 +151,14 @@ class RelayPartitions:
             self.following.topic_changed(before.name, after.topic_id if after is not None else None)
         if after is not None:
             own = self._parts.host.host_id
+            defined = self._topics.topics().get(after.name)
             for index, leader in enumerate(after.leaders):
-                if leader.host_id == own:
-                    self.following.led_here(TopicPartition(after.name, index))
+                name = TopicPartition(after.name, index)
+                if leader.host_id == own and not leader.waits:
+                    self.following.led_here(name)
+                elif defined is not None and defined.topic_id == after.topic_id:
+                    self.following.leader_changed(defined, name, leader)
+        self.rebuilding.topic_changed(before, after)
 
     def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
         if after is None and before is not None:

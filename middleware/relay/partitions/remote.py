@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _LENGTH: Final = struct.Struct(">i")  # of a batch, after this field
 _LENGTH_AT: Final = 8
+_LAST_DELTA: Final = struct.Struct(">i")  # of the offsets in a batch
+_LAST_DELTA_AT: Final = 23
 
 
 class RemotePartition:
@@ -87,6 +89,16 @@ class RemotePartition:
         return self.replica.partition.log.size if self.replica is not None else 0
 
     @property
+    def heard(self) -> int:
+        """The leader's log was at least so long, as far as this host has heard."""
+        replica, heard = self.replica, self.leader.heard
+        if replica is None or replica.refused:
+            return heard
+        joined = replica.joined
+        of_stream = joined.next + joined.lag if joined is not None else 0
+        return max(heard, replica.known_end, of_stream, replica.partition.log.end_offset)
+
+    @property
     def watched(self) -> bool:
         """Whether anybody waits for records."""
         replica = self.replica
@@ -120,23 +132,28 @@ class RemotePartition:
         self, batches: memoryview, acks: int, transactional_id: str | None
     ) -> Appended | Future[Appended]:
         self._reach()
-        size = len(batches)
-        if size > HEADER_SIZE and _LENGTH.unpack_from(batches, _LENGTH_AT)[0] + LOG_OVERHEAD < size:
-            self._check_all(batches)
+        size, records = len(batches), 0
+        if size > HEADER_SIZE:
+            if _LENGTH.unpack_from(batches, _LENGTH_AT)[0] + LOG_OVERHEAD < size:
+                records = self._check_all(batches)
+            else:
+                records = _LAST_DELTA.unpack_from(batches, _LAST_DELTA_AT)[0] + 1
         self._counters.forwarded_appends += 1
         self._counters.forwarded_bytes += len(batches)
-        return self.leader.produce(bytes(batches), acks, transactional_id)
+        return self.leader.produce(bytes(batches), acks, transactional_id, records)
 
-    def _check_all(self, batches: memoryview) -> None:
+    def _check_all(self, batches: memoryview) -> int:
         """Several batches are refused here and now, as their sender then sends each by itself: the leader's
-        refusal would be that of all of them."""
+        refusal would be that of all of them. Answers how many records they are."""
         topic = self._topic()
         if topic is None:
-            return
-        rules = BatchRules(topic.name, topic.config)
+            return 0
+        rules, records = BatchRules(topic.name, topic.config), 0
         now_ms = int(self._clock() * 1000)
         for header in check_batches(batches, topic.config.max_message_bytes):
             rules.check(header, now_ms)
+            records += header.last_offset_delta + 1
+        return records
 
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
@@ -175,6 +192,8 @@ class RemotePartition:
         """None where the leader is to be asked."""
         if not replica.checked and not (replica.begun and not self.leader.up):
             return None
+        if replica.refused:
+            return None  # what it has is not what the leader answers
         log = replica.partition.log
         if log.start_offset <= offset < replica.partition.readable_end:
             found = replica.partition.read(offset, max_bytes, isolation, at_least_one=at_least_one)
@@ -213,6 +232,8 @@ class RemotePartition:
             self._loop.call_soon(self._look_again, waiter)
 
     def _waits_here(self, replica: Replica) -> bool:
+        if replica.refused:
+            return False
         here = replica.current or replica.growing
         return (replica.checked and here) or (replica.begun and not self.leader.up)
 
@@ -273,7 +294,7 @@ class RemotePartition:
         return found
 
     def _own(self) -> Replica:
-        if self.replica is None:
+        if self.replica is None or self.replica.refused:
             raise TreecastError(
                 Fault.LEADER_UNAVAILABLE,
                 f"host {self.leader.host}, which leads {self.name}, cannot be reached, and nothing is here",

@@ -10,6 +10,10 @@ no progress though there is more is behind again. When the connection comes back
 What the leader tells readers meanwhile does not move the goal: under load it would never be reached, and
 each record would come twice, by the stream and by readers' calls. For the same reason a replica that is
 behind, and is being brought on, is waited for by readers whom it reaches soon.
+
+A leader that would cut what is here is obeyed only where it leads from the disk with which this log agreed
+last, and the two logs have something in common (`lost_disk.refuses`). Else the replica is *refused*: it stays
+as it is and is not followed, until the leader is asked again or the operator has it begun anew.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
 
+from .lost_disk import refuses
 from .proxy import LeaderProxy
 from .settings import PartitionSettings
 from .stream_log import PartitionStreamLog, StreamMemory
@@ -78,9 +83,18 @@ class Replica:
         *,
         tail: bool,
         memory: StreamMemory,
+        agreed: str,
+        on_agreed: Callable[[str], None],
     ) -> None:
-        """`clock` gives wall-clock seconds. `changed` is called when `current` changes."""
+        """`clock` gives wall-clock seconds. `changed` is called when `current` changes.
+
+        `agreed`: the data directory of the leader with which this log agreed last; `on_agreed` is told of
+        another.
+        """
         self.partition = partition
+        self.refused = ""  # why it is not followed, though the leader is there
+        self._agreed = agreed
+        self._on_agreed = on_agreed
         self.checked = False  # all it has is what the leader had, when it was last asked
         self.current = False
         self.joined: Joined | None = None
@@ -178,10 +192,41 @@ class Replica:
             self.checked = True
             return True
         self._leave_stream()
+        if self.partition.log.end_offset > max(end, 0):
+            return False  # others have brought it on meanwhile: the answer is about less than is here
+        if self._refuses(answer):
+            return True
         self._cut(answer)
         if self.partition.log.end_offset != answer.begin:
             return False
         self._join(answer)
+        return True
+
+    def _refuses(self, answer: pb.FollowResponse) -> bool:
+        """Whether what is here is kept against the leader's word. It sends no stream to who refuses."""
+        log = self.partition.log
+        if not refuses(
+            log.start_offset,
+            log.end_offset,
+            answer.begin,
+            restart=answer.restart,
+            leader=answer.directory,
+            agreed=self._agreed,
+        ):
+            self.refused = ""
+            return False
+        self.checked = False
+        self._counters.refused_replicas += 1
+        begin = log.start_offset if answer.restart else answer.begin
+        self.refused = (
+            f"host {self._leader.host} leads it without {begin} to {log.end_offset}, which are here: this"
+            " copy is kept, and not followed"
+        )
+        _log.error(
+            "%s: %s; `treecast partitions promote` and `rebuild` decide", self.partition.name, self.refused
+        )
+        self._leader.unfollow()
+        self._changed()
         return True
 
     def _cut(self, answer: pb.FollowResponse) -> None:
@@ -204,6 +249,9 @@ class Replica:
 
     def _join(self, answer: pb.FollowResponse) -> None:
         self.checked = True
+        if answer.directory != self._agreed:
+            self._agreed = answer.directory
+            self._on_agreed(answer.directory)
         self.known_end = max(answer.end, answer.begin)  # what it knew of another life of the leader is void
         self._move_start()
         self.joined = self._fabric.join(
@@ -303,7 +351,12 @@ class Replica:
             self._changed()
         end = self.partition.log.end_offset
         lag = self.joined.lag if self.joined is not None else 0
-        if not self._leader.up or (lag == 0 and end >= self.known_end) or end != self._progress[0]:
+        if (
+            self.refused
+            or not self._leader.up
+            or (lag == 0 and end >= self.known_end)
+            or end != self._progress[0]
+        ):
             self._progress = (end, now)
             return
         waited = now - self._progress[1]

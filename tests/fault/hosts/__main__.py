@@ -5,6 +5,7 @@
     python -m tests.fault.hosts outage --behind 1000000
     python -m tests.fault.hosts kills --count 100
     python -m tests.fault.hosts leader
+    python -m tests.fault.hosts disk-loss --count 20
     python -m tests.fault.hosts wire
     python -m tests.fault.hosts burst --receivers 2,8 --mb 100
     python -m tests.fault.hosts all         all of these, about 40 minutes
@@ -43,6 +44,7 @@ ALL: list[tuple[str, dict[str, Any]]] = [
     ("outage", {"behind": 1_000_000}),
     ("kills", {"count": 100}),
     ("leader", {}),
+    ("disk-loss", {"count": 20}),
     ("wire", {}),
 ]
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .burst import burst
+from .disk_loss import disk_loss
 from .ends import account, end
 from .outage import outage
 from .pace import progress
@@ -134,6 +135,7 @@ SCENARIOS: dict[str, Callable[[Options, Path], Result]] = {
     "outage": outage,
     "kills": kills,
     "leader": leader,
+    "disk-loss": disk_loss,
     "wire": wire,
     "burst": burst,
 }

@@ -71,7 +71,16 @@ class Waiter:
 
 async def test_a_joined_host_has_what_it_leads_and_what_it_follows(tmp_path: Path) -> None:
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(TOPIC, {1, 3})
+    await partitions.apply(
+        TOPIC,
+        dict.fromkeys(
+            (
+                1,
+                3,
+            ),
+            0,
+        ),
+    )
     replica = partitions.follow(TOPIC, 0)
     assert partitions.follow(TOPIC, 0) is replica is partitions.replica("t", 0)
     assert [p.name.partition for p in partitions.led()] == [1, 3]
@@ -89,7 +98,7 @@ async def test_a_joined_host_has_what_it_leads_and_what_it_follows(tmp_path: Pat
 
 async def test_what_was_followed_is_led_and_the_other_way_round(tmp_path: Path) -> None:
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(TOPIC, {0})
+    await partitions.apply(TOPIC, dict.fromkeys((0,), 0))
     produce(partitions, 0, 3)
     data = bytes(
         partitions.get("t", 0).read(0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True).chunks[0]
@@ -98,7 +107,7 @@ async def test_what_was_followed_is_led_and_the_other_way_round(tmp_path: Path) 
     replica.append_replicated(data, [read_header(data, 0)], 1)
     before, waiter = partitions.get("t", 0), Waiter()
     before.watch(waiter, Isolation.READ_UNCOMMITTED)
-    await partitions.apply(TOPIC, {1})
+    await partitions.apply(TOPIC, dict.fromkeys((1,), 0))
     assert waiter.told == ["gone"]
     with pytest.raises(TreecastError) as caught:
         before.read(0, 1, Isolation.READ_UNCOMMITTED, at_least_one=True)
@@ -206,12 +215,12 @@ async def test_what_cannot_follow_is_not_shown(tmp_path: Path) -> None:
 
 async def test_a_directory_of_an_older_topic_of_the_same_name_is_put_aside(tmp_path: Path) -> None:
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(TOPIC, {0})
+    await partitions.apply(TOPIC, dict.fromkeys((0,), 0))
     produce(partitions, 0)
     partitions.follow(TOPIC, 1)
     await partitions.close()
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(AGAIN, {0})
+    await partitions.apply(AGAIN, dict.fromkeys((0,), 0))
     assert partitions.get("t", 0).log.end_offset == 0
     partitions.follow(AGAIN, 1)
     names = sorted(path.name for path in (tmp_path / "logs").iterdir())
@@ -221,25 +230,44 @@ async def test_a_directory_of_an_older_topic_of_the_same_name_is_put_aside(tmp_p
 
 async def test_a_log_that_was_not_closed_in_order_goes_on_in_a_new_epoch(tmp_path: Path) -> None:
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(TOPIC, {0})
+    await partitions.apply(TOPIC, dict.fromkeys((0,), 0))
     produce(partitions, 0)
     partitions.abandon()
     partitions = opened(tmp_path / "logs", unclean_epoch=7)
-    partitions.open(TOPIC, {0, 1})  # nothing is left of 1
-    await partitions.apply(TOPIC, {0, 1, 2})  # 2 is new
+    partitions.open(
+        TOPIC,
+        dict.fromkeys(
+            (
+                0,
+                1,
+            ),
+            0,
+        ),
+    )  # nothing is left of 1
+    await partitions.apply(
+        TOPIC,
+        dict.fromkeys(
+            (
+                0,
+                1,
+                2,
+            ),
+            0,
+        ),
+    )  # 2 is new
     assert [partitions.get("t", index).leader_epoch for index in (0, 1, 2)] == [7, 7, 0]
     produce(partitions, 0)
     assert partitions.get("t", 0).end_of_epoch(0) == (0, 1)
     partitions.abandon()
     partitions = opened(tmp_path / "logs", unclean_epoch=3)
-    partitions.open(TOPIC, {0})
+    partitions.open(TOPIC, dict.fromkeys((0,), 0))
     assert partitions.get("t", 0).leader_epoch == 8
     partitions.abandon()
 
 
 async def test_readers_of_a_replica_are_woken_once_for_a_chunk(tmp_path: Path) -> None:
     partitions = opened(tmp_path / "logs")
-    await partitions.apply(TOPIC, {0})
+    await partitions.apply(TOPIC, dict.fromkeys((0,), 0))
     for _ in range(5):
         produce(partitions, 0, 2)
     chunk = partitions.get("t", 0).read(0, 10_000, Isolation.READ_UNCOMMITTED, at_least_one=True).chunks[0]

@@ -21,7 +21,7 @@ def stream(**account) -> pb.StreamStatus:
 class Client:
     """A daemon that has these streams."""
 
-    def __init__(self, *found: pb.StreamStatus) -> None:
+    def __init__(self, *found: pb.StreamStatus | pb.PartitionStanding) -> None:
         self._found = found
 
     def __enter__(self) -> Client:
@@ -29,15 +29,18 @@ class Client:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def list_streams(self) -> tuple[pb.StreamStatus, ...]:
-        return self._found
+    def streams(self) -> pb.ListStreamsResponse:
+        return pb.ListStreamsResponse(
+            streams=[one for one in self._found if isinstance(one, pb.StreamStatus)],
+            partitions=[one for one in self._found if isinstance(one, pb.PartitionStanding)],
+        )
 
 
 @pytest.fixture
 def beside(command, monkeypatch: pytest.MonkeyPatch):
     """`beside(streams...)("streams", ...)`: the command with a daemon that has them."""
 
-    def make(*found: pb.StreamStatus):
+    def make(*found: pb.StreamStatus | pb.PartitionStanding):
         monkeypatch.setattr(streams_module, "daemon_at", lambda control: Client(*found))
         return command
 
@@ -118,3 +121,33 @@ def test_the_doctor_looks_for_the_coordinator(command, tmp_path) -> None:
             row["check"]: row for row in json.loads(command("doctor", "--config", str(config), "--json").out)
         }
     assert said["coordinator"]["level"] == "ok"
+
+
+LOST = pb.LostRecords(first=1000, heard=1003, leader_epoch=7, host="b", time_ms=1_700_000_000_000)
+
+
+def standing(state: str, **more) -> pb.PartitionStanding:
+    return pb.PartitionStanding(topic="t", partition=1, leader="b", state=state, **more)
+
+
+@pytest.mark.parametrize("state", ["waits", "rebuilding", "refused"])
+def test_the_check_fails_while_a_partition_is_not_as_it_should_be(beside, state: str) -> None:
+    treecast = beside(stream(), standing(state, problem="it waits for host c"))
+    assert treecast("streams", "--check").code == 1
+    assert treecast("streams", "u", "--check").code == 0  # another topic's
+    assert treecast("streams").code == 0
+    (line,) = [line for line in treecast("streams").lines if line.startswith("t-1")]
+    assert state.upper() in line
+    assert "it waits for host c" in line
+    found = treecast("streams", "--json").json
+    assert [(one["name"], one["state"], one["accounts"]) for one in found[1:]] == [("t-1", state, [])]
+
+
+def test_what_a_lost_disk_had_is_named_and_is_no_failure(beside) -> None:
+    treecast = beside(stream(), standing("led", lost=[LOST]))
+    ran = treecast("streams", "--check")
+    assert ran.code == 0
+    head, row = ran.lines[-2:]
+    assert head.startswith("partition  lost with the disk of")
+    assert row.split() == ["t-1", "b", "2023-11-14T22:13:20.000Z", "1,000", "1,003", "3", "7"]
+    assert treecast("streams", "--json").json[1]["lost"][0]["first"] == 1000

@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import ClientSession, UnixConnector
@@ -84,6 +85,9 @@ async def test_status_is_the_control_services(subject: Subject, url: str) -> Non
 async def test_health_and_readiness(subject: Subject, url: str) -> None:
     assert await get(f"{url}/healthz") == (200, "text/plain", "ok\n")
     assert await get(f"{url}/readyz") == (200, "text/plain", "ready\n")
+    subject.joined = SimpleNamespace(isolation=lambda: "no other host accepts this one")  # type: ignore[assignment]
+    assert await get(f"{url}/readyz") == (503, "text/plain", "no other host accepts this one\n")
+    subject.joined = None
     subject.ready = False
     assert await get(f"{url}/readyz") == (503, "text/plain", "shutting down\n")
     assert (await get(f"{url}/healthz"))[0] == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import stat
@@ -423,6 +424,64 @@ def test_groups_of_a_host_alone_keep_their_offsets(
 def groups(daemon: DaemonProcess) -> list[pb.Group]:
     with DaemonClient(daemon.control) as client:
         return list(client.list_groups())
+
+
+def test_groups_are_listed_while_one_home_is_away(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    create(first, "t", 1)
+    until(lambda: topics(second).keys() == {"t"})
+    for daemon, group in ((first, "here"), (second, "there")):  # the first host that asks is the home
+        with DaemonClient(daemon.control) as client:
+            client.reset_group(pb.ResetGroupRequest(group_id=group, topic="t", earliest=True))
+    until(
+        lambda: (
+            {group.group_id: group.state for group in groups(first)} == {"here": "Empty", "there": "Empty"}
+        )
+    )
+    second.kill()
+    assert {group.group_id: group.state for group in groups(first)} == {"here": "Empty", "there": "Unknown"}
+    with DaemonClient(first.control) as client:
+        assert client.status().totals.groups == 2
+
+
+def test_groups_whose_homes_disk_is_lost_keep_their_offsets(first: DaemonProcess, joined) -> None:
+    """The coordinator's store has them."""
+    second = joined("b")
+    create(first, "t", 1)
+    until(lambda: topics(second).keys() == {"t"})
+    with DaemonClient(second.control) as client:
+        client.reset_group(pb.ResetGroupRequest(group_id="g", topic="t", earliest=True))
+    assert offsets(first, "g") == [("t", 0, 0)]
+    second.kill()
+    shutil.rmtree(second.data)
+    with DaemonClient(first.control) as client:
+        until(lambda: any(host.presence == "away" for host in client.status().hosts))
+    second.restart()
+    until(lambda: [group.state for group in groups(first)] == ["Empty"])
+    assert offsets(first, "g") == offsets(second, "g") == [("t", 0, 0)]
+
+
+def test_a_host_on_a_new_disk_has_connections_at_once(first: DaemonProcess, joined) -> None:
+    second = joined("b")
+    for _ in range(2):  # its runs rise
+        second.restart()
+
+    def host(daemon: DaemonProcess, name: str) -> pb.HostStatus:
+        with DaemonClient(daemon.control) as client:
+            (found,) = [one for one in client.status().hosts if one.name == name]
+        return found
+
+    until(lambda: host(first, "b").channel.connected)
+    second.kill()
+    shutil.rmtree(second.data)
+    until(lambda: host(first, "b").presence == "away")
+    second.restart()
+    until(lambda: host(first, "b").channel.connected and host(second, "a").channel.connected)
+    assert not logged(first, "a newer incarnation of the host is known")
+    assert not logged(second, "a newer incarnation of the host is known")
+    assert logged(second, "is not the data directory that b had before")
+    with DaemonClient(second.control) as client:
+        assert list(client.status().problems) == []
 
 
 def test_producer_ids_of_a_host_alone_are_not_given_again(

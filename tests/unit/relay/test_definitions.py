@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.unit.relay.world import until
 
 from treecast.middleware.api.coordinator_client import Attachment
 from treecast.middleware.api.discovery import Address
@@ -34,23 +36,23 @@ class Led:
     """What the partitions are told; `refuse` makes the next `apply` fail."""
 
     def __init__(self) -> None:
-        self.open_: dict[str, frozenset[int]] = {}
+        self.open_: dict[str, set[int]] = {}
         self.told: list[tuple[str, str]] = []
         self.refuse = False
         self.pause: asyncio.Event | None = None
 
-    def open(self, topic: Topic, led: frozenset[int]) -> None:
+    def open(self, topic: Topic, led: Mapping[int, int]) -> None:
         self.told.append(("open", topic.name))
-        self.open_[topic.name] = led
+        self.open_[topic.name] = set(led)
 
-    async def apply(self, topic: Topic, led: frozenset[int]) -> None:
+    async def apply(self, topic: Topic, led: Mapping[int, int]) -> None:
         if self.pause is not None:
             await self.pause.wait()
         if self.refuse:
             self.refuse = False
             raise TreecastError(Fault.STORAGE, "full")
         self.told.append(("apply", topic.name))
-        self.open_[topic.name] = led
+        self.open_[topic.name] = set(led)
 
     def remove(self, topic: Topic) -> None:
         self.told.append(("remove", topic.name))
@@ -178,7 +180,7 @@ async def test_only_what_is_led_here_is_opened(house: House) -> None:
     await house.client.attach(hello("there"))
     await house.definitions.create_topic(NewTopic("t", 3, leaders=("there", "here", "there")))
     await house.definitions.create_topic(NewTopic("u", 1, leaders=("there",)))
-    assert house.led.open_ == {"t": {1}, "u": frozenset()}
+    assert house.led.open_ == {"t": {1}, "u": set()}
     await house.client.create_topic(pb.CreateTopicEntryRequest(name="v", partitions=1, pinned=["here"]))
     await house.link.seen(house.coordinator.coordinator.revision)
     await house.definitions.settled()
@@ -205,17 +207,39 @@ async def test_a_start_opens_what_was_known_and_follows_what_came_since(house: H
     assert house.forgotten == ["gone"]
 
 
-async def test_a_coordinator_that_lost_its_store_deletes_nothing(house: House) -> None:
+async def test_a_coordinator_that_lost_a_topic_deletes_nothing(house: House) -> None:
+    for name in ("kept", "t"):
+        await house.definitions.create_topic(NewTopic(name, 1))
+    await house.close()
+    store = sqlite3.connect(house.path / "coordinator.db")
+    with store:
+        store.execute("UPDATE meta SET value = 'another' WHERE name = 'history'")
+        store.execute("DELETE FROM entries WHERE key = 't'")
+    store.close()
+    house.led = Led()
+    await house.open()
+    await house.link.fetch()
+    await house.definitions.settled()
+    assert sorted(house.led.told[:2]) == [("open", "kept"), ("open", "t")]
+    assert house.led.told[2:] == [("put aside", "t")]
+    assert house.forgotten == []
+
+
+async def test_a_coordinator_that_was_begun_anew_is_not_believed(house: House) -> None:
     await house.definitions.create_topic(NewTopic("t", 1))
     await house.close()
     for path in house.path.glob("coordinator.db*"):
         path.unlink()
     house.led = Led()
     await house.open()
-    await house.link.fetch()
-    await house.definitions.settled()
-    assert house.led.told == [("open", "t"), ("put aside", "t")]
-    assert house.forgotten == []
+    assert await refusal(house.link.fetch()) is Fault.POLICY_VIOLATION
+    await until(lambda: house.link.refused is not None)
+    assert "its store is lost" in str(house.link.refused)
+    assert house.led.told == [("open", "t")]
+    assert house.definitions.topics().keys() == {"t"}
+    await house.definitions.close()
+    house.link.load(ViewStore(house.tables))  # what is written down is what was known
+    assert house.link.view.topic("t") is not None
 
 
 async def test_a_name_that_is_used_again_at_once(house: House) -> None:

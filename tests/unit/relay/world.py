@@ -6,11 +6,12 @@ import asyncio
 import os
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec.structs import replace
 from tests.unit.fabric.channel.hosts import kill as kill_channels
 from tests.unit.fabric.edges import KEYS, lose
 
@@ -37,8 +38,10 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.relay.entries import Change, Kind, Leader, TopicEntry
+from treecast.middleware.relay.entries import Change, HostEntry, Kind, Leader, Presence, TopicEntry
 from treecast.middleware.relay.interest import InterestSettings
+from treecast.middleware.relay.partitions.lost_disk import Recorded
+from treecast.middleware.relay.partitions.ports import Claim, Ended
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
 from treecast.middleware.relay.partitions.settings import PartitionSettings
 from treecast.middleware.relay.sharing import Sharing
@@ -60,7 +63,14 @@ CHANNEL = ChannelSettings(
     ping_every=0.2, silent_after=1.0, back_off_first=0.01, back_off_longest=0.1, tick=0.05
 )
 SETTINGS = PartitionSettings(
-    down_grace=0.2, retry_first=0.02, retry_longest=0.2, stall=1.0, follow_again=3.0, offsets_wait=0.5
+    down_grace=0.2,
+    retry_first=0.02,
+    retry_longest=0.2,
+    stall=1.0,
+    follow_again=3.0,
+    offsets_wait=0.5,
+    ends_every=0.05,
+    rebuild_look=0.05,
 )
 LOOPBACK = Address("127.0.0.1", 0)
 CLUSTER = "TmFtZU9mQUNsdXN0ZXIwMA"
@@ -92,6 +102,35 @@ class World:
         self.topics: dict[str, TopicEntry] = {}
         self.hosts: dict[int, TestHost] = {}
         self.revision = 0
+        self.ends: dict[tuple[TopicId, int], Recorded] = {}  # the coordinator's record
+        self.runs: dict[int, int] = {}
+        self.directories: dict[int, str] = {}
+
+    def run_of(self, number: int, run: int) -> int:
+        """As the coordinator counts them: over all directories of a host."""
+        self.runs[number] = max(self.runs.get(number, 0) + 1, run)
+        return self.runs[number]
+
+    def directory_of(self, number: int) -> str:
+        return self.directories.setdefault(number, f"directory of {number}")
+
+    async def lose_disk(self, number: int) -> Path:
+        """Host `number` was killed, and will have another directory. Answers where the old one is."""
+        lost = self.root / f"{number} lost {len(list(self.root.iterdir()))}"
+        (self.root / str(number)).rename(lost)
+        await self.give_disk(number, f"another directory of {number}, {lost.name}")
+        return lost
+
+    async def give_disk(self, number: int, directory: str) -> None:
+        """What is at its place is another directory: so the coordinator sees it when the host attaches."""
+        self.directories[number] = directory
+        for name, entry in self.topics.items():
+            leaders = tuple(
+                replace(leader, waits=True) if leader.host_id == number else leader
+                for leader in entry.leaders
+            )
+            self.topics[name] = replace(entry, leaders=leaders)
+        await self.tell()
 
     async def topic(self, name: str, *leaders: int, **config: object) -> TopicEntry:
         """Makes it, or leads it otherwise."""
@@ -117,6 +156,7 @@ class World:
             self.hosts[number] = host
             await host.start(self.topics, self.revision)
         self._introduce()
+        await self.tell()
         started = [self.hosts[number] for number in numbers]
         await until(lambda: all(host.connected(self.hosts) for host in self.hosts.values()))
         return started
@@ -142,6 +182,43 @@ class World:
     async def close(self) -> None:
         for number in list(self.hosts):
             await self.stop(number)
+
+
+class FakeRecord:
+    """What the coordinator records of logs. Implements `partitions.ports.Record`."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+
+    def _here(self) -> None:
+        if self.world.away:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is away")
+
+    async def put_ends(self, ends: Sequence[Ended]) -> None:
+        self._here()
+        for one in ends:
+            self.world.ends[one.topic_id, one.partition] = Recorded(one.leader_epoch, one.end)
+
+    async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
+        self._here()
+        return {index: ended for (one, index), ended in self.world.ends.items() if one == topic_id}
+
+    async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
+        raise AssertionError("hosts of this world start without doubts")
+
+    async def take_lead(self, claim: Claim) -> None:
+        self._here()
+        (entry,) = [topic for topic in self.world.topics.values() if topic.topic_id == claim.topic_id]
+        before = entry.leaders[claim.partition]
+        if before.epoch != claim.known_epoch:
+            raise TreecastError(Fault.FENCED_LEADER_EPOCH, "somebody was quicker")
+        assert claim.leader_epoch > before.epoch
+        lost = (*before.lost, claim.lost) if claim.lost is not None else before.lost
+        leaders = list(entry.leaders)
+        leaders[claim.partition] = Leader(self.number, claim.leader_epoch, False, lost)
+        self.world.topics[entry.name] = replace(entry, leaders=tuple(leaders))
+        await self.world.tell()
 
 
 class FakeLink:
@@ -206,7 +283,9 @@ class TestHost:
         self.number = number
         self.counters = RelayCounters()
         self.directory = DataDirectory.open(world.root / str(number), number, CLUSTER)
+        self.directory.raise_run(world.run_of(number, self.directory.run))
         self.run = self.directory.run
+        self.directory_id = world.directory_of(number)
         self.clock_ms = 1_000_000
         self.tables = Tables(self.directory.tables, FsyncPolicy.NEVER)
         self.flusher = Flusher(1)
@@ -263,6 +342,8 @@ class TestHost:
             self.fabric,
             self.world.settings,
             self.counters,
+            FakeRecord(self.world, self.number),
+            self.directory_id,
         )
         self.sharing = Sharing(
             FakeLink(self.world, self.number, self.view),  # type: ignore[arg-type]
@@ -291,14 +372,37 @@ class TestHost:
         for entry in topics.values():
             await self.partitions.apply(self._topic(entry), self._led(entry))
             self.definitions.known[entry.name] = self._topic(entry)
-        changes = tuple(Change(Kind.TOPIC, entry.name, entry) for entry in topics.values())
+        hosts = [
+            HostEntry(
+                number,
+                f"host{number}",
+                directory,
+                "h:1",
+                "1",
+                1,
+                self._presence(number),
+                self.world.runs[number],
+            )
+            for number, directory in sorted(self.world.directories.items())
+        ]
+        changes = (
+            *(Change(Kind.HOST, host.name, host) for host in hosts),
+            *(Change(Kind.TOPIC, entry.name, entry) for entry in topics.values()),
+        )
         self.view.apply(Update(snapshot=True, position=Position("h", revision), changes=changes))
+
+    def _presence(self, number: int) -> Presence:
+        return Presence.ATTACHED if number in self.world.hosts else Presence.AWAY
 
     def _topic(self, entry: TopicEntry) -> Topic:
         return Topic(entry.name, entry.topic_id, len(entry.leaders), TopicConfig.of(entry.config))
 
-    def _led(self, entry: TopicEntry) -> set[int]:
-        return {n for n, leader in enumerate(entry.leaders) if leader.host_id == self.number}
+    def _led(self, entry: TopicEntry) -> dict[int, int]:
+        return {
+            number: leader.epoch
+            for number, leader in enumerate(entry.leaders)
+            if leader.host_id == self.number and not leader.waits
+        }
 
     def connected(self, hosts: Mapping[int, TestHost]) -> bool:
         return all(self.channels.is_up(number) for number in hosts if number != self.number)
@@ -323,6 +427,7 @@ class TestHost:
         for partition in self.relay.following:
             if partition.replica is not None:
                 partition.replica.leave()
+        self._kill_rebuilding()
         self.relay.leading.close()
         self.partitions.abandon()
         self.flusher._executor.shutdown(wait=False)
@@ -336,6 +441,12 @@ class TestHost:
             carriers._timer.cancel()
         groups = [group.task for group in carriers._groups.values()]
         for task in (*carriers._tasks, *interest._tasks, interest._recording, *groups):
+            if task is not None:
+                task.cancel()
+
+    def _kill_rebuilding(self) -> None:
+        tasks = [rebuild.task for rebuild in self.relay.rebuilding]
+        for task in (*tasks, self.relay.ends._task):
             if task is not None:
                 task.cancel()
 

@@ -17,7 +17,10 @@ from treecast.middleware.broker.values import (
 )
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.relay.entries import Change, HomeEntry, Kind
+from treecast.middleware.relay.entries import HomeKind as EntryKind
 from treecast.middleware.relay.homes import rows
+from treecast.middleware.relay.view import Position, Update
 from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
@@ -464,3 +467,13 @@ async def alone(host: TownHost, groups: dict[str, int]) -> None:
         await coordinator.commit_offsets(group, NOBODY, {T0: CommittedOffset(offset)})
     await coordinator.close()
     tables.close()
+
+
+async def test_homes_of_other_things_are_no_concern_of_groups(town: Town) -> None:
+    a = await town.host("a")
+    for number, kind in enumerate((EntryKind.SHARE, EntryKind.REPLICAS)):
+        home = HomeEntry(kind, "workers/jobs", a.host_id, 1)
+        change = Change(Kind.HOME, f"{number}", home)
+        a.view.apply(Update(False, Position(a.view.position.history, a.view.position.revision), (change,)))
+    await commit(a, 1, group="g")
+    assert [group.group_id for group in await a.homes.list_groups()] == ["g"]

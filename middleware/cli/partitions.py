@@ -1,0 +1,129 @@
+"""`treecast partitions`: who leads what, and what the operator decides where a host's disk is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treecast.middleware.api.plain import as_dict
+
+from .options import Control, Json, daemon_at
+from .output import Cell, print_json, print_table
+from .streams import LED, LOST, lost_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at who leads partitions, and decide where a host's disk is gone."
+)
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name, as Kafka clients spell it.")]
+Number = Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition's number.")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="Give up the records that no copy has which can be reached."),
+]
+
+
+@app.command("list")
+def list_partitions(
+    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="Only this topic's.")] = "",
+    json: Json = False,
+    control: Control = None,
+) -> None:
+    """Lists partitions: who leads them, whether they wait, and what this host has of them."""
+    with daemon_at(control) as client:
+        found = client.list_partitions(topic)
+    if json:
+        print_json([as_dict(standing) for standing in found])
+        return
+    print_table(COLUMNS, [_row(standing) for standing in found], empty="no partitions")
+    lost = [row for standing in found for row in lost_rows(standing)]
+    if lost:
+        print()
+        print_table(LOST, lost, empty="")
+    _explain(found)
+
+
+COLUMNS = ("topic", "partition", "leader", "epoch", "state", "start here", "end here")
+
+
+def _row(standing: pb.PartitionStanding) -> list[Cell]:
+    state = standing.state if standing.state == LED else standing.state.upper()
+    here: list[Cell] = [standing.start, standing.end] if standing.copy else ["-", "-"]
+    return [
+        standing.topic,
+        standing.partition,
+        standing.leader,
+        str(standing.leader_epoch),
+        state,
+        *here,
+    ]
+
+
+def _explain(found: Sequence[pb.PartitionStanding]) -> None:
+    problems = [standing for standing in found if standing.problem]
+    if problems:
+        print()
+    for standing in problems:
+        print(f"{standing.topic}-{standing.partition}: {standing.problem}")
+
+
+@app.command()
+def promote(
+    topic: Topic,
+    partition: Number,
+    host: Annotated[
+        str,
+        typer.Option("--host", metavar="HOST", help="The host that is to lead it. Default: the one asked."),
+    ] = "",
+    accept_loss: AcceptLoss = False,
+    json: Json = False,
+    control: Control = None,
+) -> None:
+    """Lets a host with a copy lead a partition whose leader is gone."""
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+    request = pb.PromotePartitionRequest(topic=topic, partition=partition, host=host, accept_loss=accept_loss)
+    with daemon_at(control) as client:
+        done = client.promote_partition(request)
+    _tell(done, json)
+
+
+@app.command()
+def rebuild(
+    topic: Topic,
+    partition: Number,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="Whose copy. Default: the leader's where the partition waits, else that of the host asked.",
+        ),
+    ] = "",
+    accept_loss: AcceptLoss = False,
+    json: Json = False,
+    control: Control = None,
+) -> None:
+    """Lets a partition that waits go on with the furthest copy, or begins a copy anew that was refused.
+
+    What makes room is put aside in the data directory, and not removed.
+    """
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+    request = pb.RebuildPartitionRequest(topic=topic, partition=partition, host=host, accept_loss=accept_loss)
+    with daemon_at(control) as client:
+        done = client.rebuild_partition(request)
+    _tell(done, json)
+
+
+def _tell(done: pb.PromotePartitionResponse | pb.RebuildPartitionResponse, json: bool) -> None:
+    if json:
+        print_json(as_dict(done))
+    else:
+        print(done.said)

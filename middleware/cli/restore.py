@@ -1,0 +1,58 @@
+"""`treecast restore-coordinator`: the store of a coordinator whose disk is gone, from what a host knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Json, daemon_at
+from .output import CommandError, print_json
+
+
+def restore_coordinator(
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="HOST:PORT", help="The control address of a host that was attached."),
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Where the daemon with the coordinator will run, or the coordinator.",
+        ),
+    ],
+    join_token: Annotated[
+        str,
+        typer.Option("--join-token", metavar="TOKEN|@FILE", help="The cluster's; every host has kept it."),
+    ],
+    json: Json = False,
+) -> None:
+    """Makes a coordinator's store from what a host was told, where the coordinator's disk is gone.
+
+    Give it to an empty directory, then start there what ran there before. What homes wrote, as committed
+    offsets, comes from the homes.
+    """
+    from treecast.middleware.control.restore import restored, write_store
+    from treecast.middleware.daemon.settings import STORE
+    from treecast.middleware.daemon.tokens import given_token, keep_token
+
+    token = given_token(join_token)
+    with daemon_at(source) as client:
+        told = client.export_view()
+    if told.cluster_id != token.cluster_id:
+        raise CommandError(
+            f"{source} is of cluster {told.cluster_id}, and the join token of {token.cluster_id}: name a host"
+            " of that cluster"
+        )
+    changes = restored(told.changes)
+    data.mkdir(parents=True, exist_ok=True)
+    write_store(data / STORE, token.cluster_id, changes)
+    keep_token(data, token)
+    done = {"store": str(data / STORE), "entries": len(changes), "revision": told.revision}
+    if json:
+        print_json(done | {"cluster_id": told.cluster_id})
+        return
+    print(f"{data / STORE} has {len(changes)} entries, as of revision {told.revision}")

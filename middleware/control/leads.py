@@ -1,0 +1,137 @@
+"""Partitions whose leader's disk is gone, and who leads them then; where logs end, for the record.
+
+A partition *waits* from the attach of its leader with another data directory on, until that host claims it
+(`take_lead`), or an operator gives it to another one. See docs/decisions/2026-11-23-a-lost-disk.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+
+from .cluster_state import ClusterState
+from .commands import Done, GiveUp, PartitionEnd, PutEnds, TakeLead
+from .decision import Decision
+from .hosts import caller
+from .values import (
+    HostEntry,
+    ItemWrite,
+    LostRange,
+    PartitionEntry,
+    Presence,
+    TopicEntry,
+    ends_home,
+    put,
+)
+
+_HIGHEST_EPOCH: Final = 2**31 - 1
+_INDEX: Final = struct.Struct(">I")
+_END: Final = struct.Struct(">iq")  # leader epoch, end offset
+
+
+def take_lead(state: ClusterState, command: TakeLead) -> Decision[TopicEntry]:
+    host = caller(state, command.session)
+    topic = state.topic_by_id(command.topic_id)
+    if topic is None or command.partition >= len(topic.partitions):
+        raise TreecastError(
+            Fault.UNKNOWN_TOPIC_ID, f"there is no partition {command.partition} of that topic"
+        )
+    entry = topic.partitions[command.partition]
+    if (entry.leader, entry.leader_epoch, entry.waits) == (host.host_id, command.leader_epoch, False):
+        return Decision(topic)  # a repeat
+    name = f"{topic.name}-{command.partition}"
+    if entry.leader_epoch != command.known_epoch:
+        raise TreecastError(
+            Fault.FENCED_LEADER_EPOCH,
+            f"{name} has leader epoch {entry.leader_epoch} by now, not {command.known_epoch}: look again",
+        )
+    if not entry.leader_epoch < command.leader_epoch <= _HIGHEST_EPOCH:
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"leader epoch {command.leader_epoch} of {name} is not above the last one"
+        )
+    _check_free(state, host, entry, name, promoted=command.promoted)
+    lost = entry.lost if command.lost is None else (*entry.lost, command.lost)
+    taken = PartitionEntry(
+        host.host_id, command.leader_epoch, False, _bounded(lost, state.settings.limits.lost)
+    )
+    number = command.partition
+    changed = replace(topic, partitions=(*topic.partitions[:number], taken, *topic.partitions[number + 1 :]))
+    return Decision(changed, (put(changed),))
+
+
+def _check_free(
+    state: ClusterState, host: HostEntry, entry: PartitionEntry, name: str, *, promoted: bool
+) -> None:
+    """Whether the caller may lead it: NOT_LEADER, POLICY_VIOLATION."""
+    leader = state.host_by_id(entry.leader)
+    if not promoted and not (entry.waits and entry.leader == host.host_id):
+        raise TreecastError(Fault.NOT_LEADER, f"{name} does not wait for host {host.name}")
+    if promoted and not entry.waits and leader is not None and leader.presence is Presence.ATTACHED:
+        raise TreecastError(
+            Fault.POLICY_VIOLATION,
+            f"host {leader.name} leads {name} and is attached: stop it first, and wait for its lease to end",
+        )
+
+
+def _bounded(lost: tuple[LostRange, ...], limit: int) -> tuple[LostRange, ...]:
+    """The oldest two become one where there are too many: then it names more than was lost, never less."""
+    while len(lost) > limit:
+        one, other, *rest = lost
+        both = replace(other, first=min(one.first, other.first), heard=max(one.heard, other.heard))
+        lost = (both, *rest)
+    return lost
+
+
+def give_up(state: ClusterState, command: GiveUp) -> Decision[TopicEntry]:
+    """Those that the caller does not lead are passed over."""
+    host = caller(state, command.session)
+    topic = state.topic_by_id(command.topic_id)
+    if topic is None:
+        raise TreecastError(Fault.UNKNOWN_TOPIC_ID, "there is no topic with that id")
+    given = set(command.partitions)
+    partitions = tuple(
+        replace(entry, waits=True) if number in given and entry.leader == host.host_id else entry
+        for number, entry in enumerate(topic.partitions)
+    )
+    changed = replace(topic, partitions=partitions)
+    return Decision(changed, (put(changed),) if changed != topic else ())
+
+
+def put_ends(state: ClusterState, command: PutEnds) -> Decision[Done]:
+    """Those that the caller does not lead, or not yet, are passed over."""
+    host = caller(state, command.session)
+    limit = state.settings.limits.ends
+    if len(command.ends) > limit:
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"{len(command.ends)} ends; at most {limit} are taken at once"
+        )
+    led = [end for end in command.ends if _leads(state, host.host_id, end)]
+    return Decision(Done(), items=tuple(_item(end) for end in led))
+
+
+def _leads(state: ClusterState, host_id: int, end: PartitionEnd) -> bool:
+    topic = state.topic_by_id(end.topic_id)
+    if topic is None or end.partition >= len(topic.partitions):
+        return False
+    entry = topic.partitions[end.partition]
+    return entry.leader == host_id and not entry.waits
+
+
+def _item(end: PartitionEnd) -> ItemWrite:
+    value = _END.pack(end.leader_epoch, end.end)
+    return ItemWrite(ends_home(end.topic_id), _INDEX.pack(end.partition), value)
+
+
+def read_ends(topic_id: TopicId, items: Iterable[tuple[bytes, bytes]]) -> list[PartitionEnd]:
+    """What `put_ends` has kept of a topic."""
+    found = []
+    for key, value in items:
+        (index,), (epoch, end) = _INDEX.unpack(key), _END.unpack(value)
+        found.append(PartitionEnd(topic_id, index, epoch, end))
+    return found

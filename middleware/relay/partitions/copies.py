@@ -1,0 +1,230 @@
+"""Copies of a partition: what this host has of one, what others have, and one that is brought here.
+
+Any host answers for what it has, led or not, so that the host whose disk is gone finds the furthest copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.followed import FollowedPartition
+from treecast.middleware.broker.partitions import LocalPartitions, flush_together
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.model.buffers import Buffer, in_memory
+from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.entries import HostEntry, Presence
+from treecast.middleware.relay.view import ClusterView
+from treecast.middleware.storage.epochs import divergence
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.wire.crc import crc32c
+from treecast.middleware.wire.record_batch import BatchHeader, read_header
+
+from .following import Following
+from .lost_disk import Copy, Known
+from .ports import PartitionMethod, Record, Topics, topic_of
+from .settings import PartitionSettings
+
+MOST_COPIED: Final = 8 << 20  # bytes of one piece, unless one batch has more
+_CRC_FROM: Final = 21
+
+
+class Copies:
+    """Answers for the copies that this host has."""
+
+    def __init__(
+        self, partitions: LocalPartitions, topics: Topics, following: Following, methods: Methods
+    ) -> None:
+        self._partitions = partitions
+        self._topics = topics
+        self._following = following
+        methods.register(PartitionMethod.HOLDS, pb.HoldsRequest, self.holds)
+        methods.register(PartitionMethod.COPY, pb.CopyRequest, self.copy)
+
+    def own(self, topic: Topic, index: int, host: int) -> Copy:
+        """What this host has."""
+        log = self._partitions.held(topic, index)
+        heard = self._heard(topic.name, index)
+        if log is None:
+            return Copy(host, (), 0, 0, heard)
+        return Copy(host, tuple(log.epoch_entries), log.start_offset, log.end_offset, heard)
+
+    def _heard(self, topic: str, index: int) -> int:
+        found = self._following.find(topic, index)
+        return found.heard if found is not None else 0
+
+    def holds(self, host: int, request: pb.HoldsRequest, body: memoryview) -> tuple[pb.HoldsResponse, Buffer]:
+        topic, index = self._place(request.partition)
+        own = self.own(topic, index, 0)
+        answer = pb.HoldsResponse(
+            copy=self._partitions.held(topic, index) is not None,
+            epochs=[pb.EpochStart(leader_epoch=epoch, start=start) for epoch, start in own.epochs],
+            start=own.start,
+            end=own.end,
+            heard=own.heard,
+            leads=self._partitions.find(topic.name, index) is not None,
+        )
+        return answer, b""
+
+    def copy(self, host: int, request: pb.CopyRequest, body: memoryview) -> tuple[pb.CopyResponse, Buffer]:
+        """Whole batches from the one on that holds the offset. OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC."""
+        topic, index = self._place(request.partition)
+        log = self._partitions.held(topic, index)
+        if log is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no copy of {topic.name}-{index} here")
+        size = min(request.max_bytes, MOST_COPIED)
+        chunks, _ = log.read(request.offset, size, log.end_offset, at_least_one=True)
+        return pb.CopyResponse(start=log.start_offset, end=log.end_offset), b"".join(map(in_memory, chunks))
+
+    def _place(self, ref: pb.PartitionRef) -> tuple[Topic, int]:
+        topic = topic_of(self._topics, ref)
+        if ref.partition >= topic.partitions:
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"{topic.name} has no partition {ref.partition}")
+        return topic, ref.partition
+
+
+class Survey:
+    """Learns what there is of a partition: here, at all hosts that can be reached, and in the record."""
+
+    def __init__(
+        self,
+        host_id: int,
+        copies: Copies,
+        view: ClusterView,
+        methods: Methods,
+        is_up: Callable[[int], bool],
+        record: Record,
+        settings: PartitionSettings,
+    ) -> None:
+        self._host_id = host_id
+        self._copies = copies
+        self._view = view
+        self._methods = methods
+        self._is_up = is_up
+        self._record = record
+        self._settings = settings
+
+    async def look(self, topic: Topic, index: int) -> Known:
+        """COORDINATOR_UNAVAILABLE, STORAGE."""
+        others = [host for host in self._view.hosts if host.host_id != self._host_id]
+        record = (await self._record.ends_of(topic.topic_id)).get(index)
+        answers = await asyncio.gather(*(self._ask(host, topic, index) for host in others))
+        silent = [host for host, answer in zip(others, answers, strict=True) if answer is None]
+        return Known(
+            self._copies.own(topic, index, self._host_id),
+            tuple(answer for answer in answers if answer is not None),
+            record,
+            tuple(host.name for host in silent if host.presence is Presence.ATTACHED),
+            tuple(host.name for host in silent if host.presence is not Presence.ATTACHED),
+        )
+
+    async def _ask(self, host: HostEntry, topic: Topic, index: int) -> Copy | None:
+        """What the host has, None where it does not answer."""
+        if not self._is_up(host.host_id):
+            return None
+        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
+        request = pb.HoldsRequest(partition=ref)
+        timeout = self._settings.call_timeout
+        try:
+            found, _ = await self._methods.ask(
+                host.host_id, PartitionMethod.HOLDS, request, pb.HoldsResponse, timeout
+            )
+        except TreecastError as error:
+            if error.fault is Fault.NOT_SUPPORTED:
+                return Copy(host.host_id, (), 0, 0)  # it runs an older version
+            return None
+        epochs = tuple((entry.leader_epoch, entry.start) for entry in found.epochs)
+        if not found.copy:
+            return Copy(host.host_id, (), 0, 0, found.heard)
+        return Copy(host.host_id, epochs, found.start, found.end, found.heard)
+
+
+class Copier:
+    """Brings another host's copy here, a piece at a time."""
+
+    def __init__(
+        self,
+        partitions: LocalPartitions,
+        following: Following,
+        methods: Methods,
+        settings: PartitionSettings,
+        counters: RelayCounters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._partitions = partitions
+        self._following = following
+        self._methods = methods
+        self._settings = settings
+        self._counters = counters
+        self._clock = clock
+
+    async def copy(self, topic: Topic, index: int, source: Copy) -> None:
+        """Returns when this host's log has what `source` had, and has it on the disk.
+
+        What is here and not in `source` is put aside. Raises TreecastError where the copy cannot be read, or
+        this disk refuses.
+        """
+        replica = self._begun(topic, index, source)
+        offset = max(replica.log.end_offset, source.start)
+        while offset < source.end:
+            data = await self._piece(topic, index, source.host, offset)
+            headers = batches_of(data)
+            if not headers or headers[-1].next_offset <= offset:
+                raise TreecastError(Fault.INTERNAL, f"host {source.host} has nothing from {offset} on")
+            if not replica.log.size and headers[0].base_offset != replica.log.end_offset:
+                replica.restart(headers[0].base_offset, self._now_ms())
+            replica.append_replicated(data, headers, self._now_ms())
+            self._counters.copied_bytes += len(data)
+            offset = replica.log.end_offset
+        if source.start > replica.log.start_offset:
+            replica.advance_start(source.start, self._now_ms())
+        await self._flush(replica.log)
+
+    def _begun(self, topic: Topic, index: int, source: Copy) -> FollowedPartition:
+        """The replica, which has nothing that the source does not have."""
+        replica = self._partitions.follow(topic, index)
+        log = replica.log
+        end = log.end_offset
+        parted = divergence(log.epoch_entries, end, list(source.epochs), source.end) if log.size else end
+        if parted < end or end < source.start:
+            if log.size:
+                self._following.begin_anew(topic, index)
+            replica = self._partitions.follow(topic, index)
+        return replica
+
+    async def _piece(self, topic: Topic, index: int, host: int, offset: int) -> bytes:
+        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
+        request = pb.CopyRequest(partition=ref, offset=offset, max_bytes=self._settings.copy_bytes)
+        _, body = await self._methods.ask(
+            host, PartitionMethod.COPY, request, pb.CopyResponse, self._settings.produce_timeout
+        )
+        return bytes(body)
+
+    async def _flush(self, log: PartitionLog) -> None:
+        """From now on a power failure is one on the disk that the others agree with."""
+        refused = await flush_together([log], self._now_ms())
+        if refused:
+            raise refused[0]
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def batches_of(data: bytes) -> list[BatchHeader]:
+    """The headers of whole batches. CORRUPT_BATCH where one is not whole, or fails its CRC-32C."""
+    found: list[BatchHeader] = []
+    position, view = 0, memoryview(data)
+    while position < len(data):
+        header = read_header(data, position)
+        batch = view[position : position + header.size]
+        if len(batch) < header.size or crc32c(batch[_CRC_FROM:]) != header.crc:
+            raise TreecastError(
+                Fault.CORRUPT_BATCH, f"the batch at {header.base_offset} is not whole, or fails its CRC-32C"
+            )
+        found.append(header)
+        position += header.size
+    return found

@@ -1,0 +1,77 @@
+"""At the start of a host: logs that are shorter than the coordinator has heard of are not led from.
+
+The directory is the one that led, and something of it is gone: the logs lie on a disk of their own, or power
+failed before they were written. Such a partition is given up, and waits as all do of a host whose disk is
+gone: then others' copies have the rest, or it is named as lost.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from treecast.middleware.broker.partition import LocalPartition
+from treecast.middleware.broker.partitions import LocalPartitions
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.relay.entries import TopicEntry
+from treecast.middleware.relay.view import ClusterView
+
+from .ports import Record
+
+_log = logging.getLogger(__name__)
+
+
+class Doubts:
+    """Before anybody is answered. `clean`: the last run closed its logs in order."""
+
+    def __init__(
+        self, host_id: int, partitions: LocalPartitions, view: ClusterView, record: Record, *, clean: bool
+    ) -> None:
+        self._host_id = host_id
+        self._partitions = partitions
+        self._view = view
+        self._record = record
+        self._clean = clean
+
+    async def check(self) -> bool:
+        """Gives up what is too short; whether there was any. While the coordinator is away, all is led."""
+        found = False
+        for topic in self._view.topics:
+            try:
+                found = await self._check(topic) or found
+            except TreecastError as error:
+                _log.warning("logs are led from as they are, since the coordinator tells no more: %s", error)
+                return found
+        return found
+
+    async def _check(self, topic: TopicEntry) -> bool:
+        doubtful = self._doubtful(topic)
+        if not doubtful:
+            return False
+        record = await self._record.ends_of(topic.topic_id)
+        short = [
+            index
+            for index, partition in doubtful.items()
+            if index in record and partition.log.end_offset < record[index].end
+        ]
+        for index in short:
+            _log.error(
+                "%s-%d ends at %d here, and was heard of up to %d: it is not led from this log alone",
+                topic.name,
+                index,
+                doubtful[index].log.end_offset,
+                record[index].end,
+            )
+        if short:
+            await self._record.give_up(topic.topic_id, short)
+        return bool(short)
+
+    def _doubtful(self, topic: TopicEntry) -> dict[int, LocalPartition]:
+        """What is led here and may have lost records: after an orderly close, only what is empty."""
+        found = {}
+        for index, leader in enumerate(topic.leaders):
+            partition = self._partitions.find(topic.name, index)
+            if leader.host_id != self._host_id or leader.waits or partition is None:
+                continue
+            if not self._clean or not partition.log.end_offset:
+                found[index] = partition
+        return found

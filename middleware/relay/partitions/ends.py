@@ -1,0 +1,91 @@
+"""Where logs end that this host leads: the coordinator is told, many at once, of those that have grown.
+
+It is for the record: where this host's disk is lost, what it had can be named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from treecast.middleware.broker.partitions import LocalPartitions
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+
+from .lost_disk import last_epoch
+from .ports import Ended, Record, Topics
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 5_000
+
+
+class Ends:
+    """From `start` to `close`."""
+
+    def __init__(
+        self,
+        partitions: LocalPartitions,
+        topics: Topics,
+        record: Record,
+        history: Callable[[], str],
+        every: float,
+    ) -> None:
+        """`history`: the coordinator's, as far as it is known. Another one has another record."""
+        self._history = history
+        self._of = ""  # the history that was told
+        self._partitions = partitions
+        self._topics = topics
+        self._record = record
+        self._every = every
+        self._told: dict[TopicPartition, Ended] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="ends of logs")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            try:
+                await self.tell()
+            except TreecastError as error:
+                if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                    _log.warning("the coordinator does not record where logs end: %s", error)
+
+    async def tell(self) -> None:
+        """What has grown since it was told."""
+        if self._of != self._history():
+            self._of = self._history()
+            self._told.clear()
+        new = self._grown()
+        names = list(new)
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            await self._record.put_ends([new[name] for name in some])
+            for name in some:
+                self._told[name] = new[name]
+
+    def _grown(self) -> dict[TopicPartition, Ended]:
+        topics, found = self._topics.topics(), {}
+        led = list(self._partitions.led())
+        for partition in led:
+            topic = topics.get(partition.name.topic)
+            if topic is None or not partition.log.end_offset:
+                continue
+            log = partition.log
+            epoch = last_epoch(log.epoch_entries, log.end_offset)
+            ended = Ended(topic.topic_id, partition.name.partition, epoch, log.end_offset)
+            if self._told.get(partition.name) != ended:
+                found[partition.name] = ended
+        if len(self._told) > 2 * len(led):  # most are of topics that are gone
+            here = {partition.name for partition in led}
+            self._told = {name: ended for name, ended in self._told.items() if name in here}
+        return found

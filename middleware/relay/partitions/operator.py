@@ -1,0 +1,296 @@
+"""What the operator decides about partitions whose leader's disk is gone, and how they stand.
+
+A word that is about another host is brought there. Nothing is removed by any of them: what makes room is put
+aside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.broker.partitions import LocalPartitions
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.relay.entries import Leader, Lost
+from treecast.middleware.relay.view import ClusterView
+
+from .copies import Survey
+from .following import Following
+from .lost_disk import Known, Step, gone, next_epoch
+from .ports import Claim, PartitionMethod, Record, Topics, topic_of
+from .rebuilding import Rebuild, Rebuilding
+
+LED, WAITS, REBUILDING, REFUSED = "led", "waits", "rebuilding", "refused"
+_WORD_SECONDS = 25.0  # until the other host has done it
+_LOOK_SECONDS = 15.0  # until a look of the rebuilding is done
+
+
+class Standing(Struct, frozen=True):
+    """How a partition stands, as far as is known here. `start` and `end`: of the log here, -1 without one."""
+
+    topic: str
+    partition: int
+    leader: Leader
+    state: str
+    problem: str
+    start: int
+    end: int
+
+
+class Operator:
+    """All calls come from the loop."""
+
+    def __init__(
+        self,
+        host_id: int,
+        partitions: LocalPartitions,
+        topics: Topics,
+        view: ClusterView,
+        following: Following,
+        rebuilding: Rebuilding,
+        survey: Survey,
+        methods: Methods,
+        is_up: Callable[[int], bool],
+        record: Record,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` gives wall-clock seconds."""
+        self._host_id = host_id
+        self._partitions = partitions
+        self._topics = topics
+        self._view = view
+        self._following = following
+        self._rebuilding = rebuilding
+        self._survey = survey
+        self._methods = methods
+        self._is_up = is_up
+        self._record = record
+        self._clock = clock
+        methods.register(PartitionMethod.PROMOTE, pb.PromoteRequest, self._asked_to_promote)
+        methods.register(PartitionMethod.REBUILD, pb.RebuildRequest, self._asked_to_rebuild)
+
+    # --- looking
+
+    def standings(self, topic: str = "") -> Iterator[Standing]:
+        """Of all partitions, or of one topic's, in order."""
+        for entry in sorted(self._view.topics, key=lambda entry: entry.name):
+            if not topic or entry.name == topic:
+                for index, leader in enumerate(entry.leaders):
+                    yield self._standing(TopicPartition(entry.name, index), leader)
+
+    def troubled(self) -> list[Standing]:
+        """Those that are not as they should be, or have lost records, in order."""
+        names = {
+            TopicPartition(entry.name, index): leader
+            for entry in self._view.topics
+            for index, leader in enumerate(entry.leaders)
+            if leader.waits or leader.lost
+        }
+        for partition in self._following:
+            leader = self._view.leader(partition.name.topic, partition.name.partition)
+            if leader is not None and partition.replica is not None and partition.replica.refused:
+                names[partition.name] = leader
+        return [self._standing(name, leader) for name, leader in sorted(names.items(), key=_by_name)]
+
+    def _standing(self, name: TopicPartition, leader: Leader) -> Standing:
+        state, problem = self._state(name, leader)
+        held = self._partitions.find(name.topic, name.partition) or self._partitions.replica(
+            name.topic, name.partition
+        )
+        start, end = (held.log.start_offset, held.log.end_offset) if held is not None else (-1, -1)
+        return Standing(name.topic, name.partition, leader, state, problem, start, end)
+
+    def _state(self, name: TopicPartition, leader: Leader) -> tuple[str, str]:
+        rebuild = self._rebuilding.find(name)
+        if leader.waits and rebuild is None:
+            return (
+                WAITS,
+                f"the disk of host {self._name(leader.host_id)} is gone, and it does not lead it yet",
+            )
+        if leader.waits and rebuild is not None:
+            return self._rebuilt(rebuild)
+        found = self._following.find(name.topic, name.partition)
+        if found is not None and found.replica is not None and found.replica.refused:
+            return REFUSED, found.replica.refused
+        return LED, ""
+
+    def _rebuilt(self, rebuild: Rebuild) -> tuple[str, str]:
+        if rebuild.step is Step.WAITING or rebuild.source is None:
+            return (
+                WAITS,
+                f"its disk is gone; it waits {rebuild.reason}" if rebuild.reason else "it is looked at",
+            )
+        source = rebuild.source
+        return (
+            REBUILDING,
+            f"it is copied from host {self._name(source.host)}, which has it up to {source.end}",
+        )
+
+    def _name(self, host_id: int) -> str:
+        host = self._view.host(host_id)
+        return host.name if host is not None else str(host_id)
+
+    def _leader(self, topic: Topic, index: int) -> Leader:
+        leader = self._view.leader(topic.name, index)
+        if leader is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic.name}-{index}")
+        return leader
+
+    # --- another host takes leadership
+
+    async def promote(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
+        """`host`, empty for this one, leads the partition with its copy; answers what was done."""
+        self._leader(topic, index)
+        target = self._target(host)
+        if target == self._host_id:
+            return await self._promote(topic, index, accept_loss)
+        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
+        request = pb.PromoteRequest(partition=ref, accept_loss=accept_loss)
+        return await self._ask(target, PartitionMethod.PROMOTE, request)
+
+    async def _asked_to_promote(
+        self, host: int, request: pb.PromoteRequest, body: memoryview
+    ) -> tuple[pb.OperatorResponse, Buffer]:
+        topic = topic_of(self._topics, request.partition)
+        said = await self._promote(topic, request.partition.partition, request.accept_loss)
+        return pb.OperatorResponse(said=said), b""
+
+    async def _promote(self, topic: Topic, index: int, accept_loss: bool) -> str:
+        name, leader = TopicPartition(topic.name, index), self._leader(topic, index)
+        own, before = self._name(self._host_id), self._name(leader.host_id)
+        self._check_promotable(name, leader, own, before)
+        known = await self._survey.look(topic, index)
+        self._check_copy(name, known, own, before, accept_loss)
+        found = self._view.host(leader.host_id)
+        runs = [found.run + 1 if found is not None else 0]
+        epoch, end = next_epoch(known, leader.epoch, runs), known.own.end
+        lost = gone(known, end, whole=False)
+        now_ms = int(self._clock() * 1000)
+        claim = Claim(
+            topic.topic_id,
+            index,
+            leader.epoch,
+            epoch,
+            promoted=True,
+            lost=Lost(lost.first, lost.heard, epoch, leader.host_id, now_ms) if lost is not None else None,
+        )
+        await self._record.take_lead(claim)
+        return f"host {own} leads {name} from offset {end} on, with leader epoch {epoch}"
+
+    def _check_promotable(self, name: TopicPartition, leader: Leader, own: str, before: str) -> None:
+        if leader.host_id == self._host_id:
+            what = "it waits for this host: use `rebuild`" if leader.waits else "there is nothing to do"
+            raise TreecastError(Fault.INVALID_REQUEST, f"host {own} is the leader of {name}; {what}")
+        if not leader.waits and self._is_up(leader.host_id):
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"host {before} leads {name} and can be reached: only what nobody leads is moved; stop it"
+                " first",
+            )
+
+    def _check_copy(
+        self, name: TopicPartition, known: Known, own: str, before: str, accept_loss: bool
+    ) -> None:
+        if not known.own.end:
+            holders = sorted(self._name(copy.host) for copy in known.copies if copy.end)
+            where = f"; hosts with one: {', '.join(holders)}" if holders else ""
+            raise TreecastError(Fault.INVALID_REQUEST, f"host {own} has no copy of {name}{where}")
+        if accept_loss:
+            return
+        best = known.best
+        if best is not known.own:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"host {self._name(best.host)} has {name} up to {best.end} (leader epoch {best.epoch}), host"
+                f" {own} only up to {known.own.end} (leader epoch {known.own.epoch}): promote that one, or"
+                " give the rest up with --accept-loss",
+            )
+        if known.lacking:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"{name} was heard of up to {known.heard}, and the furthest copy ends at {best.end}: wait for"
+                f" host {before} or its disk, or give the rest up with --accept-loss",
+            )
+
+    # --- what waits goes on, and what was refused is begun anew
+
+    async def rebuild(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
+        """At `host`, empty for the one that it is about; answers what was done."""
+        leader = self._leader(topic, index)
+        target = self._target(host) if host else leader.host_id if leader.waits else self._host_id
+        if target == self._host_id:
+            return await self._rebuild(topic, index, accept_loss)
+        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
+        request = pb.RebuildRequest(partition=ref, accept_loss=accept_loss)
+        return await self._ask(target, PartitionMethod.REBUILD, request)
+
+    async def _asked_to_rebuild(
+        self, host: int, request: pb.RebuildRequest, body: memoryview
+    ) -> tuple[pb.OperatorResponse, Buffer]:
+        topic = topic_of(self._topics, request.partition)
+        said = await self._rebuild(topic, request.partition.partition, request.accept_loss)
+        return pb.OperatorResponse(said=said), b""
+
+    async def _rebuild(self, topic: Topic, index: int, accept_loss: bool) -> str:
+        name = TopicPartition(topic.name, index)
+        rebuild = self._rebuilding.find(name)
+        if rebuild is not None:
+            return await self._go_on(rebuild, accept_loss)
+        found = self._following.find(topic.name, index)
+        if found is None or found.replica is None or not found.replica.refused:
+            raise TreecastError(
+                Fault.INVALID_REQUEST,
+                f"{name} does not wait, and host {self._name(self._host_id)} has no copy of it that was"
+                " refused: there is nothing to rebuild",
+            )
+        aside = self._following.begin_anew(topic, index)
+        return f"the copy of {name} is begun anew from its leader; the old one is {aside}"
+
+    async def _go_on(self, rebuild: Rebuild, accept_loss: bool) -> str:
+        """Looks at once. What it still waits for then, it is the operator's to give up."""
+        name, looks = rebuild.name, rebuild.looks
+        rebuild.accept_loss = rebuild.accept_loss or accept_loss
+        rebuild.wake.set()
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                while not rebuild.over and (rebuild.looks == looks or rebuild.step is Step.LOOKING):
+                    await rebuild.moved.wait()
+        except TimeoutError:
+            pass
+        if rebuild.over or rebuild.step is Step.LED:
+            return f"{name} is led here again"
+        if rebuild.step is Step.WAITING:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"{name} waits {rebuild.reason}: see to that, or give up what no copy has with --accept-loss",
+            )
+        return f"{name} {rebuild.step.value}"
+
+    # --- hosts
+
+    def _target(self, name: str) -> int:
+        if not name:
+            return self._host_id
+        host = self._view.host_named(name)
+        if host is None:
+            raise TreecastError(Fault.INVALID_REQUEST, f"no host is named {name!r}")
+        return host.host_id
+
+    async def _ask(
+        self, host: int, method: PartitionMethod, request: pb.PromoteRequest | pb.RebuildRequest
+    ) -> str:
+        if not self._is_up(host):
+            raise TreecastError(Fault.LEADER_UNAVAILABLE, f"host {self._name(host)} cannot be reached")
+        answer, _ = await self._methods.ask(host, method, request, pb.OperatorResponse, _WORD_SECONDS)
+        return answer.said
+
+
+def _by_name(item: tuple[TopicPartition, Leader]) -> TopicPartition:
+    return item[0]

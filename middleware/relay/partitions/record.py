@@ -1,0 +1,71 @@
+"""`LinkRecord`: what the coordinator knows of logs, over this host's link to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
+
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+from treecast.middleware.relay.link import Link
+
+from .lost_disk import Recorded
+from .ports import Claim, Ended
+
+T = TypeVar("T")
+
+
+class LinkRecord:
+    """Implements `ports.Record`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def put_ends(self, ends: Sequence[Ended]) -> None:
+        messages = [
+            pb.PartitionEnd(
+                topic_id=one.topic_id.bytes,
+                partition=one.partition,
+                leader_epoch=one.leader_epoch,
+                end=one.end,
+            )
+            for one in ends
+        ]
+        await _called(self._link.client.put_ends(self._link.session, messages))
+
+    async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
+        found = await _called(self._link.client.get_ends(topic_id.bytes))
+        return {one.partition: Recorded(one.leader_epoch, one.end) for one in found}
+
+    async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
+        client, session = self._link.client, self._link.session
+        answer = await _called(client.give_up(session, topic_id.bytes, partitions))
+        await self._link.seen(answer.revision)
+
+    async def take_lead(self, claim: Claim) -> None:
+        lost = claim.lost
+        request = pb.TakeLeadRequest(
+            session=self._link.session,
+            topic_id=claim.topic_id.bytes,
+            partition=claim.partition,
+            known_epoch=claim.known_epoch,
+            leader_epoch=claim.leader_epoch,
+            promoted=claim.promoted,
+        )
+        if lost is not None:
+            request.lost.first, request.lost.heard = lost.first, lost.heard
+            request.lost.leader_epoch, request.lost.host = lost.leader_epoch, lost.host
+            request.lost.time_ms = lost.time_ms
+        answer = await _called(self._link.client.take_lead(request))
+        await self._link.seen(answer.revision)
+
+
+async def _called(call: Awaitable[T]) -> T:
+    """UNKNOWN_MEMBER is about this host, which is about to attach again."""
+    try:
+        return await call
+    except TreecastError as error:
+        if error.fault is not Fault.UNKNOWN_MEMBER:
+            raise
+        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error

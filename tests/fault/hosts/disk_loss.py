@@ -1,0 +1,293 @@
+"""A host's disk is lost, again and again, each host's in turn, while records come: what had a second copy is
+found again, and all else is named.
+
+Each host leads a topic, has a producer of that topic and a reader that keeps its replicas going; one more
+producer sends to all topics. A loss: every second time the host is cut off for a moment, so that its disk
+alone has some records; the daemon is killed, its directory removed, and it is started on an empty one as the
+runbook says; for the host with the coordinator its store is made anew first. Before the start all other hosts
+are asked up to where they have each partition of the lost host: what one of them has must stay.
+
+The oracle. A record that was acknowledged before a loss at an offset below what another host had then, has to
+be at that offset in the end, at every host. One above has to lie in a loss that `treecast streams` names.
+While a partition waits, `treecast streams --check` may not end with 0.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .result import Options, Result
+from .site import CONTROL, Amiss, HostDaemon, Site, Worker, wait_for, workers
+
+PARTITIONS = 2
+PATIENCE_S = 180.0
+_READ_S = 60.0
+_CUT_S = 1.0
+
+Place = tuple[str, int]  # topic, partition
+
+
+@dataclass(frozen=True)
+class Ack:
+    """That a record is at an offset, heard at `at` (s)."""
+
+    place: Place
+    offset: int
+    producer: int
+    sequence: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A disk that was lost. What was acknowledged before `at` was acknowledged by it; `kept`: up to where any
+    other host had its partitions."""
+
+    host: str
+    at: float
+    kept: Mapping[Place, int]
+
+
+@dataclass
+class Judged:
+    """`lost`: acknowledged, and named as lost. `problems`: what must not be."""
+
+    found: int = 0
+    lost: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def judge(
+    acks: Iterable[Ack],
+    losses: Sequence[Loss],
+    named: Mapping[Place, Sequence[int]],
+    records: Mapping[Place, Mapping[int, tuple[int, int]]],
+) -> Judged:
+    """`named`: from which offset on each loss of a partition is named, oldest first. `records`: (producer,
+    sequence) by offset, as a host has them in the end. Pure."""
+    judged = Judged()
+    of: dict[Place, list[Loss]] = {}
+    for loss in losses:
+        for place in loss.kept:
+            of.setdefault(place, []).append(loss)
+    for ack in acks:
+        after = [number for number, loss in enumerate(of.get(ack.place, ())) if ack.at < loss.at]
+        gone = [number for number in after if of[ack.place][number].kept[ack.place] <= ack.offset]
+        if records.get(ack.place, {}).get(ack.offset) == (ack.producer, ack.sequence):
+            judged.found += 1
+        elif not gone:
+            judged.problems.append(f"{ack} is not there, though another host had it at each loss")
+        elif _is_named(named.get(ack.place, ()), gone[0], ack.offset):
+            judged.lost += 1
+        else:
+            judged.problems.append(f"{ack} is lost, and {named.get(ack.place, ())} do not name it")
+    return judged
+
+
+def _is_named(named: Sequence[int], number: int, offset: int) -> bool:
+    return number < len(named) and named[number] <= offset
+
+
+class Losing:
+    """The run."""
+
+    def __init__(self, site: Site, options: Options, folder: Path, result: Result) -> None:
+        self.site = site
+        self.options = options
+        self.result = result
+        self.topics = {host: f"load-{host}" for host in site.names}
+        self.losses: list[Loss] = []
+        self.rebuilt_s: list[float] = []
+        self._folder = folder
+        self._rng = random.Random(options.seed)
+        self._files: list[Path] = []
+
+    # --- clients
+
+    def reader(self, role: str, host: str) -> Worker:
+        """Of all topics."""
+        file = self._folder / f"{role}-{host}.txt"
+        words = [role, self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
+        return Worker(self.site, host, "disk_client.py", *words, "--topics", *self.topics.values())
+
+    def producer(self, host: str, *topics: str) -> Worker:
+        number = len(self._files)
+        file = self._folder / f"acks-{number}.txt"
+        self._files.append(file)
+        rate = self.options.rate / (len(self.site.names) + 1)
+        words = ["produce", self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
+        limits = ["--number", number, "--rate", rate]
+        return Worker(self.site, host, "disk_client.py", *words, "--topics", *topics, *limits)
+
+    def acks(self) -> Iterator[Ack]:
+        for number, file in enumerate(self._files):
+            for line in file.read_text().splitlines():
+                topic, partition, offset, sequence, at = line.split()
+                yield Ack((topic, int(partition)), int(offset), number, int(sequence), float(at))
+
+    def audited(self, host: str) -> dict[Place, dict[int, tuple[int, int]]]:
+        """What the host has in the end."""
+        audit = self.reader("audit", host)
+        with workers(audit):
+            self.result.problems += audit.result(PATIENCE_S).problems
+        found: dict[Place, dict[int, tuple[int, int]]] = {}
+        for line in (self._folder / f"audit-{host}.txt").read_text().splitlines():
+            topic, partition, offset, producer, sequence = line.split()
+            found.setdefault((topic, int(partition)), {})[int(offset)] = (int(producer), int(sequence))
+        return found
+
+    # --- losing a disk
+
+    def lose(self, host: str) -> None:
+        daemon, link = self.site.daemons[host], self.site.link(host)
+        number = len(self.losses)
+        if (number + number // len(self.site.names)) % 2 == 0:
+            link.cut()  # its own producer goes on: what it is told now, no other host has
+            time.sleep(_CUT_S)
+        daemon.kill()
+        shutil.rmtree(daemon.data)
+        link.heal()
+        coordinates = host == self.site.names[0]
+        other = self._other(host)
+        if not coordinates:
+            first = self.site.daemons[self.site.names[0]]
+            wait_for(lambda: _presence(first, host) == "away", f"the lease of {host} to end", every=0.5)
+        self.losses.append(Loss(host, time.monotonic(), self._kept(host)))
+        if coordinates:
+            token = self.site.daemons[other].data / "join-token"
+            source = f"{self.site.lab.ipv4(other)}:{CONTROL}"
+            words = ["--from", source, "--data", str(daemon.data), "--join-token", f"@{token}"]
+            daemon.treecast("restore-coordinator", *words)
+        begun = time.monotonic()
+        daemon.start()
+        self._wait_until_led(host, other)
+        self.rebuilt_s.append(time.monotonic() - begun)
+
+    def _other(self, host: str) -> str:
+        return self._rng.choice([name for name in self.site.names if name != host])
+
+    def _kept(self, host: str) -> dict[Place, int]:
+        """Up to where the others have what `host` led."""
+        topic = self.topics[host]
+        kept = {(topic, number): 0 for number in range(PARTITIONS)}
+        for name in self.site.names:
+            if name != host:
+                for one in self.site.daemons[name].treecast("partitions", "list", topic):
+                    place = (topic, one["partition"])
+                    kept[place] = max(kept[place], one["end"])
+        return kept
+
+    def _wait_until_led(self, host: str, other: str) -> None:
+        """At the host itself, and at another; the check has to fail between two looks at what waits."""
+        topic = self.topics[host]
+        waited = False
+
+        def led() -> bool:
+            nonlocal waited
+            passed = _check(self.site.daemons[other], topic)
+            states = [one["state"] for one in self.site.daemons[other].treecast("partitions", "list", topic)]
+            waits = set(states) != {"led"}
+            if passed and waited and waits:
+                self.result.problems.append(f"`streams --check` ends with 0 while {topic} is {states}")
+            waited = waits
+            here = self.site.daemons[host].treecast("partitions", "list", topic)
+            return not waits and all(one["state"] == "led" and one["end"] >= 0 for one in here)
+
+        wait_for(led, f"{topic} to be led again", PATIENCE_S, 0.3)
+
+    # --- in the end
+
+    def named(self) -> dict[Place, list[int]]:
+        """From which offset on each loss is named, as `treecast streams` says at every host alike."""
+        told: list[dict[Place, list[int]]] = []
+
+        def alike() -> bool:
+            """A host hears of a loss when its watch of the coordinator goes on."""
+            told[:] = [self._named_at(daemon) for daemon in self.site.daemons.values()]
+            return all(one == told[0] for one in told)
+
+        try:
+            wait_for(alike, "all hosts to name the same losses", PATIENCE_S, 0.5)
+        except Amiss as error:
+            self.result.problems.append(f"{error}: {told}")
+        return told[0]
+
+    def _named_at(self, daemon: HostDaemon) -> dict[Place, list[int]]:
+        found = [one for one in daemon.treecast("streams") if one.get("lost")]
+        return {(one["topic"], one["partition"]): [lost["first"] for lost in one["lost"]] for one in found}
+
+
+def _presence(daemon: HostDaemon, host: str) -> str:
+    found: list[dict[str, Any]] = daemon.treecast("status")["hosts"]
+    return next(str(one["presence"]) for one in found if one["name"] == host)
+
+
+def _check(daemon: HostDaemon, topic: str) -> bool:
+    """Whether `treecast streams --check` ends with 0."""
+    code, _, _ = daemon._commands.run(["streams", topic, "--check"])
+    return code == 0
+
+
+def disk_loss(options: Options, folder: Path) -> Result:
+    """Each host's disk in turn, the one with the coordinator's second."""
+    result = Result()
+    with Site(folder, options.hosts, seed=options.seed, python=options.python) as site:
+        run = Losing(site, options, folder, result)
+        for host, topic in run.topics.items():
+            site.create_topic(topic, PARTITIONS, host)
+        followers = [run.reader("follow", host) for host in site.names]
+        producers = [run.producer(host, topic) for host, topic in run.topics.items()]
+        producers.append(run.producer(site.names[-1], *run.topics.values()))
+        with workers(*followers, *producers):
+            wait_for(
+                lambda: all(one.said.get("read", 0) > 100 for one in followers), "records to flow", _READ_S
+            )
+            order = [*site.names[1:2], *site.names[:1], *site.names[2:]]
+            for number in range(options.count):
+                host = order[number % len(order)]
+                time.sleep(run._rng.uniform(0.5, 3.0))
+                run.lose(host)
+                acked = sum(int(one.said.get("acked", 0)) for one in producers)
+                options.say(f"{number + 1}/{options.count}: the disk of {host} lost; {acked:,} acknowledged")
+            for producer in producers:
+                producer.close_input()
+            for producer in producers:
+                result.problems += producer.result(PATIENCE_S).problems
+            _conclude(run, result)
+    return result
+
+
+def _conclude(run: Losing, result: Result) -> None:
+    site = run.site
+    for daemon in site.daemons.values():
+        try:
+            wait_for(lambda daemon=daemon: _check_all(daemon), f"the check at {daemon.host}", PATIENCE_S, 0.5)
+        except Amiss as error:
+            result.problems.append(f"{error}: {daemon.treecast('streams')}")
+    acks, named = list(run.acks()), run.named()
+    judged: Judged | None = None
+    for host in site.names:
+        judged = judge(acks, run.losses, named, run.audited(host))
+        result.problems += [f"{host}: {problem}" for problem in judged.problems[:20]]
+        if len(judged.problems) > 20:
+            result.problems.append(f"{host}: and {len(judged.problems) - 20} more")
+    assert judged is not None
+    if not judged.lost:
+        result.problems.append("no disk had a record alone: nothing was shown of what is lost")
+    result.row("disks lost", len(run.losses))
+    result.row("of these with the coordinator's store", sum(one.host == site.names[0] for one in run.losses))
+    result.row("records acknowledged", len(acks))
+    result.row("found again", judged.found)
+    result.row("on the lost disk alone, and named as lost", judged.lost)
+    result.row("longest time from start to led again", f"{max(run.rebuilt_s, default=0.0):.1f} s")
+
+
+def _check_all(daemon: HostDaemon) -> bool:
+    code, _, _ = daemon._commands.run(["streams", "--check"])
+    return code == 0

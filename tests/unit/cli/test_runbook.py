@@ -1,0 +1,249 @@
+"""The runbook of docs/operating.md, "A host's disk is gone": its commands, in its order, on three daemons."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
+WAIT = 60.0  # seconds until something has to have happened
+FABRIC = ("--fabric", "127.0.0.1:0")
+
+
+def documented() -> list[tuple[str, list[str]]]:
+    """(host, words after `treecast`) of each command of the section."""
+    section = PAGE.read_text().split("\n## A host's disk is gone\n", 1)[1].split("\n## ", 1)[0]
+    lines = re.findall(r"^(host-\d)\$ treecast (.*)$", section, re.MULTILINE)
+    return [(host, shlex.split(words)) for host, words in lines]
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + WAIT
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
+    return found
+
+
+class Cluster:
+    """Three daemons, host-1 with the coordinator, and the commands of the runbook: none may be left out."""
+
+    def __init__(self, start_daemon, command, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self._command = command
+        self._monkeypatch = monkeypatch
+        self._folder = folder
+        self._todo = documented()
+        first = start_daemon("--name", "host-1", *FABRIC)
+        self.token = folder / "token"
+        shutil.copy(first.data / "join-token", self.token)
+        join = ("--join", first.control, "--join-token", f"@{self.token}")
+        self.hosts: dict[str, DaemonProcess] = {"host-1": first}
+        for name in ("host-2", "host-3"):
+            self.hosts[name] = start_daemon("--name", name, *FABRIC, *join)
+
+    def ran(self, host: str, *words: str, stdin: bytes = b"") -> Any:
+        daemon = self.hosts[host]
+        self._monkeypatch.setenv("TREECAST_CONTROL", daemon.control)
+        self._monkeypatch.setenv("TREECAST_KAFKA", daemon.kafka)
+        return self._command(*words, stdin=stdin)
+
+    def step(self, host: str, *beginning: str) -> Any:
+        """The runbook's next command, which has to be this one; paths and addresses are this cluster's."""
+        documented_host, words = self._todo.pop(0)
+        assert (documented_host, words[: len(beginning)]) == (host, list(beginning))
+        if words[0] == "up":
+            return self.hosts[host].restart()
+        if words[0] == "restore-coordinator":
+            words[words.index("--from") + 1] = self.hosts["host-2"].control
+            words[words.index("--data") + 1] = str(self.hosts[host].data)
+            words[words.index("--join-token") + 1] = f"@{self.token}"
+        return self.ran(host, *words)
+
+    def done(self) -> None:
+        assert self._todo == []
+
+    def produce(self, topic: str, partition: int, *values: str, host: str = "host-3") -> None:
+        lines = "".join(f"{value}\n" for value in values).encode()
+        ran = self.ran(host, "produce", topic, "--partition", str(partition), stdin=lines)
+        assert ran.code == 0, ran.err
+
+    def consume(self, host: str, topic: str, partition: int, count: int) -> list[str]:
+        words = (
+            "consume",
+            topic,
+            "--beginning",
+            "--partition",
+            str(partition),
+            "-n",
+            str(count),
+            "--idle",
+            "20",
+        )
+        return self.ran(host, *words).lines
+
+    def lose_disk(self, host: str) -> None:
+        """It is killed, its directory is gone, and its lease runs out."""
+        daemon = self.hosts[host]
+        daemon.kill()
+        shutil.rmtree(daemon.data)
+        if host != "host-1":
+            self.wait_away(host)
+
+    def presences(self) -> list[str]:
+        return [host["presence"] for host in self.ran("host-1", "status", "--json").json["hosts"]]
+
+    def wait_away(self, host: str) -> None:
+        def away() -> bool:
+            found = self.ran("host-1", "status", "--json").json["hosts"]
+            return next(one["presence"] for one in found if one["name"] == host) == "away"
+
+        until(away)
+
+    def standing(self, topic: str, partition: int, host: str = "host-1") -> dict[str, Any]:
+        found = self.ran(host, "partitions", "list", topic, "--json").json
+        return next(one for one in found if one["partition"] == partition)
+
+    def copied(self, topic: str, partition: int, end: int, host: str = "host-3") -> bool:
+        return self.standing(topic, partition, host)["end"] == end
+
+
+@pytest.mark.slow
+def test_a_directory_that_has_lost_its_logs_alone(
+    start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The host is the same, and so is its directory: the coordinator has heard of more than is there."""
+    cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
+    assert cluster.ran("host-1", "topics", "create", "t", "-p", "2", "--leader", "host-2").code == 0
+    until(lambda: "t" in cluster.ran("host-3", "topics", "list").out)
+    cluster.produce("t", 0, "one", "two")
+    cluster.produce("t", 1, "only there", host="host-2")
+    assert cluster.consume("host-3", "t", 0, 2) == ["one", "two"]
+    until(lambda: cluster.copied("t", 0, 2))
+    daemon = cluster.hosts["host-2"]
+    for ended in (daemon.kill, daemon.stop):  # after an orderly close the logs may be gone as well
+        time.sleep(2.5)  # so that the coordinator has heard of all
+        ended()
+        shutil.rmtree(daemon.data / "logs" / "t-0")
+        daemon.restart()
+        until(lambda: cluster.standing("t", 0, "host-2")["end"] >= 2)
+        until(lambda: cluster.ran("host-1", "streams", "--check").code == 0)
+        assert "is not led from this log alone" in daemon.log()
+        assert cluster.consume("host-2", "t", 0, 2) == ["one", "two"]
+    assert cluster.consume("host-2", "t", 1, 1) == ["only there"]
+    (lost,) = [one["lost"] for one in cluster.ran("host-1", "streams", "--json").json if one.get("lost")]
+    assert [(one["first"], one["heard"]) for one in lost] == [(2, 2), (2, 2)]
+    assert cluster.standing("t", 0)["state"] == "led"
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_was_begun_anew_by_mistake_takes_no_topic_away(
+    start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was started on its new disk with the token alone."""
+    cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
+    assert cluster.ran("host-1", "topics", "create", "t", "--leader", "host-2").code == 0
+    until(lambda: "t" in cluster.ran("host-3", "topics", "list").out)
+    cluster.produce("t", 0, "one", "two")
+    first = cluster.hosts["host-1"]
+    cluster.lose_disk("host-1")
+    first.flags += ["--join-token", f"@{cluster.token}"]
+    first.restart()
+    until(lambda: "its store is lost" in cluster.ran("host-2", "status").out)
+    assert cluster.consume("host-2", "t", 0, 2) == ["one", "two"]
+    cluster.produce("t", 0, "three", host="host-2")
+    first.kill()
+    shutil.rmtree(first.data)
+    at = first.flags.index("--join-token")
+    del first.flags[at : at + 2]
+    source = ("--from", cluster.hosts["host-2"].control, "--join-token", f"@{cluster.token}")
+    restored = cluster.ran("host-1", "restore-coordinator", *source, "--data", str(first.data))
+    assert restored.code == 0, restored.err
+    first.restart()
+    until(lambda: cluster.presences() == ["attached"] * 3)
+    assert cluster.consume("host-1", "t", 0, 3) == ["one", "two", "three"]
+    until(lambda: cluster.ran("host-3", "streams", "--check").code == 0)
+
+
+@pytest.mark.slow
+def test_a_hosts_disk_is_gone(start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
+    for topic, leader in (("payments", "host-2"), ("first", "host-1")):
+        made = cluster.ran("host-1", "topics", "create", topic, "-p", "2", "--leader", leader)
+        assert made.code == 0, made.err
+        until(lambda topic=topic: topic in cluster.ran("host-3", "topics", "list").out)
+    payments = [f"payment {number}" for number in range(5)]
+    cluster.produce("payments", 0, *payments)
+    cluster.produce("payments", 1, "one", "two", host="host-2")
+    cluster.produce("first", 0, "kept")
+    assert cluster.consume("host-3", "payments", 0, 5) == payments
+    assert cluster.consume("host-3", "first", 0, 1) == ["kept"]
+    until(lambda: cluster.copied("payments", 0, 5) and cluster.copied("first", 0, 1))
+    time.sleep(2.5)  # so that the coordinator has heard of all
+
+    # steps 1 and 2
+    cluster.lose_disk("host-2")
+    cluster.step("host-2", "up")
+    until(lambda: cluster.standing("payments", 0)["state"] == "led")
+    assert cluster.step("host-1", "streams", "--check").code == 1
+    assert "WAITS" in cluster.step("host-1", "partitions", "list").out
+    assert cluster.consume("host-3", "payments", 0, 5) == payments
+    cluster.produce("payments", 0, "after", host="host-2")
+    assert cluster.consume("host-3", "payments", 0, 6) == [*payments, "after"]
+    until(lambda: cluster.copied("payments", 0, 6))
+    assert cluster.ran("host-3", "streams", "--check", "--json").code == 1
+    waiting = cluster.ran("host-2", "status", "--json").json["problems"]
+    assert any("payments-1" in problem for problem in waiting)
+
+    # step 3, in the order of the page: another host leads, then records are given up
+    time.sleep(2.5)
+    cluster.hosts["host-2"].kill()
+    cluster.wait_away("host-2")
+    promoted = cluster.step("host-1", "partitions", "promote")
+    assert promoted.code == 0, promoted.err
+    assert cluster.standing("payments", 0)["leader"] == "host-3"
+    cluster.produce("payments", 0, "at another host")
+    cluster.hosts["host-2"].restart()
+    until(
+        lambda: cluster.standing("payments", 1, "host-2")["problem"].startswith("its disk is gone; it waits")
+    )
+    refused = cluster.step("host-1", "partitions", "rebuild")
+    assert refused.code == 1
+    assert "2 records" in refused.err
+    assert "--accept-loss" in refused.err
+    given_up = cluster.step("host-1", "partitions", "rebuild")
+    assert given_up.code == 0, given_up.err
+    (lost,) = until(lambda: cluster.standing("payments", 1)["lost"])
+    assert (lost["first"], lost["heard"], lost["host"]) == (0, 2, "host-2")
+    until(lambda: cluster.standing("payments", 1)["state"] == "led")
+    until(lambda: cluster.ran("host-1", "streams", "--check").code == 0)
+    assert "lost with the disk of" in cluster.ran("host-1", "streams").out
+
+    # step 4: what there is to begin anew is told; a copy that was refused is in tests/unit/relay
+    nothing = cluster.step("host-3", "partitions", "rebuild")
+    assert (nothing.code, "nothing to rebuild" in nothing.err) == (1, True)
+
+    # step 5
+    until(
+        lambda: cluster.ran("host-2", "consume", "first", "--beginning", "-n", "1", "--idle", "20").code == 0
+    )
+    cluster.lose_disk("host-1")
+    restored = cluster.step("host-1", "restore-coordinator")
+    assert restored.code == 0, restored.err
+    cluster.step("host-1", "up")
+    until(lambda: cluster.standing("first", 0)["state"] == "led")
+    assert cluster.consume("host-2", "first", 0, 1) == ["kept"]
+    cluster.produce("first", 0, "again", host="host-2")
+    assert cluster.consume("host-3", "first", 0, 2) == ["kept", "again"]
+    assert cluster.consume("host-1", "payments", 0, 7) == [*payments, "after", "at another host"]
+    until(lambda: cluster.presences() == ["attached"] * 3)
+    until(lambda: cluster.ran("host-1", "streams", "--check").code == 0)
+    cluster.done()

@@ -1,0 +1,154 @@
+"""What follows from what is known of a partition whose leader's disk is gone."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from treecast.middleware.relay.partitions.lost_disk import (
+    TABLE,
+    Copy,
+    Event,
+    Gone,
+    Known,
+    Recorded,
+    Step,
+    choose,
+    follow,
+    gone,
+    next_epoch,
+    refuses,
+)
+
+GRACE = 30.0
+EMPTY = Copy(1, (), 0, 0)
+
+
+def copy(host: int, end: int, epoch: int = 0, heard: int = 0) -> Copy:
+    return Copy(host, ((epoch, 0),), 0, end, heard)
+
+
+def known(
+    *copies: Copy, own: Copy = EMPTY, record: Recorded | None = None, **absent: tuple[str, ...]
+) -> Known:
+    return Known(own, copies, record, **absent)
+
+
+def test_every_pair_of_step_and_event_has_its_entry() -> None:
+    for step, event in itertools.product(Step, Event):
+        following = TABLE[step][event]
+        if following is None:
+            with pytest.raises(ValueError, match=event.name):
+                follow(step, event)
+        else:
+            assert follow(step, event) is following
+    assert {step for row in TABLE.values() for step in row.values() if step} == set(Step)
+    assert all(following is None for following in TABLE[Step.LED].values())
+
+
+def test_the_furthest_copy_counts() -> None:
+    found = known(copy(2, 5), copy(3, 7), copy(4, 6), record=Recorded(0, 7))
+    choice = choose(found, 0.0, GRACE)
+    assert choice.event is Event.COPY_FOUND
+    assert choice.source is not None
+    assert choice.source.host == 3
+
+
+def test_a_later_leader_epoch_counts_more_than_a_longer_log() -> None:
+    found = known(copy(2, 9, epoch=1), copy(3, 7, epoch=4))
+    assert found.best.host == 3
+    assert choose(known(copy(2, 9, epoch=1), own=copy(1, 5, epoch=4)), 0.0, GRACE).source is None
+
+
+def test_what_this_host_has_is_a_copy_like_any_other() -> None:
+    found = known(copy(2, 5), own=copy(1, 5), record=Recorded(0, 5))
+    assert choose(found, 0.0, GRACE).event is Event.NOTHING_TO_COPY
+    assert gone(found, 5, whole=True) is None
+    assert choose(known(copy(2, 6), own=copy(1, 5)), 0.0, GRACE).event is Event.COPY_FOUND
+
+
+def test_an_attached_host_is_waited_for_even_where_nothing_is_lacking() -> None:
+    found = known(copy(2, 5), record=Recorded(0, 5), expected=("d",))
+    assert "host d" in choose(found, 29.0, GRACE).reason
+    assert choose(found, 30.0, GRACE).event is Event.COPY_FOUND
+    assert choose(found, 0.0, GRACE, accept_loss=True).event is Event.COPY_FOUND
+
+
+def test_a_host_that_is_away_is_waited_for_where_something_is_lacking() -> None:
+    assert choose(known(copy(2, 5), record=Recorded(0, 5), absent=("d",)), 0.0, GRACE).source is not None
+    found = known(copy(2, 5), record=Recorded(0, 7), absent=("d", "e"))
+    assert "hosts d, e" in choose(found, 0.0, GRACE).reason
+    assert choose(found, 30.0, GRACE).source is not None
+    assert gone(found, 5, whole=False) == Gone(5, 7)
+
+
+def test_without_any_copy_it_waits_for_the_operator_for_ever() -> None:
+    found = known(record=Recorded(2, 7))
+    choice = choose(found, 1e9, GRACE)
+    assert choice.event is Event.NOT_YET
+    assert "7 records" in choice.reason
+    assert choose(found, 0.0, GRACE, accept_loss=True).event is Event.NOTHING_TO_COPY
+    assert gone(found, 0, whole=False) == Gone(0, 7)
+    heard = known(Copy(2, (), 0, 0, heard=4))
+    assert choose(heard, 1e9, GRACE).event is Event.NOT_YET
+
+
+def test_what_nobody_has_heard_of_is_led_at_once() -> None:
+    assert choose(known(EMPTY), 0.0, GRACE).event is Event.NOTHING_TO_COPY
+    assert gone(known(), 0, whole=False) is None
+    assert choose(known(absent=("d",)), 0.0, GRACE).event is Event.NOT_YET  # it may have a copy
+
+
+def test_without_a_record_any_host_may_have_more() -> None:
+    assert choose(known(copy(2, 5), absent=("d",)), 0.0, GRACE).event is Event.NOT_YET
+    assert choose(known(copy(2, 5), absent=("d",)), 30.0, GRACE).event is Event.COPY_FOUND
+    assert choose(known(copy(2, 5)), 0.0, GRACE).event is Event.COPY_FOUND
+
+
+def test_what_was_heard_of_is_named() -> None:
+    found = known(copy(2, 5, heard=6), copy(3, 4, heard=9), record=Recorded(0, 8))
+    assert found.lacking
+    assert gone(found, 5, whole=False) == Gone(5, 9)
+    assert gone(known(copy(2, 5)), 5, whole=False) == Gone(5, 5)  # its last moments are known to nobody
+
+
+def test_a_record_of_a_later_epoch_is_more_than_a_copy_that_is_longer() -> None:
+    assert known(copy(2, 9, epoch=1), record=Recorded(3, 7)).lacking
+
+
+def test_an_epoch_in_which_nothing_was_written_makes_no_copy_longer() -> None:
+    begun = Copy(2, ((1, 0), (9, 5)), 0, 5)
+    assert begun.reach == (1, 5)
+    assert not known(copy(3, 5, epoch=1), own=begun, record=Recorded(1, 5)).lacking
+    assert next_epoch(known(begun), 0, []) == 10  # it was used all the same
+
+
+def test_the_next_epoch_is_above_all_that_were_used() -> None:
+    found = known(copy(2, 9, epoch=1), copy(3, 2, epoch=6), record=Recorded(4, 7))
+    assert next_epoch(found, 0, [3]) == 7
+    assert next_epoch(found, 8, [3]) == 9
+    assert next_epoch(found, 0, [1000, 3]) == 1000
+    assert next_epoch(known(), 0, [1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("begin", "restart", "leader", "agreed", "refused"),
+    [
+        (5, False, "new", "old", False),  # nothing goes
+        (3, False, "old", "old", False),  # a power failure at the leader
+        (3, False, "new", "old", True),
+        (3, False, "new", "", False),  # nothing is known of its leader before
+        (3, False, "", "old", False),
+        (0, True, "new", "old", True),
+        (0, True, "old", "old", True),  # the disk is the same, and its log is gone
+        (0, True, "", "", True),
+        (5, True, "new", "old", False),  # the leader's retention was quicker than this follower
+        (9, True, "new", "old", False),
+    ],
+)
+def test_a_follower_is_not_cut_by_a_stranger(
+    begin: int, restart: bool, leader: str, agreed: str, refused: bool
+) -> None:
+    assert refuses(0, 5, begin, restart=restart, leader=leader, agreed=agreed) is refused
+    assert not refuses(5, 5, 5, restart=restart, leader=leader, agreed=agreed)  # it has nothing
