@@ -85,15 +85,13 @@ def _uvloop() -> Finding:
 
 
 def _compiled() -> Finding:
-    from treecast.middleware.daemon.compiled import compiled_modules
+    from treecast.middleware.daemon.compiled import compiled_modules, why_interpreted
 
     importlib.import_module(DAEMON)
     found = compiled_modules()
     if found:
         return Finding("hot modules", "ok", f"{len(found)} compiled")
-    return Finding(
-        "hot modules", "slow", "interpreted; install the package with gcc there, without TREECAST_PURE"
-    )
+    return Finding("hot modules", "slow", f"interpreted: {why_interpreted()}")
 
 
 def _data(path: Path) -> Finding:

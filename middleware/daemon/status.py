@@ -15,7 +15,7 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Cluster
 from treecast.middleware.model.counters import Counters, FaceCounters
 
-from .compiled import compiled_modules
+from .compiled import compiled_modules, why_interpreted
 from .settings import SHOWN, Settings
 from .view import TopicView, view_process, view_topics
 
@@ -84,6 +84,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
     topics = await view_topics(subject.cluster)
     groups = await subject.cluster.list_groups()
     process = view_process()
+    compiled = compiled_modules()
     return pb.StatusResponse(
         name=subject.settings.name,
         version=treecast.__version__,
@@ -94,7 +95,8 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         data_dir=subject.settings.data,
         fsync=subject.settings.fsync.value,
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
-        compiled_modules=compiled_modules(),
+        compiled_modules=compiled,
+        why_interpreted="" if compiled else why_interpreted(),
         faces=[_face(face, subject.counters.faces) for name in SHOWN if (face := subject.faces.get(name))],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(

@@ -11,7 +11,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts")
+    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts", "why_interpreted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class StatusResponse(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
+    WHY_INTERPRETED_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     cluster_id: str
@@ -42,7 +43,8 @@ class StatusResponse(_message.Message):
     resources: Resources
     coordinator: CoordinatorStatus
     hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ...) -> None: ...
+    why_interpreted: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., why_interpreted: _Optional[str] = ...) -> None: ...
 
 class CoordinatorStatus(_message.Message):
     __slots__ = ("address", "reachable", "revision", "problem")

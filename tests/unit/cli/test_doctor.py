@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.daemon.compiled import Built
 from treecast.middleware.daemon.listeners import bound_address, listen
 
 
@@ -41,6 +42,19 @@ def test_a_healthy_machine(free: None, command, tmp_path: Path) -> None:
     assert {level for level, _ in found.values()} <= {"ok", "slow"}
     assert str(tmp_path / "data") in found["data directory"][1]
     assert "python" in command("doctor").out
+
+
+def test_interpreted_modules_are_told_with_their_reason(
+    free: None, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treecast.middleware.daemon.compiled.compiled_modules", list)
+    monkeypatch.setattr(
+        "treecast.middleware.daemon.compiled.read_note",
+        lambda _: Built("no-compiler", "no C compiler was found (cc)"),
+    )
+    level, detail = findings(command("doctor", "--json"))["hot modules"]
+    assert level == "slow"
+    assert "no C compiler was found (cc); once gcc and Python's headers are installed" in detail
 
 
 def test_a_port_in_use_is_bad(free: None, command, monkeypatch: pytest.MonkeyPatch) -> None:
