@@ -88,9 +88,8 @@ def _compiled() -> Finding:
     from treecast.middleware.daemon.compiled import compiled_modules, why_interpreted
 
     importlib.import_module(DAEMON)
-    found = compiled_modules()
-    if found:
-        return Finding("hot modules", "ok", f"{len(found)} compiled")
+    if compiled_modules():
+        return Finding("hot modules", "ok", "compiled")
     return Finding("hot modules", "slow", f"interpreted: {why_interpreted()}")
 
 

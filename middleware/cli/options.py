@@ -15,6 +15,10 @@ from .output import CommandError
 if TYPE_CHECKING:
     from treecast.middleware.api.daemon_client import DaemonClient
 
+# What messages to the daemon and Kafka's requests have room for.
+INT31 = 2**31 - 1
+INT63 = 2**63 - 1
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Control = Annotated[
     str | None,

@@ -8,7 +8,7 @@ import typer
 
 from treecast.middleware.api.plain import as_dict
 
-from .options import Control, Json, daemon_at, pairs
+from .options import INT31, Control, Json, daemon_at, pairs
 from .output import CommandError, print_json, print_pairs, print_table, size_text
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
 def create(
     topic: Name,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=0, help="How many; 0 takes the daemon's default.")
-    ] = 0,
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=INT31, help="How many. Default: the daemon's."),
+    ] = None,
     config: Config = None,
     leader: Annotated[
         list[str] | None,
@@ -100,7 +101,7 @@ def create(
 ) -> None:
     """Creates a topic."""
     with daemon_at(control) as client:
-        made = client.create_topic(topic, partitions, pairs(config or [], "--config"), leader or [])
+        made = client.create_topic(topic, partitions or 0, pairs(config or [], "--config"), leader or [])
     _tell(made, f"created {topic}: {_partitions(made)}", json)
 
 
@@ -137,7 +138,7 @@ def alter(
 @app.command()
 def grow(
     topic: Name,
-    partitions: Annotated[int, typer.Argument(min=1, help="How many it shall have in all.")],
+    partitions: Annotated[int, typer.Argument(min=1, max=INT31, help="How many it shall have in all.")],
     json: Json = False,
     control: Control = None,
 ) -> None:

@@ -7,12 +7,17 @@ so that admin tools work unchanged; keys of our own begin with `treecast.`.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
 
 from .errors import Fault, TreecastError
+
+# What Python's int() and float() take is more than Kafka's tools do: 1_000, digits of other scripts, nan.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -67,7 +72,10 @@ class ConfigKey(Struct, frozen=True):
             return items
         if self.type is ConfigType.STRING:
             return self._choose(text)
-        number = float(text) if self.type is ConfigType.DOUBLE else int(text)
+        whole = self.type is not ConfigType.DOUBLE
+        if not (_WHOLE if whole else _DECIMAL).fullmatch(text):
+            raise ValueError("expected a whole number" if whole else "expected a number")
+        number = int(text) if whole else float(text)
         if not self.low <= number <= self.high:
             raise ValueError(f"expected {self.low:g} to {self.high:g}")
         return number

@@ -82,7 +82,8 @@ def _use(there: Environment, daemon: DaemonProcess, *, interpreted: bool) -> str
     read = there.run("treecast", "consume", "first", "--beginning", "--count", "1", environment=control)
     if RECORD not in read:
         raise Refused(f"consume printed {read!r}")
-    return f"{status['version']}: hot modules {told['detail']}; one record produced and consumed"
+    form = f"{len(status.get('compiled_modules', []))} modules of the daemon compiled"
+    return f"{status['version']}: {form}; one record produced and consumed"
 
 
 def _finding(there: Environment, control: dict[str, str]) -> dict[str, str]:

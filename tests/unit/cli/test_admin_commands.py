@@ -135,3 +135,39 @@ def test_the_help_lists_every_command(command) -> None:
     shown = command("--help").out
     for name in ("up", "status", "topics", "groups", "produce", "consume", "bench", "doctor"):
         assert f" {name} " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("topics", "create", "t", "-p", "0"), "greater than or equal to 1"),
+        (("topics", "create", "t", "-p", "99999999999"), "less than or equal to 2147483647"),
+        (("topics", "grow", "t", "99999999999"), "less than or equal to 2147483647"),
+        (
+            ("topics", "create", "t", "--config", "retention.ms=abc"),
+            "for retention.ms: expected a whole number",
+        ),
+        (
+            ("topics", "create", "t", "--config", "retention.ms=1e3"),
+            "for retention.ms: expected a whole number",
+        ),
+        (
+            ("topics", "create", "t", "--config", "min.cleanable.dirty.ratio=x"),
+            "dirty.ratio: expected a number",
+        ),
+        (("groups", "reset", "g", "--offset", "9" * 20), "Invalid value for '--offset'"),
+        (("groups", "reset", "g", "--shift", "9" * 20), "Invalid value for '--shift'"),
+        (("groups", "reset", "g", "--time", "9" * 20), "expected a time as in"),
+        (("consume", "t", "--partition", "9" * 11), "Invalid value for '--partition'"),
+        (("produce", "t", "--partition", "9" * 11), "Invalid value for '--partition'"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_in_words(
+    treecast, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = treecast(*arguments)
+    assert refused.code != 0
+    shown = " ".join(refused.err.replace("│", " ").split())
+    assert said in shown
+    assert "Traceback" not in shown
+    assert "literal" not in shown
