@@ -104,10 +104,20 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
             cpu_seconds=process.cpu_seconds,
             open_files=process.open_files,
             open_files_limit=process.open_files_limit,
+            disk_free_bytes=_free_bytes(subject.settings.data),
         ),
         coordinator=subject.joined.coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
     )
+
+
+def _free_bytes(folder: str) -> int:
+    """0 where the disk does not answer, which others say."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 def _face(face: OpenFace, counters: Mapping[str, FaceCounters]) -> pb.Face:

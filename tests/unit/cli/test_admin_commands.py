@@ -18,6 +18,18 @@ def test_status(treecast, shared_daemon: DaemonProcess) -> None:
         assert word in shown
 
 
+def test_which_daemon_has_answered_is_said(
+    treecast, command, shared_daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_socket = f"treecast: answered by the daemon at {shared_daemon.control}, found by"
+    assert treecast("status").err == f"{by_socket} {shared_daemon.runtime_dir / 'control.sock'}\n"
+    assert command("status", "--control", shared_daemon.control).err == ""
+    monkeypatch.setenv("TREECAST_CONTROL", shared_daemon.control)
+    assert command("topics", "list", "--json").err == f"{by_socket} TREECAST_CONTROL\n"
+    refused = command("topics", "describe", "missing").err.splitlines()
+    assert refused[0] == f"{by_socket} TREECAST_CONTROL"
+
+
 def test_status_at_a_named_address(command, shared_daemon: DaemonProcess) -> None:
     assert command("status", "--json", "--control", shared_daemon.control).json["pid"] == shared_daemon.pid
 
