@@ -7,7 +7,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treecast.middleware.api.discovery import OFF, Address, Endpoint, is_live
+from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .options import Control, Json, control_at
 from .output import CommandError, print_json, print_table
@@ -182,6 +183,7 @@ class Running:
     endpoint: Endpoint
     status: pb.StatusResponse
     fabric: pb.FabricResponse | None
+    topics: Sequence[pb.Topic]
 
 
 def _running(endpoint: Endpoint) -> Running | Finding | None:
@@ -198,9 +200,10 @@ def _running(endpoint: Endpoint) -> Running | Finding | None:
         with DaemonClient(endpoint, timeout=DAEMON_SECONDS) as client:
             status = client.status()
             fabric = client.fabric() if status.HasField("coordinator") else None
+            topics = client.list_topics()
     except (TreecastError, Unreachable) as error:
         return Finding("daemon", "bad", f"at {endpoint} somebody does not answer as a daemon does: {error}")
-    return Running(endpoint, status, fabric)
+    return Running(endpoint, status, fabric, topics)
 
 
 def _daemon(running: Running) -> Iterator[Finding]:
@@ -234,6 +237,22 @@ def _daemon(running: Running) -> Iterator[Finding]:
         yield Finding("open files", "slow", f"{told}: raise LimitNOFILE or `ulimit -Hn`")
     else:
         yield Finding("open files", "ok", told)
+    yield from _copies(running)
+
+
+def _copies(running: Running) -> Iterator[Finding]:
+    """Topics that were asked to have more copies than a leader's."""
+    wishing = [topic.name for topic in running.topics if int(topic.overrides.get(WISHED_COPIES, "1")) > 1]
+    if not wishing:
+        return
+    alone = running.fabric is None
+    are = "each partition has one" if alone else "each has a copy at its leader and at hosts that read it"
+    yield Finding(
+        "copies",
+        "slow",
+        f"topics that ask for more copies than there are, such as {wishing[0]}: {len(wishing)}; {are};"
+        " `treecast topics describe` counts them",
+    )
 
 
 def _cluster(running: Running) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treecast.middleware.api.plain import as_dict
+from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .options import INT31, Control, Json, daemon_at, pairs
 from .output import CommandError, print_json, print_pairs, print_table, size_text
@@ -58,15 +59,17 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
             ("records", found.topic.records),
             ("size", size_text(found.topic.bytes)),
             ("settings", _settings(found.topic)),
+            *_copies(found),
         ]
     )
     print()
     print_table(
-        ("partition", "leader", "start", "end", "stable", "epoch", "size here"),
+        ("partition", "leader", "copies", "start", "end", "stable", "epoch", "size here"),
         [
             (
                 p.index,
                 p.leader or "-",
+                p.copies or "-",
                 *(
                     offset if offset >= 0 else "-"
                     for offset in (p.start_offset, p.end_offset, p.stable_offset)
@@ -78,6 +81,16 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
         ],
         empty="no partitions",
     )
+
+
+def _copies(found: pb.DescribeTopicResponse) -> list[tuple[str, str]]:
+    """Of a topic that asks for more copies than one: how many there are."""
+    wished = next((entry.value for entry in found.config if entry.name == WISHED_COPIES), "1")
+    if wished == "1":
+        return []
+    known = [partition.copies for partition in found.partitions if partition.copies]
+    told = f"{min(known)} of" if known else "ask the leaders;"
+    return [("copies", f"{told} {wished} that were asked for: at the leader, and at hosts that read it")]
 
 
 @app.command()

@@ -271,6 +271,7 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         fsync_interval_ms=settings.fsync_interval_ms,
         default_partitions=settings.default_partitions,
         auto_create_topics=settings.auto_create_topics,
+        accept_replication_factor=settings.accept_replication_factor,
         topic_defaults=settings.topic_defaults,
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,

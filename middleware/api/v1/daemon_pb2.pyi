@@ -374,7 +374,7 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., internal: _Optional[bool] = ..., partitions: _Optional[int] = ..., overrides: _Optional[_Mapping[str, str]] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("index", "leader_epoch", "start_offset", "end_offset", "stable_offset", "bytes", "leader")
+    __slots__ = ("index", "leader_epoch", "start_offset", "end_offset", "stable_offset", "bytes", "leader", "copies")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -382,6 +382,7 @@ class Partition(_message.Message):
     STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     index: int
     leader_epoch: int
     start_offset: int
@@ -389,7 +390,8 @@ class Partition(_message.Message):
     stable_offset: int
     bytes: int
     leader: str
-    def __init__(self, index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., stable_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
+    copies: int
+    def __init__(self, index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., stable_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., leader: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
 
 class ConfigEntry(_message.Message):
     __slots__ = ("name", "value", "overridden", "doc")

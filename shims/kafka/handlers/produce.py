@@ -138,7 +138,13 @@ def _appended(topic: str, partition: int, appended: Appended) -> ProduceResult:
 
 def _failed(topic: str, partition: int, error: BaseException, version: int) -> ProduceResult:
     if isinstance(error, TreecastError):
-        return ProduceResult(topic, partition, code_for(error, PRODUCE, version), error_message=error.detail)
+        return ProduceResult(
+            topic,
+            partition,
+            code_for(error, PRODUCE, version),
+            error_message=error.detail,
+            record_errors=error.records,
+        )
     _log.error("appending to %s-%d failed", topic, partition, exc_info=error)
     return ProduceResult(topic, partition, errors.UNKNOWN_SERVER_ERROR, error_message=Fault.INTERNAL.value)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from treecast.middleware.broker import NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .. import errors
 from .. import versions as v
@@ -53,13 +54,23 @@ def _new_topic(ctx: Context, asked: Message) -> NewTopic:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, "partitions are numbered from 0 without gaps")
         _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
         partitions = len(indexes)
-    elif asked.replication_factor not in (_UNSET, 1):
+    config = {row.name: row.value or "" for row in asked.configs}
+    if asked.replication_factor not in (_UNSET, 1):
+        config.setdefault(WISHED_COPIES, str(_wished_copies(ctx, asked.replication_factor)))
+    return NewTopic(asked.name, partitions, config)
+
+
+def _wished_copies(ctx: Context, factor: int) -> int:
+    """Connect, Streams and others ask for 3 unless told otherwise. INVALID_REPLICATION."""
+    if factor < 1:
+        raise TreecastError(Fault.INVALID_REPLICATION, "a replication factor is larger than 0, or -1")
+    if not ctx.broker.accept_replication_factor:
         raise TreecastError(
             Fault.INVALID_REPLICATION,
-            f"replication factor {asked.replication_factor}: a partition has one leader, whose log every "
-            "interested host copies, so only 1 or -1 can be asked for",
+            f"replication factor {factor}: a partition has one leader, whose log every interested host"
+            " copies, so only 1 or -1 can be asked for (accept_replication_factor is off)",
         )
-    return NewTopic(asked.name, partitions, {row.name: row.value or "" for row in asked.configs})
+    return factor
 
 
 def _check_assignment(ctx: Context, assignment: Sequence[Sequence[int]]) -> None:

@@ -183,3 +183,14 @@ def test_numbers_that_do_not_fit_are_refused_in_words(
     assert said in shown
     assert "Traceback" not in shown
     assert "literal" not in shown
+
+
+def test_how_many_copies_there_really_are(treecast) -> None:
+    treecast("topics", "create", "wishing", "--config", "treecast.copies.wished=3")
+    described = treecast("topics", "describe", "wishing")
+    assert "copies    1 of 3 that were asked for" in described.out
+    assert treecast("topics", "describe", "wishing", "--json").json["partitions"][0]["copies"] == 1
+    found = {entry["check"]: entry for entry in treecast("doctor", "--json").json}
+    assert "such as wishing: 1; each partition has one" in found["copies"]["detail"]
+    treecast("topics", "delete", "wishing", "--yes")
+    assert "copies" not in {entry["check"] for entry in treecast("doctor", "--json").json}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from treecast.middleware.broker import Broker
+from treecast.middleware.model.topic_config import WISHED_COPIES
 from treecast.shims.kafka import errors
 from treecast.shims.kafka.handlers.base import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from treecast.shims.kafka.handlers.config_rows import broker_key
@@ -136,7 +137,8 @@ async def test_topics_are_created(client: Any, broker: Broker) -> None:
         (new_topic("topic", 1, 1), errors.TOPIC_ALREADY_EXISTS),
         (new_topic("no spaces", 1, 1), errors.INVALID_TOPIC_EXCEPTION),
         (new_topic("x", 0, 1), errors.INVALID_PARTITIONS),
-        (new_topic("x", 1, 3), errors.INVALID_REPLICATION_FACTOR),
+        (new_topic("x", 1, 0), errors.INVALID_REPLICATION_FACTOR),
+        (new_topic("x", 1, -2), errors.INVALID_REPLICATION_FACTOR),
         (new_topic("x", 2, 1, assignments=assignment([7], [7])), errors.INVALID_REQUEST),
         (new_topic("x", assignments=assignment([7, 8])), errors.INVALID_REPLICA_ASSIGNMENT),
         (new_topic("x", assignments=assignment([8])), errors.INVALID_REPLICA_ASSIGNMENT),
@@ -444,3 +446,75 @@ async def test_offsets_of_a_transaction(client: Any) -> None:
     assert (await client.call("EndTxn", 3, transactional_id="x", committed=True, **producer)).error_code == 0
     stable = await client.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
     assert stable.topics[0].partitions[0].committed_offset == 9
+
+
+# --- what asks for more than one host has, and what there is nothing to say of
+
+
+async def test_a_replication_factor_is_kept_as_a_wish(client: Any, broker: Broker) -> None:
+    """Connect, Streams and the OpenMessaging benchmark ask for 3 unless told otherwise."""
+    (made,) = (await create(client, new_topic("x", 1, 3))).values()
+    assert (made.error_code, made.replication_factor) == (0, 1)
+    topic = broker.cluster.definitions.topics()["x"]
+    assert dict(topic.config.overrides) == {WISHED_COPIES: "3"}
+    configs = {row.name: row.value for row in made.configs}
+    assert configs[WISHED_COPIES] == "3"
+
+
+@pytest.mark.parametrize("broker", [{"accept_replication_factor": False}], indirect=True)
+async def test_wishes_may_be_refused(client: Any) -> None:
+    (refused,) = (await create(client, new_topic("x", 1, 3))).values()
+    assert refused.error_code == errors.INVALID_REPLICATION_FACTOR
+    assert "accept_replication_factor is off" in refused.error_message
+    (made,) = (await create(client, new_topic("x", 1, 1))).values()
+    assert made.error_code == 0
+
+
+async def test_topic_keys_that_tools_set(client: Any) -> None:
+    keys = {
+        "compression.gzip.level": "6",
+        "compression.lz4.level": "9",
+        "compression.zstd.level": "-7",
+        "local.retention.ms": "-2",
+        "local.retention.bytes": "1000",
+        "leader.replication.throttled.replicas": "0:1,1:2",
+        "follower.replication.throttled.replicas": "*",
+    }
+    configs = [{"name": name, "value": value} for name, value in keys.items()]
+    (made,) = (await create(client, new_topic("x", 1, 1, configs=configs))).values()
+    assert made.error_code == 0
+    shown = {row.name: row.value for row in made.configs}
+    assert {name: shown[name] for name in keys} == keys
+
+
+async def test_elections_are_not_needed(client: Any) -> None:
+    asked = [{"topic": "topic", "partitions": [0, 9]}]
+    for version in range(3):
+        answer = await client.call("ElectLeaders", version, election_type=0, topic_partitions=asked)
+        (topic,) = answer.replica_election_results
+        assert [(p.partition_id, p.error_code) for p in topic.partition_result] == [
+            (0, errors.ELECTION_NOT_NEEDED),
+            (9, errors.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+    every = await client.call("ElectLeaders", 2, election_type=1, topic_partitions=None)
+    assert (every.error_code, every.replica_election_results) == (0, [])
+    wrong = await client.call("ElectLeaders", 2, election_type=7, topic_partitions=asked)
+    assert wrong.error_code == errors.INVALID_REQUEST
+
+
+async def test_no_reassignment_is_under_way(client: Any) -> None:
+    asked = [{"name": "topic", "partition_indexes": [0]}]
+    for topics in (None, asked):
+        answer = await client.call("ListPartitionReassignments", 0, topics=topics)
+        assert (answer.error_code, answer.topics) == (0, [])
+
+
+async def test_resources_with_configurations_are_listed(client: Any) -> None:
+    metrics = await client.call("ListConfigResources", 0)
+    assert (metrics.error_code, metrics.config_resources) == (0, [])
+    every = await client.call("ListConfigResources", 1, resource_types=[])
+    assert [(r.resource_type, r.resource_name) for r in every.config_resources] == [(2, "topic"), (4, "7")]
+    brokers = await client.call("ListConfigResources", 1, resource_types=[4])
+    assert [(r.resource_type, r.resource_name) for r in brokers.config_resources] == [(4, "7")]
+    wrong = await client.call("ListConfigResources", 1, resource_types=[2, 3])
+    assert wrong.error_code == errors.UNSUPPORTED_VERSION
