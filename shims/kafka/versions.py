@@ -70,6 +70,9 @@ INCREMENTAL_ALTER_CONFIGS: Final = 44
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
 DESCRIBE_CLUSTER: Final = 60
+DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_TRANSACTIONS: Final = 65
+LIST_TRANSACTIONS: Final = 66
 LIST_CONFIG_RESOURCES: Final = 74
 
 _TABLE = (
@@ -109,6 +112,9 @@ _TABLE = (
     Api(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, NEVER),
     Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
+    Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
+    Api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
+    Api(LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
     Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
 )
 

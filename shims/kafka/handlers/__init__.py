@@ -10,6 +10,7 @@ from . import (
     api_versions,
     configs,
     groups,
+    hung,
     log_dirs,
     metadata,
     offsets,
@@ -24,6 +25,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
     | api_versions.HANDLERS
     | configs.HANDLERS
     | groups.HANDLERS
+    | hung.HANDLERS
     | log_dirs.HANDLERS
     | metadata.HANDLERS
     | offsets.HANDLERS

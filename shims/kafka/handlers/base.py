@@ -18,6 +18,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 from ..errors import code_for
+from ..internal import visible_topic
 from ..settings import KafkaSettings
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class _Ready(Awaitable[T]):
 
 
 def known_partition(cluster: Cluster, partition: TopicPartition) -> bool:
-    topic = cluster.definitions.topics().get(partition.topic)
+    topic = visible_topic(cluster, partition.topic)
     return topic is not None and 0 <= partition.partition < topic.partitions
 
 

@@ -10,6 +10,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
 from .. import versions as v
+from ..internal import check_own, visible_topic, visible_topics
 from .base import Context, Fields, Handler, Message
 from .config_rows import Row, broker_config_rows, topic_config_rows
 
@@ -25,7 +26,7 @@ _ChangesOf = Callable[[Topic, Message], Sequence[ConfigChange]]
 
 
 def _topic(ctx: Context, name: str) -> Topic:
-    topic = ctx.cluster.definitions.topics().get(name)
+    topic = visible_topic(ctx.cluster, name)
     if topic is None:
         raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name}")
     return topic
@@ -110,6 +111,7 @@ async def _alter(ctx: Context, request: Message, resource: Message, changes_of: 
             )
         _refuse_repeats(resource)
         topic = _topic(ctx, resource.resource_name)
+        check_own(ctx.cluster, topic.name)
         await ctx.cluster.definitions.alter_topic(
             topic.name, changes_of(topic, resource), validate_only=request.validate_only
         )
@@ -170,9 +172,7 @@ def list_config_resources(ctx: Context, request: Message) -> Fields:
         )
     rows: list[Fields] = []
     if _TOPIC in wanted:
-        rows += [
-            {"resource_name": name, "resource_type": _TOPIC} for name in ctx.cluster.definitions.topics()
-        ]
+        rows += [{"resource_name": name, "resource_type": _TOPIC} for name in visible_topics(ctx.cluster)]
     if _BROKER in wanted:
         rows.append({"resource_name": str(ctx.node_id), "resource_type": _BROKER})
     return {"error_code": errors.NONE, "config_resources": rows}

@@ -30,6 +30,7 @@ from ..codec import (
     encode_produce_response,
 )
 from ..errors import code_for
+from ..internal import internal_partition, not_writable
 from ..pending import Pending, Refused
 from ..schema import decode_request, encode_response
 from ..versions import PRODUCE
@@ -106,7 +107,9 @@ def _append(
         leader = cluster.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:
-        return _failed(asked.topic, asked.partition, error, version)
+        internal = internal_partition(asked.topic, asked.partition) is not None
+        refused = not_writable(asked.topic) if internal else error
+        return _failed(asked.topic, asked.partition, refused, version)
     return appended if isinstance(appended, Future) else _appended(asked.topic, asked.partition, appended)
 
 

@@ -12,6 +12,7 @@ from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .. import errors
 from .. import versions as v
+from ..internal import check_own, visible_partition, visible_topics
 from .base import Context, Fields, Handler, Message, settled
 from .config_rows import topic_config_rows
 from .offsets import PartitionRow, refuse_partitions, topic_rows
@@ -127,7 +128,7 @@ async def delete_topics(ctx: Context, request: Message) -> Fields:
 
 
 def _name_of(ctx: Context, asked: Message) -> str | None:
-    for topic in ctx.cluster.definitions.topics().values():
+    for topic in visible_topics(ctx.cluster).values():
         if topic.topic_id == asked.topic_id:
             return topic.name
     return None
@@ -139,6 +140,7 @@ def _unknown_id() -> dict[str, object]:
 
 async def _delete(ctx: Context, name: str) -> dict[str, object]:
     try:
+        check_own(ctx.cluster, name)
         topic = await ctx.cluster.definitions.delete_topic(name)
     except TreecastError as error:
         return {"error_code": ctx.code(error), "error_message": error.detail}
@@ -162,6 +164,7 @@ async def create_partitions(ctx: Context, request: Message) -> Fields:
         try:
             if times[asked.name] > 1:
                 raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+            check_own(ctx.cluster, asked.name)
             _check_growth(ctx, asked)
             await ctx.cluster.definitions.create_partitions(
                 asked.name, asked.count, validate_only=request.validate_only
@@ -204,7 +207,7 @@ async def delete_records(ctx: Context, request: Message) -> Fields:
 async def _delete_before(ctx: Context, partition: TopicPartition, offset: int) -> Fields:
     row = {"partition_index": partition.partition}
     try:
-        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         start = await settled(leader.delete_before(offset))
     except TreecastError as error:
         return row | {"error_code": ctx.code(error), "low_watermark": -1}

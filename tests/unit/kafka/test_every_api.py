@@ -127,6 +127,9 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
         "ElectLeaders": {"election_type": 0, "topic_partitions": [{"topic": "topic", "partitions": [0]}]},
         "ListPartitionReassignments": {"topics": None},
         "ListConfigResources": {"resource_types": []},
+        "ListTransactions": {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
+        "DescribeTransactions": {"transactional_ids": ["x"]},
+        "DescribeProducers": {"topics": [{"name": "topic", "partition_indexes": [0]}]},
         "JoinGroup": {
             "group_id": f"g-{version}",
             "session_timeout_ms": 10_000,
@@ -177,6 +180,7 @@ EXPECTED = {
     "CreateAcls": {54},
     "DeleteAcls": {54},
     "ElectLeaders": {84},
+    "DescribeTransactions": {105},
     "Heartbeat": {25},
     "LeaveGroup": {25},
     "SyncGroup": {25},
