@@ -1,8 +1,8 @@
 """The topic registry: which topics exist, with how many partitions and which configuration; durable.
 
 Names follow Kafka's rules with one exception: Kafka refuses `a_b` beside `a.b` because their metrics
-would share a name. Here `.` separates levels, metrics carry names as labels, and no client expects the
-refusal, so both may exist.
+would share a name. Here `.` separates levels and metrics carry names as labels, so both may exist; to its
+own clients the Kafka face refuses the second of them all the same.
 
 Table `topics`: name -> {"id": hex, "partitions": n, "config": {key: text}}.
 Table `deletions`: topic id -> {"name": ..., "partitions": n}.

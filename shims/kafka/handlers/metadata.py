@@ -18,6 +18,7 @@ from .base import (
     Fields,
     Handler,
     Message,
+    check_collision,
     refuse_with_message,
 )
 
@@ -79,6 +80,7 @@ async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
     check_kafka_name(asked.name)
     if not create:
         raise TreecastError(Fault.UNKNOWN_TOPIC)
+    check_collision(ctx.cluster, asked.name)
     try:
         return await definitions.create_topic(NewTopic(asked.name))
     except TreecastError as error:

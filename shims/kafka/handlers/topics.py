@@ -13,7 +13,7 @@ from treecast.middleware.model.topic_config import WISHED_COPIES
 from .. import errors
 from .. import versions as v
 from ..internal import check_own, visible_partition, visible_topics
-from .base import Context, Fields, Handler, Message, settled
+from .base import Context, Fields, Handler, Message, check_collision, settled
 from .config_rows import topic_config_rows
 from .offsets import PartitionRow, refuse_partitions, topic_rows
 
@@ -33,6 +33,7 @@ async def create_topics(ctx: Context, request: Message) -> Fields:
         try:
             if times[asked.name] > 1:
                 raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+            check_collision(ctx.cluster, asked.name)
             new = _new_topic(ctx, asked)
             topic = await ctx.cluster.definitions.create_topic(new, validate_only=request.validate_only)
         except TreecastError as error:

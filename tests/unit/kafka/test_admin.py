@@ -664,3 +664,25 @@ async def test_producers_of_a_partition(client: Any, make_batch: MakeBatch) -> N
     assert (one.current_txn_start_offset, one.last_timestamp) == (0, NOW_MS)
     assert missing.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
     assert [(p.error_code, p.active_producers) for p in answer.topics[1].partitions] == [(0, [])]
+
+
+# --- names that Kafka takes for the same
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("a.b", "a_b"), ("a_b.c", "a.b_c"), ("a.b.c.d.e.f.g.h", "a.b_c.d.e_f.g.h")],
+)
+async def test_names_that_differ_by_dots_and_underscores_collide(
+    client: Any, broker: Broker, first: str, second: str
+) -> None:
+    assert (await create(client, new_topic(first, 1, 1)))[first].error_code == 0
+    refused = (await create(client, new_topic(second, 1, 1)))[second]
+    assert refused.error_code == errors.INVALID_TOPIC_EXCEPTION
+    assert f"collides with topic {first}" in refused.error_message
+    (row,) = (await client.call("Metadata", 4, topics=named(second), allow_auto_topic_creation=True)).topics
+    assert row.error_code == errors.INVALID_TOPIC_EXCEPTION
+    assert (await create(client, new_topic(first, 1, 1)))[first].error_code == errors.TOPIC_ALREADY_EXISTS
+    await broker.cluster.definitions.create_topic(NewTopic(second))  # as an operator may
+    (row,) = (await client.call("Metadata", 4, topics=named(second))).topics
+    assert row.error_code == 0
