@@ -9,7 +9,7 @@ from typing import Any
 from .. import ast
 from ..directives import evaluate
 from ..ir.annotations import Annotation, Scalar
-from ..lexer import END, INTEGER, STRING, Token
+from ..lexer import END, INTEGER, STRING, Token, tokens
 from ..source import Span
 from .expressions import Expressions, literal, unquoted
 from .stream import NAMES, Mistake
@@ -131,6 +131,12 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
     return _text(part)
 
 
+def value_of(text: str, constants: Mapping[str, Scalar]) -> Scalar | None:
+    """The value of an annotation's text as an expression; None where it is none, or is not known."""
+    part = list(tokens(text, ""))
+    return _value(part, constants) if part else None
+
+
 def _value(part: Sequence[Token], constants: Mapping[str, Scalar]) -> Scalar | None:
     end = part[-1]
     reader = Expressions([*part, Token(END, "", end.file, end.line, end.end, end.end, end.row)])
@@ -169,6 +175,8 @@ def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar
             return value
         case ast.Name(name=name):
             return constants.get(name)
+        case ast.Member(base=ast.Name(name=base), name=name):
+            return constants.get(f"{base}.{name}")
         case ast.Unary(operator=sign, operand=operand):
             inner = known_value(operand, constants)
             if sign == "!" and isinstance(inner, bool):

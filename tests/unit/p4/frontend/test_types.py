@@ -8,6 +8,7 @@ from tests.unit.p4.frontend.programs import complaint, ingress, load
 
 from treecast.middleware.dataplane.p4 import ir
 from treecast.middleware.dataplane.p4.ir.invariants import check_invariants
+from treecast.middleware.dataplane.p4.source import P4Error
 
 
 def field(program: ir.Program, name: str) -> ir.Field:
@@ -136,6 +137,20 @@ def test_annotations_are_kept() -> None:
         ("list", (8, "xy", False, -1), ()),
     ]
     assert header.fields[0].annotations[0].arguments == (3,)
+
+
+@pytest.mark.parametrize("number", ["LIST", "LIST + 1 - 1", "Lists.A", "(LIST)", "7", "0x7", "8w7"])
+def test_field_lists_may_be_constants(number: str) -> None:
+    """Anything but a plain number was passed over, and packets lost values without a word."""
+    declared = "const bit<8> LIST = 7; enum bit<8> Lists { A = 7 }"
+    program = load(types=declared, fields=f"@field_list({number}) bit<8> f;")
+    assert program.field_lists == {7: (("f",),)}
+
+
+@pytest.mark.parametrize("number", ["UNKNOWN", "true", '"text"', "Lists.B", ""])
+def test_field_lists_that_name_no_number_are_refused(number: str) -> None:
+    with pytest.raises(P4Error, match="@field_list"):
+        load(types="enum bit<8> Lists { A = 7 }", fields=f"@field_list({number}) bit<8> f;")
 
 
 def test_field_lists_go_into_structs() -> None:
