@@ -9,7 +9,7 @@ from ..ir.annotations import Annotation, Scalar
 from ..parser.annotations import value_of
 from ..source import NOWHERE, Diagnostic, Span
 from .base import Refused
-from .declarations import Declarations
+from .declarations import CORE_ERRORS, Declarations
 from .instances import Constructed, is_object
 from .scope import (
     ActionEntity,
@@ -242,7 +242,7 @@ class Checker(Declarations):
         number = version.value.node if isinstance(version, ConstantEntity) else None
         return ir.Program(
             name=name,
-            errors=tuple(self.errors),
+            errors=(*CORE_ERRORS, *(name for name in self.errors if name not in CORE_ERRORS)),
             headers=tuple(one for one in represented if isinstance(one, ir.HeaderType)),
             structs=tuple(one for one in represented if isinstance(one, ir.StructType)),
             unions=tuple(one for one in represented if isinstance(one, ir.UnionType)),
@@ -272,19 +272,8 @@ class Checker(Declarations):
         """The fields under `@field_list(n)`, by n. What is no number is complained of: a list would lack
         fields, and packets would lose values without a word."""
         found: dict[int, list[tuple[str, ...]]] = {}
-        self._collect_lists(metadata, (), self._known_numbers(), found)
+        self._collect_lists(metadata, (), self.known_numbers(), found)
         return {number: tuple(paths) for number, paths in found.items()}
-
-    def _known_numbers(self) -> dict[str, Scalar]:
-        """Constants of the whole program, and members of enums that are numbers, as `E.A`."""
-        known: dict[str, Scalar] = {}
-        for name, entity in self.top.names.items():
-            if isinstance(entity, ConstantEntity) and isinstance(entity.value.node, ir.Literal):
-                known[name] = entity.value.node.value
-        for enum in self.enums:
-            if isinstance(enum, types.SerialEnum):
-                known |= {f"{enum.name}.{member}": value for member, value in enum.members.items()}
-        return known
 
     def _collect_lists(
         self,

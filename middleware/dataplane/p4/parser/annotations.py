@@ -123,7 +123,8 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
         if token.kind in ("true", "false"):
             return token.kind == "true"
         return token.text
-    if any(token.kind == INTEGER for token in part) and all(token.kind not in NAMES for token in part):
+    words = any(token.kind in NAMES or token.text[:1].isalpha() for token in part)  # `bit<8` is no comparison
+    if any(token.kind == INTEGER for token in part) and not words:
         try:
             return evaluate(part, part[0])
         except ValueError:
