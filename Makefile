@@ -3,6 +3,7 @@
 #   make demo      two daemons, clients of three kinds, two kill -9, and a table that says what arrived
 #   make test      all tests, and those of the hot modules again with these compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
+#   make dist      sdist and wheel in dist/, each installed and run in an empty environment
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make bench-mqtt  the MQTT face against Mosquitto              (BENCH=...)
@@ -19,10 +20,13 @@
 PYTHON   ?= python3
 VENV     := .venv
 COMPILED := .venv-compiled
+BUILDER  := .venv-build
+WHEEL    := .cache/wheel
+SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
+.PHONY: help setup compiled dist demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,20 +40,34 @@ $(VENV)/.installed: pyproject.toml setup.py
 
 setup: $(VENV)/.installed
 
-# The same source, with the hot modules compiled, installed as a user would install it.
+# The same source, with the hot modules compiled, installed as a user would install it: by pip, in an environment where
+# nothing but pip is. What the build needs is then what pyproject.toml says, and not what happens to be installed here.
 HOT := $(shell find middleware shims agents spark_connectors -name '*.py' 2>/dev/null)
 $(COMPILED)/.installed: pyproject.toml setup.py $(HOT)
 	@test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
+	@test -x $(BUILDER)/bin/python || $(PYTHON) -m venv $(BUILDER)
 	@echo "compiling into $(COMPILED)"
 	@touch $(COMPILED)/.began  # what is edited while it compiles is newer than this
-	@rm -rf build
-	@TREECAST_PURE=1 $(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check '.[test,bench]'
-	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	@rm -rf build $(WHEEL)
+	@$(BUILDER)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(WHEEL) .
+	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo $(WHEEL)/*.whl)[test,bench]"
+	@$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(WHEEL)/*.whl
 	@ls $(COMPILED)/lib/python3*/site-packages/treecast_hot__mypyc*.so >/dev/null 2>&1 || { \
-		echo "the hot modules were not compiled; '$(COMPILED)/bin/python -m pip install -v .' says why" >&2; exit 1; }
+		echo "the hot modules were not compiled; '$(BUILDER)/bin/python -m pip wheel -v --no-deps .' says why" >&2; exit 1; }
 	@mv $(COMPILED)/.began $@
 
 compiled: $(COMPILED)/.installed
+
+# What is released: a source distribution, and a wheel that is built from it and runs on other Linux systems of this
+# processor and Python. Each is installed and run in an environment of its own that was empty.
+dist: setup
+	@TREECAST_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dist]'
+	@rm -rf dist build
+	@$(PY) -m build --outdir dist/linux . >/dev/null
+	@mv dist/linux/*.tar.gz dist
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m auditwheel repair --wheel-dir dist dist/linux/*.whl
+	@rm -r dist/linux
+	@$(PY) -m tests.install dist/*.whl dist/*.tar.gz
 
 demo: setup
 	@$(PY) -m examples.demo $(DEMO)
@@ -75,6 +93,9 @@ else
 	$(PY) -m pytest $(SERVERS) && \
 	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
 	@$(COMPILED)/bin/python -m pytest $(COMPILED_UNIT)
+	@$(PY) -m tests.install $(WHEEL)/*.whl
+	@rm -rf $(SDIST) && $(PY) -m build --sdist --outdir $(SDIST) . >/dev/null
+	@$(PY) -m tests.install --interpreted $(SDIST)/*.tar.gz
 endif
 
 unit: setup
@@ -138,4 +159,4 @@ crash-spark: setup
 	@$(PY) tests/fault/spark_run.py $(CRASH)
 
 clean:
-	rm -rf $(VENV) $(COMPILED) build dist .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(COMPILED) $(BUILDER) build dist .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,13 +2,23 @@
 
 The list below is the whole of it: each is plain typed Python that also runs as it is. Without a C
 compiler, without mypyc, or with TREECAST_PURE=1, the package installs without them and only runs slower.
+Either all of them are compiled or none: they share one library, so that a part of them cannot be loaded.
+What became of them, and why, is written into the package for `treecast status` and `treecast doctor`.
 """
 
+import contextlib
+import io
+import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 HOT_MODULES: list[str] = [
     "middleware/model/buffers.py",
@@ -148,40 +158,119 @@ MYPY_OPTIONS = ["--follow-imports=silent", "--ignore-missing-imports", "--allow-
 # Names stay inside the library: calls between modules then go straight to their target. -O2 takes a third of
 # -O3's time on the one large C file, and its smaller code was no slower.
 OPT_LEVEL = "2"
-HIDDEN = "-fvisibility=hidden"
+# A warning of some other compiler is no reason to run interpreted: mypyc asks for -Werror.
+GNU_OPTIONS = ["-fvisibility=hidden", "-Wno-error"]
 
 BUILDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 
+NOTE = Path("treecast", "built.json")  # in the package; `middleware/daemon/compiled.py` reads it
+COMPILED = "compiled"
+
+# What becomes of the hot modules in this build: a word of `middleware/daemon/compiled.py`, and a detail.
+fate = {"form": COMPILED, "detail": ""}
+
 
 def extensions() -> Sequence[Extension]:
-    wanted = os.environ.get("TREECAST_PURE") != "1" and not BUILDS.isdisjoint(sys.argv)
-    if not wanted or not HOT_MODULES:
+    """The hot modules as extensions; none where they stay interpreted, with the reason in `fate`."""
+    if BUILDS.isdisjoint(sys.argv):
         return []
+    if os.environ.get("TREECAST_PURE") == "1":
+        return interpreted("pure", "TREECAST_PURE=1 was set")
+    if refusal := compiler_refusal():
+        return interpreted(*refusal)
     try:
         from mypyc.build import mypycify
     except ImportError:
-        return pure("mypyc is not here")
+        return interpreted("no-mypyc", "mypyc is not here")
     os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    said = io.StringIO()
     try:
-        built = mypycify(
-            [*MYPY_OPTIONS, *(f"src/treecast/{module}" for module in HOT_MODULES)],
-            opt_level=OPT_LEVEL,
-            debug_level="0",
-            group_name="treecast_hot",
-        )
-    except SystemExit:  # mypyc has said why
-        return pure("mypyc refused them")
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            built = mypycify(
+                [*MYPY_OPTIONS, *(f"src/treecast/{module}" for module in HOT_MODULES)],
+                opt_level=OPT_LEVEL,
+                debug_level="0",
+                group_name="treecast_hot",
+            )
+    except SystemExit:
+        print(said.getvalue(), file=sys.stderr)
+        first = next((line for line in said.getvalue().splitlines() if "error:" in line), "")
+        return interpreted("refused", f"mypyc refused them: {first}" if first else "mypyc refused them")
     for extension in built:
-        extension.optional = True
         if os.name == "posix":
             # A list of its own: mypyc gives all extensions the same one.
-            extension.extra_compile_args = [*extension.extra_compile_args, HIDDEN]
+            extension.extra_compile_args = [*extension.extra_compile_args, *GNU_OPTIONS]
     return built
 
 
-def pure(reason: str) -> Sequence[Extension]:
-    print(f"treecast: {reason}, so the hot modules stay interpreted", file=sys.stderr)
+def compiler_refusal() -> tuple[str, str] | None:
+    """Why C cannot be compiled here, as a form and a detail; None where it can."""
+    from distutils import ccompiler, errors, sysconfig  # setuptools' own: it stands in for Python's
+
+    compiler = ccompiler.new_compiler()
+    try:
+        sysconfig.customize_compiler(compiler)
+        with tempfile.TemporaryDirectory() as folder:
+            probe = Path(folder, "probe.c")
+            probe.write_text(
+                "#include <Python.h>\nint treecast_probe(void) { return PY_VERSION_HEX != 0; }\n"
+            )
+            headers = [sysconfig.get_python_inc(), sysconfig.get_python_inc(plat_specific=True)]
+            compiler.compile([str(probe)], output_dir=folder, include_dirs=headers)
+    except (errors.CCompilerError, errors.DistutilsError) as error:
+        program = getattr(compiler, "compiler", [""])[0]
+        if not program or shutil.which(program) is None:
+            return "no-compiler", f"no C compiler was found ({program or error})"
+        return "no-headers", f"{program} cannot compile a file that includes Python.h"
+    return None
+
+
+def interpreted(form: str, detail: str) -> Sequence[Extension]:
+    fate.update(form=form, detail=detail)
+    say(f"treecast: {detail}, so the hot modules stay interpreted; `treecast doctor` says what to do")
     return []
 
 
-setup(ext_modules=list(extensions()))
+def say(text: str) -> None:
+    """To the build's output, and to the terminal: pip and others show that output of failures only."""
+    print(text, file=sys.stderr)
+    if not sys.stderr.isatty():
+        with contextlib.suppress(OSError), open("/dev/tty", "w") as terminal:
+            terminal.write(f"\r\n{text}\r\n")
+
+
+def write_note(folder: str) -> None:
+    path = Path(folder) / NOTE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(fate) + "\n")
+
+
+class BuildPackage(build_py):
+    """Adds the note to the package; an editable install has none, since it is the source folder itself."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            write_note(self.build_lib)
+
+
+class BuildAllOrNone(build_ext):
+    """Takes back what was compiled where the compiler refuses a part of it."""
+
+    def build_extensions(self) -> None:
+        from distutils import errors
+
+        try:
+            super().build_extensions()
+        except (errors.CCompilerError, errors.DistutilsError) as error:
+            for path in self.get_outputs():
+                Path(path).unlink(missing_ok=True)
+            self.extensions = []
+            interpreted("c-failed", f"the C compiler refused what mypyc wrote ({error})")
+        else:
+            say(f"treecast: {len(HOT_MODULES)} hot modules were compiled")
+        if not self.inplace:
+            write_note(self.build_lib)
+
+
+setup(ext_modules=list(extensions()), cmdclass={"build_py": BuildPackage, "build_ext": BuildAllOrNone})

@@ -20,6 +20,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -57,10 +58,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whatever a test starts or looks for is not to meet a daemon that runs on this machine.
+    os.environ["TREECAST_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="treecast-tests-")
     if config.getoption("--compiled"):
         interpreted = [name for name in _hot_modules() if not _is_compiled(name)]
         if interpreted:
             raise pytest.UsageError(f"not compiled in this installation: {', '.join(interpreted)}")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["TREECAST_RUNTIME_DIR"], ignore_errors=True)
 
 
 def _hot_modules() -> list[str]:

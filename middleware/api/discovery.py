@@ -5,7 +5,9 @@
    file `<face>.address` beside it holds the TCP address, for clients that know no Unix sockets;
 3. localhost and the face's default port.
 
-The runtime directory is `$TREECAST_RUNTIME_DIR`, else `/run/treecast`, else `$XDG_RUNTIME_DIR/treecast`.
+The runtime directory is `$TREECAST_RUNTIME_DIR`. Without that variable, a client looks at the user's own,
+`$XDG_RUNTIME_DIR/treecast`, and then at the host's, `/run/treecast`; a daemon takes the host's where it may,
+and the user's otherwise.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ DEFAULT_PORTS = {
     "fabric": 7672,
 }
 DEFAULT_ADDRESSES = {face: f"127.0.0.1:{port}" for face, port in DEFAULT_PORTS.items()}
+DEFAULT_SOURCE = "the default port"
 _SYSTEM_RUNTIME_DIR = "/run/treecast"
 _CONNECT_SECONDS = 1.0
 
@@ -73,7 +76,7 @@ class Endpoint(Struct, frozen=True):
 
 
 def runtime_dirs(environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where sockets may be, the first that is usable counts."""
+    """Where a daemon may have its sockets; the first that is usable counts."""
     if chosen := environment.get("TREECAST_RUNTIME_DIR"):
         return [Path(chosen)]
     found = [Path(_SYSTEM_RUNTIME_DIR)]
@@ -107,10 +110,10 @@ def find_face(face: str, environment: Mapping[str, str] = os.environ) -> Endpoin
             raise ValueError(f"{variable}={text!r}: {error}") from error
         if address.port:
             return Endpoint(address.reachable, None, variable)
-    for folder in runtime_dirs(environment):
+    for folder in reversed(runtime_dirs(environment)):  # a user's own daemon before the host's
         if found := _from_socket(folder, face):
             return found
-    return Endpoint(Address("127.0.0.1", DEFAULT_PORTS[face]), None, "the default port")
+    return Endpoint(Address("127.0.0.1", DEFAULT_PORTS[face]), None, DEFAULT_SOURCE)
 
 
 def find_control(environment: Mapping[str, str] = os.environ) -> Endpoint:

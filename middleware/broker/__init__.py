@@ -1,5 +1,6 @@
 """Local publish/subscribe. This is the public module: what is not exported here is the broker's own."""
 
+from .active import active_producers
 from .broker import Broker
 from .cluster import (
     Cluster,
@@ -19,6 +20,7 @@ from .values import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     AbortedTransaction,
+    ActiveProducer,
     Appended,
     CommittedOffset,
     ConfigChange,
@@ -41,11 +43,13 @@ from .values import (
     Synced,
     SyncGroup,
     Topic,
+    TransactionListing,
 )
 
 __all__ = [
     "ALONE",
     "AbortedTransaction",
+    "ActiveProducer",
     "Appended",
     "Broker",
     "BrokerSettings",
@@ -88,4 +92,6 @@ __all__ = [
     "Synced",
     "Topic",
     "TransactionHome",
+    "TransactionListing",
+    "active_producers",
 ]

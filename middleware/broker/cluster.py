@@ -12,7 +12,7 @@ has to wait (an fsync, another host).
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from treecast.middleware.model.errors import TreecastError
@@ -37,6 +37,7 @@ from .values import (
     Synced,
     SyncGroup,
     Topic,
+    TransactionListing,
 )
 
 
@@ -223,6 +224,11 @@ class Cluster(Protocol):
     def transaction_home(self, transactional_id: str) -> TransactionHome: ...
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
+
+    def list_transactions(
+        self, transactional_ids: Collection[str] | None = None
+    ) -> Awaitable[Sequence[TransactionListing]]:
+        """Of all hosts: all that are known, or those of the ids; one that nobody knows is left out."""
 
     def new_producer(self) -> Awaitable[ProducerIdentity]:
         """An identity for an idempotent producer without a transactional id."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
 from .cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
 from .parts import LocalParts
-from .values import GroupListing
+from .values import GroupListing, TransactionListing
 
 
 class LocalCluster:
@@ -40,6 +40,11 @@ class LocalCluster:
 
     async def list_groups(self) -> Sequence[GroupListing]:
         return self._parts.groups.list_groups()
+
+    async def list_transactions(
+        self, transactional_ids: Collection[str] | None = None
+    ) -> Sequence[TransactionListing]:
+        return self._parts.transactions.list_transactions(transactional_ids)
 
     async def new_producer(self) -> ProducerIdentity:
         return ProducerIdentity(await self._parts.producer_ids.take(), 0)

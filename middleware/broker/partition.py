@@ -231,25 +231,48 @@ class BatchRules:
         self._before_ms = config.timestamp_before_max_ms
         self._after_ms = config.timestamp_after_max_ms
 
-    def check(self, header: BatchHeader, now_ms: int) -> None:
-        """INVALID_RECORD, INVALID_TIMESTAMP."""
+    def allow(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether each of its records may be stored; `refusal` says which may not."""
         if self._compacted and header.first_keyless >= 0:
-            raise TreecastError(
-                Fault.INVALID_RECORD,
-                f"topic {self._topic} is compacted, record {header.first_keyless} has no key",
-            )
+            return False
         if self._stamps:
-            return
+            return True
         if header.max_timestamp - now_ms > self._after_ms:
-            raise self._wrong_time(header.max_timestamp, now_ms)
-        if self._before_ms != INT64_MAX and now_ms - header.min_timestamp > self._before_ms:
-            raise self._wrong_time(header.min_timestamp, now_ms)
+            return False
+        return self._before_ms == INT64_MAX or now_ms - header.min_timestamp <= self._before_ms
 
-    def _wrong_time(self, timestamp: int, now_ms: int) -> TreecastError:
-        return TreecastError(
-            Fault.INVALID_TIMESTAMP,
+    def check(self, header: BatchHeader, now_ms: int) -> None:
+        """As `allow`; INVALID_RECORD, INVALID_TIMESTAMP. For who does not name records."""
+        if not self.allow(header, now_ms):
+            keyless = self._compacted and header.first_keyless >= 0
+            raise TreecastError(Fault.INVALID_RECORD if keyless else Fault.INVALID_TIMESTAMP)
+
+    def refusal(
+        self, batches: memoryview, headers: list[BatchHeader], wrong: BatchHeader, now_ms: int
+    ) -> TreecastError:
+        """INVALID_RECORD or INVALID_TIMESTAMP, with each record that is to blame (KIP-467)."""
+        position = 0
+        for header in headers:
+            if header is wrong:
+                break
+            position += header.size
+        records = read_records(batches, position, wrong)
+        keyless = [index for index, one in enumerate(records) if self._compacted and one.key is None]
+        if keyless:
+            detail = f"topic {self._topic} is compacted, record {keyless[0]} has no key"
+            why = f"topic {self._topic} is compacted, and this record has no key"
+            return TreecastError(Fault.INVALID_RECORD, detail, [(index, why) for index in keyless])
+        late = [
+            (index, self._wrong_time(one.timestamp, now_ms))
+            for index, one in enumerate(records)
+            if not (self._stamps or -self._after_ms <= now_ms - one.timestamp <= self._before_ms)
+        ]
+        return TreecastError(Fault.INVALID_TIMESTAMP, late[0][1] if late else "", late)
+
+    def _wrong_time(self, timestamp: int, now_ms: int) -> str:
+        return (
             f"timestamp {timestamp} is not between {self._before_ms} ms before and {self._after_ms} ms"
-            f" after the broker's time {now_ms}",
+            f" after the broker's time {now_ms}"
         )
 
 
@@ -311,7 +334,8 @@ class LocalPartition(LogPartition):
                 if repeated is not None:
                     self._counters.duplicate_batches += 1
                     return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
-            self._rules.check(header, now_ms)
+            if not self._rules.allow(header, now_ms):
+                raise self._rules.refusal(batches, headers, header, now_ms)
         if self._compression is not None:
             batches, headers = recompressed(batches, headers, self._compression)
         return self._answer(self._store(batches, headers, now_ms), acks, now_ms)

@@ -23,6 +23,7 @@ class BrokerSettings(Struct, frozen=True):
     default_partitions: int = 1
     max_partitions: int = 20_000  # of all topics together
     auto_create_topics: bool = True
+    accept_replication_factor: bool = True
     topic_defaults: Mapping[str, str] = {}
 
     group_min_session_timeout_ms: int = 6_000

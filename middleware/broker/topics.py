@@ -1,8 +1,8 @@
 """The topic registry: which topics exist, with how many partitions and which configuration; durable.
 
 Names follow Kafka's rules with one exception: Kafka refuses `a_b` beside `a.b` because their metrics
-would share a name. Here `.` separates levels, metrics carry names as labels, and no client expects the
-refusal, so both may exist.
+would share a name. Here `.` separates levels and metrics carry names as labels, so both may exist; to its
+own clients the Kafka face refuses the second of them all the same.
 
 Table `topics`: name -> {"id": hex, "partitions": n, "config": {key: text}}.
 Table `deletions`: topic id -> {"name": ..., "partitions": n}.
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, ConfigType, TopicConfig
-from treecast.middleware.model.topics import check_kafka_name
+from treecast.middleware.model.topics import check_new_kafka_name
 from treecast.middleware.storage.tables import Change, Tables
 
 from .settings import BrokerSettings
@@ -169,7 +169,7 @@ class TopicRegistry:
         return topic
 
     def _defined(self, new: NewTopic) -> Topic:
-        check_kafka_name(new.name)
+        check_new_kafka_name(new.name)
         if new.name in self._topics:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
         if new.leaders:

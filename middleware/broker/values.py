@@ -48,6 +48,30 @@ class Topic(Struct, frozen=True):
     internal: bool = False
 
 
+class TransactionListing(Struct, frozen=True):
+    """A transactional id and its present or last transaction. Times in ms; `state` as Kafka's tools print it.
+
+    State Unknown: the home cannot be asked, and nothing else is known. `started_ms` -1: none is open.
+    """
+
+    transactional_id: str
+    state: str
+    producer: ProducerIdentity = NO_PRODUCER
+    timeout_ms: int = -1
+    started_ms: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class ActiveProducer(Struct, frozen=True):
+    """What a partition knows of an idempotent producer. `transaction_start` -1: it has none open there."""
+
+    producer: ProducerIdentity
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
 class ConfigOperation(enum.IntEnum):
     """IncrementalAlterConfigs' operations."""
 

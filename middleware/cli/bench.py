@@ -33,7 +33,7 @@ def bench(
 
     if kind not in KINDS:
         raise CommandError(f"{kind}: expected {', '.join(KINDS)}")
-    address = kafka_at(kafka)
+    address = kafka_at(kafka).address
     options = load.BenchOptions(
         host=address.host,
         port=address.port,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
-from .options import Kafka, kafka_at
+from .options import INT31, INT63, Kafka, kafka_at
 from .output import CommandError
 from .times import milliseconds, time_text
 
@@ -22,7 +22,9 @@ POLL_MS = 200
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     beginning: Annotated[bool, typer.Option("--beginning", help="From the first record.")] = False,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset.")] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, max=INT63, help="From this offset.")
+    ] = None,
     time: Annotated[
         str | None, typer.Option("--time", help="From the first at or after: ISO 8601, or ms.")
     ] = None,
@@ -30,7 +32,9 @@ def consume(
         str | None,
         typer.Option("--group", metavar="GROUP", help="As a member of this group, which shares partitions."),
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this one.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=INT31, help="Only this one.")
+    ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many; 0: never.")] = 0,
     idle: Annotated[
         float,

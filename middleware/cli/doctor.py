@@ -1,4 +1,4 @@
-"""`treecast doctor`: whether this machine can run a daemon, check by check."""
+"""`treecast doctor`: how the daemon here is, or whether this machine can run one, check by check."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treecast.middleware.api.discovery import OFF, Address, find_control, is_live, runtime_dirs
+from treecast.middleware.api.discovery import OFF, Address, Endpoint, is_live
+from treecast.middleware.model.topic_config import WISHED_COPIES
 
-from .options import Json
+from .options import Control, Json, control_at
 from .output import CommandError, print_json, print_table
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 
 ENOUGH_FILES = 4096
 ENOUGH_BUFFER = 2 << 20  # bytes; as the kernel counts, twice what a socket asked for
+LITTLE_SPACE = 1 << 30
+PROBE_SECONDS = 1.0
 DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
 DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
 
-_FACES = ("kafka", "mqtt", "stare", "admin", "control", "fabric")
+_FACES = ("kafka", "mqtt", "mqtt_tls", "stare", "admin", "control", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +48,34 @@ def doctor(
         Path | None, typer.Option("--config", metavar="FILE", help="Check with these settings.")
     ] = None,
     json: Json = False,
+    control: Control = None,
 ) -> None:
-    """Checks Python, compiled modules, data directory, ports and limits."""
+    """Checks Python, compiled modules, data directory, ports and limits.
+
+    Where a daemon runs already, that daemon is asked; settings count for one that is to be started.
+    """
     from treecast.middleware.daemon.config import ConfigError, load
 
     try:
         settings = load({}, os.environ, config).settings
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    findings = [
-        _python(),
-        _uvloop(),
-        _compiled(),
-        _data(Path(settings.data)),
-        *_ports({face: getattr(settings, face) for face in _FACES}),
-        _runtime_dir(settings.runtime_dir),
-        _open_files(),
-        *_coordinator_of(settings.join),
-        *_cluster(),
-    ]
+    endpoint = control_at(control)
+    running = _running(endpoint)
+    if isinstance(running, Running):
+        findings = [_python(), *_daemon(running), *_cluster(running)]
+    else:
+        findings = [
+            *([running] if running is not None else []),
+            _python(),
+            _uvloop(),
+            _compiled(),
+            _data(Path(settings.data)),
+            *_ports({face: getattr(settings, face) for face in _FACES}),
+            _runtime_dir(settings.runtime_dir),
+            _open_files(),
+            *_coordinator_of(settings.join),
+        ]
     if json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -85,15 +97,12 @@ def _uvloop() -> Finding:
 
 
 def _compiled() -> Finding:
-    from treecast.middleware.daemon.compiled import compiled_modules
+    from treecast.middleware.daemon.compiled import compiled_modules, why_interpreted
 
     importlib.import_module(DAEMON)
-    found = compiled_modules()
-    if found:
-        return Finding("hot modules", "ok", f"{len(found)} compiled")
-    return Finding(
-        "hot modules", "slow", "interpreted; install the package with gcc there, without TREECAST_PURE"
-    )
+    if compiled_modules():
+        return Finding("hot modules", "ok", "compiled")
+    return Finding("hot modules", "slow", f"interpreted: {why_interpreted()}")
 
 
 def _data(path: Path) -> Finding:
@@ -108,41 +117,29 @@ def _data(path: Path) -> Finding:
 def _ports(addresses: dict[str, str]) -> Iterator[Finding]:
     from treecast.middleware.daemon.listeners import StartError, check_free
 
-    running = _running()
     for face, text in addresses.items():
         if text == OFF:
             continue
+        flag = face.replace("_", "-")
         try:
-            check_free(face, Address.parse(text))
+            check_free(flag, Address.parse(text))
         except StartError as error:
-            if running:
-                yield Finding(f"{face} address", "ok", f"{text} in use; {running}")
-            else:
-                yield Finding(f"{face} address", "bad", str(error))
+            yield Finding(f"{flag} address", "bad", str(error))
         else:
-            yield Finding(f"{face} address", "ok", f"{text} is free")
-
-
-def _running() -> str:
-    """Whether a daemon runs here already."""
-    endpoint = find_control()
-    try:
-        with socket.create_connection((endpoint.address.host, endpoint.address.port), 1.0):
-            return f"a daemon's control address answers at {endpoint.address}"
-    except OSError:
-        return ""
+            yield Finding(f"{flag} address", "ok", f"{text} is free")
 
 
 def _runtime_dir(chosen: str) -> Finding:
-    folders = [Path(chosen)] if chosen else runtime_dirs()
-    for folder in folders:
-        if _writable(folder) or (not folder.exists() and _writable(folder.parent)):
-            live = [path.stem for path in sorted(folder.glob("*.sock")) if is_live(path)]
-            return Finding(
-                "runtime directory", "ok", f"{folder}" + (f", live: {' '.join(live)}" if live else "")
-            )
-    tried = ", ".join(map(str, folders))
-    return Finding("runtime directory", "slow", f"none of {tried} is writable: no Unix sockets")
+    from treecast.middleware.daemon.runtime_dir import candidates, refusal
+
+    reasons = []
+    for folder, named in candidates(chosen, os.environ):
+        if reason := refusal(folder, named=named):
+            reasons.append(f"{folder}: {reason}")
+            continue
+        live = [path.stem for path in sorted(folder.glob("*.sock")) if is_live(path)]
+        return Finding("runtime directory", "ok", f"{folder}" + (f", live: {' '.join(live)}" if live else ""))
+    return Finding("runtime directory", "slow", f"no Unix sockets: {'; '.join(reasons)}")
 
 
 def _writable(folder: Path) -> bool:
@@ -176,24 +173,91 @@ def _coordinator_of(join: str) -> Iterator[Finding]:
         )
 
 
-# --- what the daemon that runs here says of its cluster
+# --- the daemon that runs here
 
 
-def _cluster() -> Iterator[Finding]:
-    """Join, coordinator and fabric of this host's daemon; nothing where none runs, or it is alone."""
-    if not _running():
-        return
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a daemon says of itself. `fabric`: None of a host alone."""
+
+    endpoint: Endpoint
+    status: pb.StatusResponse
+    fabric: pb.FabricResponse | None
+    topics: Sequence[pb.Topic]
+
+
+def _running(endpoint: Endpoint) -> Running | Finding | None:
+    """None where nobody listens; a finding where somebody does and does not answer as a daemon."""
+    try:
+        socket.create_connection((endpoint.address.host, endpoint.address.port), PROBE_SECONDS).close()
+    except OSError:
+        return None
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
     from treecast.middleware.model.errors import TreecastError
 
     try:
-        with DaemonClient(timeout=DAEMON_SECONDS) as client:
+        with DaemonClient(endpoint, timeout=DAEMON_SECONDS) as client:
             status = client.status()
             fabric = client.fabric() if status.HasField("coordinator") else None
+            topics = client.list_topics()
     except (TreecastError, Unreachable) as error:
-        yield Finding("daemon", "bad", f"it does not answer as it should: {error}")
+        return Finding("daemon", "bad", f"at {endpoint} somebody does not answer as a daemon does: {error}")
+    return Running(endpoint, status, fabric, topics)
+
+
+def _daemon(running: Running) -> Iterator[Finding]:
+    """Its process, directory, faces and limits."""
+    status = running.status
+    yield Finding(
+        "daemon",
+        "ok",
+        f"{status.name} runs, pid {status.pid}, and answers at {running.endpoint}"
+        f" (found by {running.endpoint.source})",
+    )
+    uvloop = status.event_loop == "uvloop"
+    advice = "" if uvloop else "; `pip install uvloop` gives a faster one"
+    yield Finding("event loop", "ok" if uvloop else "slow", f"{status.event_loop}{advice}")
+    if status.compiled_modules:
+        yield Finding("hot modules", "ok", f"{len(status.compiled_modules)} compiled")
+    else:
+        yield Finding("hot modules", "slow", f"interpreted: {status.why_interpreted}")
+    free = status.resources.disk_free_bytes
+    level = "ok" if free >= LITTLE_SPACE else "slow"
+    yield Finding("data directory", level, f"{status.data_dir} ({free / 2**30:.1f} GiB free)")
+    for face in status.faces:
+        yield Finding(f"{face.name} address", "ok", f"{face.address} is served")
+    folders = sorted({str(Path(face.unix_socket).parent) for face in status.faces if face.unix_socket})
+    yield Finding(
+        "runtime directory", "ok" if folders else "slow", ", ".join(folders) or "none: no Unix sockets"
+    )
+    used, limit = status.resources.open_files, status.resources.open_files_limit
+    told = f"{used:,} of {limit:,}"
+    if limit < ENOUGH_FILES:
+        yield Finding("open files", "slow", f"{told}: raise LimitNOFILE or `ulimit -Hn`")
+    else:
+        yield Finding("open files", "ok", told)
+    yield from _copies(running)
+
+
+def _copies(running: Running) -> Iterator[Finding]:
+    """Topics that were asked to have more copies than a leader's."""
+    wishing = [topic.name for topic in running.topics if int(topic.overrides.get(WISHED_COPIES, "1")) > 1]
+    if not wishing:
         return
+    alone = running.fabric is None
+    are = "each partition has one" if alone else "each has a copy at its leader and at hosts that read it"
+    yield Finding(
+        "copies",
+        "slow",
+        f"topics that ask for more copies than there are, such as {wishing[0]}: {len(wishing)}; {are};"
+        " `treecast topics describe` counts them",
+    )
+
+
+def _cluster(running: Running) -> Iterator[Finding]:
+    """Join, coordinator and fabric."""
+    status, fabric = running.status, running.fabric
     if fabric is None:
         yield Finding("cluster", "ok", f"{status.name} is a host alone")
         return

@@ -8,7 +8,7 @@ import typer
 
 from treecast.middleware.api.plain import as_dict
 
-from .options import Control, Json, daemon_at
+from .options import INT63, Control, Json, daemon_at
 from .output import CommandError, print_json, print_pairs, print_table
 from .times import milliseconds
 
@@ -96,12 +96,13 @@ def reset(
     ] = "",
     earliest: Annotated[bool, typer.Option("--earliest", help="To the first record.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="To the end.")] = False,
-    offset: Annotated[int | None, typer.Option("--offset", help="To this offset.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, max=INT63, help="To this offset.")] = None,
     time: Annotated[
         str | None, typer.Option("--time", help="To the first record at or after: ISO 8601, or ms.")
     ] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift", help="This many records on, or back where negative.")
+        int | None,
+        typer.Option("--shift", min=-INT63, max=INT63, help="This many records on, or back where negative."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
     json: Json = False,

@@ -7,8 +7,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.discovery import Endpoint
 
+from .options import tell_which
 from .output import CommandError
 
 KAFKA_LOGS = "kafka"
@@ -29,16 +30,18 @@ def quiet(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(address: Address) -> Iterator[None]:
+def explained(endpoint: Endpoint) -> Iterator[None]:
     """Turns the Kafka client's errors into a CommandError; says at once where nobody listens."""
     from kafka.errors import KafkaError
 
+    address = endpoint.address
     advice = "start one with `treecast up`, or name another with --kafka HOST:PORT"
     try:
         # The client itself would try for half a minute.
         socket.create_connection((address.host, address.port), CONNECT_SECONDS).close()
     except OSError as error:
         raise CommandError(f"no Kafka broker listens at {address}; {advice}") from error
+    tell_which(endpoint)
     try:
         yield
     except KafkaError as error:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treecast.middleware.api.discovery import Address, find_control, find_face
+from treecast.middleware.api.discovery import DEFAULT_SOURCE, Address, Endpoint, find_face
+from treecast.middleware.model.errors import TreecastError
 
 from .output import CommandError
 
 if TYPE_CHECKING:
     from treecast.middleware.api.daemon_client import DaemonClient
+
+NAMED = "the command line"
+
+# What messages to the daemon and Kafka's requests have room for.
+INT31 = 2**31 - 1
+INT63 = 2**63 - 1
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Control = Annotated[
@@ -38,10 +46,7 @@ def daemon_at(control: str | None) -> Iterator[DaemonClient]:
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
 
-    try:
-        endpoint = str(Address.parse(control).reachable) if control else find_control()
-    except ValueError as error:
-        raise CommandError(f"--control {control}: {error}" if control else str(error)) from error
+    endpoint = control_at(control)
     with DaemonClient(endpoint) as client:
         try:
             yield client
@@ -49,14 +54,33 @@ def daemon_at(control: str | None) -> Iterator[DaemonClient]:
             raise CommandError(
                 f"{error}; start one with `treecast up`, or name another with --control HOST:PORT"
             ) from error
+        except TreecastError:
+            tell_which(endpoint)
+            raise
+    tell_which(endpoint)
 
 
-def kafka_at(kafka: str | None) -> Address:
+def control_at(control: str | None) -> Endpoint:
+    """Where the daemon's control service is."""
+    return _at("control", control)
+
+
+def kafka_at(kafka: str | None) -> Endpoint:
     """Where the Kafka face is."""
+    return _at("kafka", kafka)
+
+
+def _at(face: str, chosen: str | None) -> Endpoint:
     try:
-        return Address.parse(kafka).reachable if kafka else find_face("kafka").address
+        return Endpoint(Address.parse(chosen).reachable, None, NAMED) if chosen else find_face(face)
     except ValueError as error:
-        raise CommandError(f"--kafka {kafka}: {error}" if kafka else str(error)) from error
+        raise CommandError(f"--{face} {chosen}: {error}" if chosen else str(error)) from error
+
+
+def tell_which(endpoint: Endpoint) -> None:
+    """Says which daemon has answered, where that is neither the one at the default address nor was named."""
+    if endpoint.source not in (NAMED, DEFAULT_SOURCE):
+        print(f"treecast: answered by the daemon at {endpoint}, found by {endpoint.source}", file=sys.stderr)
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

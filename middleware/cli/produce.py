@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
-from .options import Kafka, kafka_at, pairs
+from .options import INT31, Kafka, kafka_at, pairs
 from .output import CommandError, print_json, size_text
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,7 +31,7 @@ def produce(
         typer.Option("--header", metavar="NAME=VALUE", help="A header of every record; repeatable."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Default: by the key, else spread.")
+        int | None, typer.Option("--partition", min=0, max=INT31, help="Default: by the key, else spread.")
     ] = None,
     compression: Annotated[
         str, typer.Option("--compression", metavar="|".join(COMPRESSIONS), help="Of the batches.")

@@ -106,6 +106,24 @@ class _Scene:
         check_encoding(self.found)
 
 
+# Networks that are made and not read: how each is written, and how many numbers it takes.
+_FORMS = {
+    "fabric": "fabric or fabric:PODS:RACKS:PLANES:SPINES:MACHINES, of which the last may be left out",
+    "fat-tree": "fat-tree:PORTS",
+    "jellyfish": "jellyfish:SWITCHES:DEGREE",
+    "tree": "tree:BRANCHES:DEPTH, or tree:BRANCHES:DEPTH:HOSTS",
+    "isp": "isp",
+}
+_SIZES = {"fabric": (0, 5), "fat-tree": (1, 1), "jellyfish": (2, 2), "tree": (2, 3), "isp": (0, 0)}
+_EXAMPLES = {
+    "fabric": "fabric:8:4",
+    "fat-tree": "fat-tree:4",
+    "jellyfish": "jellyfish:20:3",
+    "tree": "tree:2:3",
+    "isp": "isp",
+}
+
+
 def _network(topology: str, folder: Path | None, seed: int) -> Network:
     from random import Random
 
@@ -113,21 +131,23 @@ def _network(topology: str, folder: Path | None, seed: int) -> Network:
     from treecast.middleware.routing import topologies
 
     kind, *numbers = topology.split(":")
-    if kind in ("fabric", "fat-tree", "jellyfish", "tree", "isp"):
+    if kind in _FORMS:
+        if not all(number.isascii() and number.isdigit() for number in numbers):
+            raise CommandError(f"--topology {topology}: expected {_FORMS[kind]}, as in {_EXAMPLES[kind]}")
+        sizes = [int(number) for number in numbers]
+        least, most = _SIZES[kind]
+        if not least <= len(sizes) <= most:
+            raise CommandError(f"--topology {topology}: expected {_FORMS[kind]}")
         try:
-            sizes = [int(number) for number in numbers]
             if kind == "fabric":
                 return topologies.facebook_fabric(*sizes)
             if kind == "fat-tree":
                 return topologies.fat_tree(*sizes)
             if kind == "jellyfish":
-                switches, degree = sizes
-                return topologies.jellyfish(switches, degree, Random(seed))
+                return topologies.jellyfish(sizes[0], sizes[1], Random(seed))
             return topologies.k_ary_tree(*sizes) if kind == "tree" else topologies.isp()
-        except (TypeError, ValueError) as error:
-            raise CommandError(
-                f"--topology {topology}: {error}; as in fat-tree:4 or jellyfish:20:3"
-            ) from error
+        except ValueError as error:
+            raise CommandError(f"--topology {topology}: {error}; as in {_EXAMPLES[kind]}") from error
     return load(topology, folder)
 
 

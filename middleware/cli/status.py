@@ -84,7 +84,7 @@ def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
         ("process", f"pid {found.pid}, {found.event_loop} loop"),
         (
             "hot modules",
-            f"{compiled} compiled" if compiled else "interpreted (slower; see docs/operating.md)",
+            f"{compiled} compiled" if compiled else f"interpreted, slower: {found.why_interpreted}",
         ),
         ("data", f"{found.data_dir}, fsync {found.fsync}"),
         ("topics", f"{totals.topics:,} with {totals.partitions:,} partitions"),

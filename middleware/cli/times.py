@@ -6,14 +6,16 @@ from datetime import UTC, datetime
 
 from .output import CommandError
 
+_MOST_DIGITS = 18  # fit into 63 bits
+
 
 def milliseconds(text: str, option: str) -> int:
     """`1700000000000`, `2026-11-21T07:00:00Z` or `2026-11-21 07:00` (local) as ms since the Unix epoch."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise CommandError(
             f"{option} {text}: expected a time as in 2026-11-21T07:00:00Z, or milliseconds since 1970"
         ) from error

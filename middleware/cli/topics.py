@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treecast.middleware.api.plain import as_dict
+from treecast.middleware.model.topic_config import WISHED_COPIES
 
-from .options import Control, Json, daemon_at, pairs
+from .options import INT31, Control, Json, daemon_at, pairs
 from .output import CommandError, print_json, print_pairs, print_table, size_text
 
 if TYPE_CHECKING:
@@ -58,15 +59,17 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
             ("records", found.topic.records),
             ("size", size_text(found.topic.bytes)),
             ("settings", _settings(found.topic)),
+            *_copies(found),
         ]
     )
     print()
     print_table(
-        ("partition", "leader", "start", "end", "stable", "epoch", "size here"),
+        ("partition", "leader", "copies", "start", "end", "stable", "epoch", "size here"),
         [
             (
                 p.index,
                 p.leader or "-",
+                p.copies or "-",
                 *(
                     offset if offset >= 0 else "-"
                     for offset in (p.start_offset, p.end_offset, p.stable_offset)
@@ -80,12 +83,23 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
     )
 
 
+def _copies(found: pb.DescribeTopicResponse) -> list[tuple[str, str]]:
+    """Of a topic that asks for more copies than one: how many there are."""
+    wished = next((entry.value for entry in found.config if entry.name == WISHED_COPIES), "1")
+    if wished == "1":
+        return []
+    known = [partition.copies for partition in found.partitions if partition.copies]
+    told = f"{min(known)} of" if known else "ask the leaders;"
+    return [("copies", f"{told} {wished} that were asked for: at the leader, and at hosts that read it")]
+
+
 @app.command()
 def create(
     topic: Name,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=0, help="How many; 0 takes the daemon's default.")
-    ] = 0,
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=INT31, help="How many. Default: the daemon's."),
+    ] = None,
     config: Config = None,
     leader: Annotated[
         list[str] | None,
@@ -100,7 +114,7 @@ def create(
 ) -> None:
     """Creates a topic."""
     with daemon_at(control) as client:
-        made = client.create_topic(topic, partitions, pairs(config or [], "--config"), leader or [])
+        made = client.create_topic(topic, partitions or 0, pairs(config or [], "--config"), leader or [])
     _tell(made, f"created {topic}: {_partitions(made)}", json)
 
 
@@ -137,7 +151,7 @@ def alter(
 @app.command()
 def grow(
     topic: Name,
-    partitions: Annotated[int, typer.Argument(min=1, help="How many it shall have in all.")],
+    partitions: Annotated[int, typer.Argument(min=1, max=INT31, help="How many it shall have in all.")],
     json: Json = False,
     control: Control = None,
 ) -> None:

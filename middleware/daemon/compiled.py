@@ -1,9 +1,53 @@
-"""Which of Treecast's modules this process runs compiled."""
+"""Which of Treecast's modules this process runs compiled, and why not where none is.
+
+`setup.py` writes `treecast/built.json` into what it builds: `{"form": WORD, "detail": TEXT}`. WORD is
+`compiled` or a key of `ADVICE`. An editable install has no such file, since its package is the source folder.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import msgspec
+
+import treecast
+
+NOTE = "built.json"
+COMPILED = "compiled"
+EDITABLE = "editable"
+AGAIN = "`pip install --force-reinstall --no-deps` of the same source compiles them"
+
+# What to do where the hot modules are interpreted, by why they are.
+ADVICE = {
+    EDITABLE: "`pip install .` without --editable compiles them",
+    "pure": f"without TREECAST_PURE, {AGAIN}",
+    "no-compiler": f"once gcc and Python's headers are installed (on Debian: gcc, python3-dev), {AGAIN}",
+    "no-headers": f"once Python's headers are installed (on Debian: python3-dev), {AGAIN}",
+    "no-mypyc": "install without --no-build-isolation, so that pip brings mypyc",
+    "refused": "install without --no-build-isolation, so that pip brings the pinned mypy and types",
+    "c-failed": "`pip install -v` of the same source shows what the C compiler said; please report it",
+}
+
+
+class Built(msgspec.Struct, frozen=True):
+    """How the package was built: a word of `ADVICE` or `compiled`, and what the build had to say."""
+
+    form: str
+    detail: str = ""
+
+
+def read_note(folder: Path) -> Built:
+    """What the build left in the package's folder."""
+    try:
+        found = msgspec.convert(json.loads((folder / NOTE).read_text()), Built)
+    except FileNotFoundError:
+        return Built(EDITABLE, "this is an editable install")
+    except (OSError, ValueError) as error:
+        return Built("unknown", f"{NOTE} cannot be read ({error})")
+    return found
 
 
 def compiled_modules() -> list[str]:
@@ -14,3 +58,11 @@ def compiled_modules() -> list[str]:
         for name, module in list(sys.modules.items())
         if name.startswith("treecast.") and (getattr(module, "__file__", None) or "").endswith(suffixes)
     )
+
+
+def why_interpreted(built: Built | None = None) -> str:
+    """Why the hot modules run interpreted, and what to do, in one line. Asked where none runs compiled."""
+    built = read_note(Path(treecast.__path__[0])) if built is None else built
+    if built.form == COMPILED:
+        return f"they were compiled, and this Python does not load them; with it, {AGAIN}"
+    return "; ".join(part for part in (built.detail, ADVICE.get(built.form, AGAIN)) if part)

@@ -7,8 +7,10 @@ begins with TREECAST_ but resembles no setting is some other program's, and only
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -123,8 +125,23 @@ def _convert(key: Key, given: _Given) -> object:
     try:
         return msgspec.convert(value, key.hint, strict=from_file)
     except msgspec.ValidationError as error:
-        what = str(error).split(" - at ")[0]
+        what = _expected(key, str(error).split(" - at ")[0])
         raise ConfigError(f"{given.where}: {value!r} does not fit: {what} ({key.placeholder})") from error
+
+
+# msgspec names types of Python, which mean nothing to an operator.
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
+_BOUND = re.compile(r"Expected `(?:int|float)` (>=|<=|>|<) (\S+)")
+_WORDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
+
+
+def _expected(key: Key, said: str) -> str:
+    """What a setting's value has to be."""
+    if issubclass(key.base, Enum):
+        return f"expected one of {', '.join(choice.value for choice in key.base)}"
+    if found := _BOUND.fullmatch(said):
+        return f"expected a number of {_WORDS[found[1]]} {found[2]}"
+    return f"expected {_KINDS[key.base]}" if key.base in _KINDS else said
 
 
 def _topic_defaults(value: object, where: str) -> dict[str, str]:

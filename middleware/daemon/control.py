@@ -40,6 +40,8 @@ _HOME_AWAY = {
     Fault.NOT_COORDINATOR,
     Fault.TIMED_OUT,
 }
+_GONE = ("", "over")  # accounts of hosts that receive a stream no more
+
 DEAD = "Dead"  # how the home describes a group that there is none of
 
 
@@ -117,10 +119,15 @@ class DaemonService:
 
     async def describe_topic(self, request: pb.DescribeTopicRequest) -> pb.DescribeTopicResponse:
         view = await view_topic(self._cluster, self._topic(request.name))
+        receivers = self._receivers()
         return pb.DescribeTopicResponse(
             topic=topic_message(view),
             partitions=[
-                _partition_message(partition, self._leader(request.name, partition.index))
+                _partition_message(
+                    partition,
+                    self._leader(request.name, partition.index),
+                    self._copies(request.name, partition.index, receivers),
+                )
                 for partition in view.partitions
             ],
             config=_config_entries(view.topic.config.overrides, self._subject.settings.topic_defaults),
@@ -232,6 +239,21 @@ class DaemonService:
     def _leader(self, topic: str, index: int) -> str:
         return self._subject.joined.leader(topic, index) if self._subject.joined is not None else ""
 
+    def _receivers(self) -> Mapping[str, int]:
+        """How many hosts receive each stream of this host, by the stream's name."""
+        joined = self._subject.joined
+        return {
+            stream.name: sum(1 for account in stream.accounts if account.state not in _GONE)
+            for stream in (joined.streams() if joined is not None else ())
+            if stream.outgoing
+        }
+
+    def _copies(self, topic: str, index: int, receivers: Mapping[str, int]) -> int:
+        """How many hosts have the partition's log; 0 where another host, which leads it, knows."""
+        if self._leader(topic, index) not in ("", self._subject.settings.name):
+            return 0
+        return 1 + receivers.get(f"{topic}-{index}", 0)
+
     async def _group(self, group_id: str) -> GroupView:
         view = await view_group(self._subject.cluster, group_id)
         if view.description.state == DEAD and not view.offsets:
@@ -255,7 +277,7 @@ def topic_message(view: TopicView) -> pb.Topic:
     )
 
 
-def _partition_message(view: PartitionView, leader: str) -> pb.Partition:
+def _partition_message(view: PartitionView, leader: str, copies: int) -> pb.Partition:
     return pb.Partition(
         index=view.index,
         leader_epoch=view.leader_epoch,
@@ -264,6 +286,7 @@ def _partition_message(view: PartitionView, leader: str) -> pb.Partition:
         stable_offset=view.stable_offset,
         bytes=view.size,
         leader=leader,
+        copies=copies,
     )
 
 

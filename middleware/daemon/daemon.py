@@ -162,14 +162,15 @@ class Daemon:
 
     async def _start_mqtt(self, broker: Broker) -> None:
         address = self._wanted("mqtt")
-        if address is None:
+        if address is None and self._wanted("mqtt_tls") is None:
             return
         from .mqtt import MqttPart  # here, since a host without the face needs none of it
 
-        unix_path = self._claim("mqtt")
+        unix_path = self._claim("mqtt") if address is not None else None
         self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.cluster, self._joining)
         await self._mqtt.start()
-        self._opened("mqtt", self._mqtt.address, unix_path)
+        if self._mqtt.address is not None:
+            self._opened("mqtt", self._mqtt.address, unix_path)
         if self._mqtt.tls_address is not None:
             self._faces["mqtt-tls"] = OpenFace("mqtt-tls", str(self._mqtt.tls_address), None)
 
@@ -270,6 +271,7 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         fsync_interval_ms=settings.fsync_interval_ms,
         default_partitions=settings.default_partitions,
         auto_create_topics=settings.auto_create_topics,
+        accept_replication_factor=settings.accept_replication_factor,
         topic_defaults=settings.topic_defaults,
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,9 @@ from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.shims.mqtt.passwords import PasswordError, Passwords
 from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
+from treecast.shims.mqtt.tls import tls_context
 
-from .listeners import StartError, cannot_listen
+from .listeners import StartError, cannot_listen, check_free
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -39,12 +41,12 @@ class MqttPart:
         self,
         settings: Settings,
         counters: Counters,
-        address: Address,
+        address: Address | None,
         unix_path: Path | None,
         cluster: Cluster,
         joining: Joining | None = None,
     ) -> None:
-        """`joining`: None of a host alone."""
+        """`address`: None where it serves over TLS only. `joining`: None of a host alone."""
         self._settings = settings
         self._counters = counters
         self._joining = joining
@@ -76,8 +78,9 @@ class MqttPart:
         hub.begin_serials(highest)
 
     @property
-    def address(self) -> Address:
-        return Address(*self.face.address)
+    def address(self) -> Address | None:
+        """Where it listens without TLS; None where it does not."""
+        return Address(*self.face.address) if self._wanted is not None else None
 
     @property
     def tls_address(self) -> Address | None:
@@ -93,7 +96,8 @@ class MqttPart:
         try:
             await self.face.start()
         except OSError as error:
-            raise cannot_listen("mqtt", self._wanted, error) from error
+            wanted = self._wanted or Address.parse(self._settings.mqtt_tls)
+            raise cannot_listen("mqtt" if self._wanted else "mqtt-tls", wanted, error) from error
         self._tasks.append(asyncio.create_task(self._sweep()))
         if self._settings.fsync is FsyncPolicy.INTERVAL:
             self._tasks.append(asyncio.create_task(self._sync_each_interval()))
@@ -171,21 +175,18 @@ def pubsub_settings(settings: Settings) -> PubSubSettings:
     )
 
 
-def mqtt_settings(settings: Settings, address: Address, unix_path: Path | None) -> MqttSettings:
-    """The face's part of the settings. Raises StartError."""
+def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> MqttSettings:
+    """The face's part of the settings; `address` None: without TLS it listens nowhere. Raises StartError."""
     tls, tls_address = None, Address("127.0.0.1", 0)
     if settings.mqtt_tls != OFF:
-        if not settings.mqtt_tls_certificate:
-            raise StartError("--mqtt-tls needs a certificate: give --mqtt-tls-certificate FILE")
         tls_address = Address.parse(settings.mqtt_tls)
-        tls = TlsSettings(
-            Path(settings.mqtt_tls_certificate),
-            Path(settings.mqtt_tls_key) if settings.mqtt_tls_key else None,
-            Path(settings.mqtt_tls_authority) if settings.mqtt_tls_authority else None,
-        )
+        check_free("mqtt-tls", tls_address)
+        tls = _tls(settings)
+    plain = address if address is not None else tls_address
     return MqttSettings(
-        host=address.host,
-        port=address.port,
+        plain=address is not None,
+        host=plain.host,
+        port=plain.port,
         unix_path=unix_path,
         tls=tls,
         tls_host=tls_address.host,
@@ -197,6 +198,31 @@ def mqtt_settings(settings: Settings, address: Address, unix_path: Path | None) 
         refused_filters=tuple(settings.mqtt_refused_filters.split()),
         fsync_each_turn=settings.fsync is FsyncPolicy.BATCH,
     )
+
+
+def _tls(settings: Settings) -> TlsSettings:
+    """Certificate, key and authority, which have been read once. Raises StartError."""
+    if not settings.mqtt_tls_certificate:
+        raise StartError("--mqtt-tls needs a certificate: give --mqtt-tls-certificate FILE")
+    tls = TlsSettings(
+        Path(settings.mqtt_tls_certificate),
+        Path(settings.mqtt_tls_key) if settings.mqtt_tls_key else None,
+        Path(settings.mqtt_tls_authority) if settings.mqtt_tls_authority else None,
+    )
+    for flag, path in (("certificate", tls.certificate), ("key", tls.key), ("authority", tls.authority)):
+        try:
+            if path is not None:
+                path.read_bytes()
+        except OSError as error:
+            raise StartError(f"--mqtt-tls-{flag} {path}: {error.strerror}") from error
+    try:
+        tls_context(tls)
+    except ssl.SSLError as error:
+        raise StartError(
+            f"--mqtt-tls: certificate, key and authority have to be PEM and to fit one another:"
+            f" {error.reason or error}"
+        ) from error
+    return tls
 
 
 def _passwords(path: str) -> Passwords | None:

@@ -31,9 +31,11 @@ class RuntimeDir:
     @classmethod
     def open(cls, chosen: str, environment: Mapping[str, str]) -> RuntimeDir | None:
         """The chosen directory, else the first usable of discovery's; None where there is none."""
-        candidates = [Path(chosen)] if chosen else runtime_dirs(environment)
         reasons = []
-        for path in candidates:
+        for path, named in candidates(chosen, environment):
+            if reason := refusal(path, named=named):
+                reasons.append(f"{path}: {reason}")
+                continue
             try:
                 made = _make(path)
             except OSError as error:
@@ -82,13 +84,40 @@ class RuntimeDir:
                 pass  # another daemon's sockets are in it
 
 
+def candidates(chosen: str, environment: Mapping[str, str]) -> list[tuple[Path, bool]]:
+    """Directories to try in this order, each with whether the operator has named it."""
+    if chosen:
+        return [(Path(chosen), True)]
+    named = "TREECAST_RUNTIME_DIR" in environment
+    return [(path, named) for path in runtime_dirs(environment)]
+
+
+def refusal(path: Path, *, named: bool) -> str:
+    """Why a daemon of this user does not take the directory; empty where it does.
+
+    One that belongs to another user is for that user's daemon, also where this user may write as root may:
+    sockets of two daemons in one directory would look like one daemon's. An operator may say otherwise.
+    """
+    try:
+        owner = path.stat().st_uid
+    except FileNotFoundError:
+        return "" if _writable(path.parent) else "it cannot be made"
+    except OSError as error:
+        return error.strerror or str(error)
+    if not named and owner != os.geteuid():
+        return "it belongs to another user"
+    return "" if _writable(path) else "it is not writable"
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
 def _make(path: Path) -> bool:
-    """Whether the directory had to be made; OSError where it cannot be, or cannot be written."""
+    """Whether the directory had to be made; OSError where it cannot be."""
     try:
         path.mkdir(mode=0o755)
     except FileExistsError:
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(13, "not writable") from None
         return False
     path.chmod(0o755)  # whatever the umask
     return True

@@ -223,6 +223,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     auto_create_topics: Annotated[
         bool, Meta(description="whether a client that asks for a missing topic creates it")
     ] = True
+    accept_replication_factor: Annotated[
+        bool,
+        Meta(
+            description="whether a Kafka client may ask for a replication factor above 1, which is kept as a"
+            " wish; false: it is refused"
+        ),
+    ] = True
     topic_defaults: Annotated[
         dict[str, str],
         Meta(

@@ -15,7 +15,7 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Cluster, Topic
 from treecast.middleware.model.counters import Counters, FaceCounters
 
-from .compiled import compiled_modules
+from .compiled import compiled_modules, why_interpreted
 from .settings import SHOWN, Settings
 from .view import TopicView, view_process, view_topics
 
@@ -105,6 +105,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
     topics = await view_topics(subject.cluster)
     groups = await subject.cluster.list_groups()
     process = view_process()
+    compiled = compiled_modules()
     return pb.StatusResponse(
         name=subject.settings.name,
         version=treecast.__version__,
@@ -115,7 +116,8 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         data_dir=subject.settings.data,
         fsync=subject.settings.fsync.value,
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
-        compiled_modules=compiled_modules(),
+        compiled_modules=compiled,
+        why_interpreted="" if compiled else why_interpreted(),
         faces=[_face(face, subject.counters.faces) for name in SHOWN if (face := subject.faces.get(name))],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(
@@ -123,11 +125,21 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
             cpu_seconds=process.cpu_seconds,
             open_files=process.open_files,
             open_files_limit=process.open_files_limit,
+            disk_free_bytes=_free_bytes(subject.settings.data),
         ),
         coordinator=subject.joined.coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
         problems=subject.joined.problems() if subject.joined is not None else (),
     )
+
+
+def _free_bytes(folder: str) -> int:
+    """0 where the disk does not answer, which others say."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 def _face(face: OpenFace, counters: Mapping[str, FaceCounters]) -> pb.Face:

@@ -19,6 +19,7 @@ CLIENT_ID = b"treecast-load"
 BATCH_PREFIX = 12  # baseOffset int64, batchLength int32
 LAST_OFFSET_DELTA = 23  # where lastOffsetDelta (int32) stands in a batch
 
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -133,6 +134,9 @@ class _Cursor:
         self.position += layout.size
         return int(value)
 
+    def int8(self) -> int:
+        return self._take(_INT8)
+
     def int16(self) -> int:
         return self._take(_INT16)
 
@@ -183,8 +187,10 @@ def parse_metadata(payload: bytes) -> ClusterView:
     topics = {}
     for _ in range(cursor.int32()):
         error, name = cursor.int16(), cursor.string() or ""
-        cursor.skip(1)  # internal
-        topics[name] = (error, _leaders(cursor))
+        internal = cursor.int8() != 0
+        leaders = _leaders(cursor)
+        if not internal:  # Kafka's own, which no pattern means
+            topics[name] = (error, leaders)
     return ClusterView(brokers, topics, cluster_id)
 
 

@@ -7,6 +7,7 @@ Every refusal inside Treecast is a `TreecastError` with a `Fault`; each face own
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 
 class Fault(enum.Enum):
@@ -74,12 +75,17 @@ class Fault(enum.Enum):
 
 
 class TreecastError(Exception):
-    """A refusal: `fault` says what is wrong, `detail` what to do about it."""
+    """A refusal: `fault` says what is wrong, `detail` what to do about it.
 
-    def __init__(self, fault: Fault, detail: str = "") -> None:
+    `records`: of a refused batch, which of its records are to blame, as (index in the batch, why); empty
+    where it is the batch as a whole.
+    """
+
+    def __init__(self, fault: Fault, detail: str = "", records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(detail or fault.value)
         self.fault = fault
         self.detail = detail or fault.value
+        self.records = records
 
     def __repr__(self) -> str:
         return f"TreecastError({self.fault.name}, {self.detail!r})"

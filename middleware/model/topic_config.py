@@ -7,6 +7,7 @@ so that admin tools work unchanged; keys of our own begin with `treecast.`.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -14,8 +15,16 @@ from msgspec import Struct
 
 from .errors import Fault, TreecastError
 
+# What Python's int() and float() take is more than Kafka's tools do: 1_000, digits of other scripts, nan.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+
+INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+
+WISHED_COPIES = "treecast.copies.wished"
 
 
 class ConfigType(enum.IntEnum):
@@ -62,12 +71,15 @@ class ConfigKey(Struct, frozen=True):
             items = tuple(item.strip() for item in text.split(",") if item.strip())
             for item in items:
                 self._choose(item)
-            if not items:
+            if not items and self.choices:
                 raise ValueError(f"expected at least one of {', '.join(self.choices)}")
             return items
         if self.type is ConfigType.STRING:
             return self._choose(text)
-        number = float(text) if self.type is ConfigType.DOUBLE else int(text)
+        whole = self.type is not ConfigType.DOUBLE
+        if not (_WHOLE if whole else _DECIMAL).fullmatch(text):
+            raise ValueError("expected a whole number" if whole else "expected a number")
+        number = int(text) if whole else float(text)
         if not self.low <= number <= self.high:
             raise ValueError(f"expected {self.low:g} to {self.high:g}")
         return number
@@ -95,11 +107,18 @@ _TABLE = (
         "the stored compression; 'producer' keeps what was sent",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     ),
+    ConfigKey("compression.gzip.level", _INT, "-1", "kept for clients", low=-1, high=9),
+    ConfigKey("compression.lz4.level", _INT, "9", "kept for clients", low=1, high=17),
+    ConfigKey("compression.zstd.level", _INT, "3", "kept for clients", low=-131072, high=22),
     ConfigKey("delete.retention.ms", _LONG, "86400000", "how long a compacted log keeps tombstones"),
     ConfigKey("file.delete.delay.ms", _LONG, "60000", "how long a deleted segment's file stays"),
     ConfigKey("flush.messages", _LONG, str(INT64_MAX), "fsync after this many records", low=1),
     ConfigKey("flush.ms", _LONG, str(INT64_MAX), "fsync after this time"),
+    ConfigKey("follower.replication.throttled.replicas", ConfigType.LIST, "", "kept for clients"),
     ConfigKey("index.interval.bytes", _INT, "4096", "bytes between two index entries", high=INT32_MAX),
+    ConfigKey("leader.replication.throttled.replicas", ConfigType.LIST, "", "kept for clients"),
+    ConfigKey("local.retention.bytes", _LONG, "-2", "kept for clients; no tiers", low=-2),
+    ConfigKey("local.retention.ms", _LONG, "-2", "kept for clients; no tiers", low=-2),
     ConfigKey(
         "max.compaction.lag.ms", _LONG, str(INT64_MAX), "longest time a record stays uncompacted", low=1
     ),
@@ -148,6 +167,15 @@ _TABLE = (
     ConfigKey("segment.jitter.ms", _LONG, "0", "random share taken off segment.ms"),
     ConfigKey("segment.ms", _LONG, "604800000", "age at which a segment is rolled", low=1),
     ConfigKey("unclean.leader.election.enable", _BOOL, "false", "kept for clients; leadership never moves"),
+    ConfigKey(
+        WISHED_COPIES,
+        _INT,
+        "1",
+        "the replication factor that was asked for: a wish; each partition is at its leader, and at each host"
+        " that reads it",
+        low=1,
+        high=INT16_MAX,
+    ),
     ConfigKey(
         "treecast.replica",
         _STR,

@@ -43,6 +43,17 @@ def _unescape(level: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: bytes([int(match[0][2:], 16)]), level)
 
 
+# Names that Kafka's brokers keep for topics of their own.
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+
+
+def check_new_kafka_name(name: str) -> None:
+    """As `check_kafka_name`; TOPIC_EXISTS for the names of internal topics."""
+    check_kafka_name(name)
+    if name in INTERNAL_TOPICS:
+        raise TreecastError(Fault.TOPIC_EXISTS, f"{name} is the name of an internal topic: choose another")
+
+
 def check_kafka_name(name: str) -> None:
     """Raises INVALID_TOPIC with Kafka's own reasons if no Kafka topic can have this name."""
     if not name:

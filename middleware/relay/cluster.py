@@ -6,11 +6,11 @@ is a Protocol here, so that each can be built and tested by itself; `composition
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
 from treecast.middleware.broker.cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
-from treecast.middleware.broker.values import GroupListing
+from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
 from .neighbours import Neighbours
@@ -45,6 +45,11 @@ class TransactionHomes(Protocol):
     """Homes of transactional ids, and the ids of producers that have none."""
 
     def transaction_home(self, transactional_id: str) -> TransactionHome: ...
+
+    def list_transactions(
+        self, transactional_ids: Collection[str] | None = None
+    ) -> Awaitable[Sequence[TransactionListing]]:
+        """Of all hosts that can be reached."""
 
     def new_producer(self) -> Awaitable[ProducerIdentity]: ...
 
@@ -113,6 +118,11 @@ class RelayCluster:
 
     async def list_groups(self) -> Sequence[GroupListing]:
         return await self._groups.list_groups()
+
+    async def list_transactions(
+        self, transactional_ids: Collection[str] | None = None
+    ) -> Sequence[TransactionListing]:
+        return await self._transactions.list_transactions(transactional_ids)
 
     async def new_producer(self) -> ProducerIdentity:
         return await self._transactions.new_producer()

@@ -21,7 +21,7 @@ from treecast.middleware.broker.values import ConfigChange, NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.model.topics import check_kafka_name
+from treecast.middleware.model.topics import check_new_kafka_name
 
 from .entries import TopicEntry, topic_entry
 from .link import SEEN_SECONDS, Link
@@ -131,7 +131,7 @@ class RelayDefinitions:
     # --- changing
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
-        check_kafka_name(new.name)
+        check_new_kafka_name(new.name)
         if new.name in self._topics:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions

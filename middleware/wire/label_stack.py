@@ -21,8 +21,8 @@ UDP_PORT: Final = 39321
 COUNT_SIZE: Final = 2
 LABEL_SIZE: Final = 2
 LAST_ID: Final = (1 << 14) - 1
-# What fits an Ethernet frame of 1500 bytes with nothing behind it. A longer stack is no stack of ours.
-MOST_LABELS: Final = 748
+# What switches have room for: p4/include/labels.p4 says so too, and they drop what is longer.
+MOST_LABELS: Final = 128
 
 _COUNT: Final = struct.Struct(">H")
 
@@ -76,7 +76,7 @@ def stack_size(labels: int) -> int:
 def encode_labels(labels: list[int]) -> bytes:
     """Count and entries. ValueError where a label is none, or they are too many."""
     if len(labels) > MOST_LABELS:
-        raise ValueError(f"{len(labels)} labels; at most {MOST_LABELS} fit a frame")
+        raise ValueError(f"{len(labels)} labels; switches have room for {MOST_LABELS}")
     for label in labels:
         if not 0 <= label < 3 << 14:
             raise ValueError(f"{label:#x} is no label")
@@ -97,7 +97,7 @@ def decode_labels(
     if count == 0 and not empty:
         raise LabelError("a stack without labels goes to hosts only")
     if count > MOST_LABELS:
-        raise LabelError(f"{count} labels; at most {MOST_LABELS} fit a frame")
+        raise LabelError(f"{count} labels; switches have room for {MOST_LABELS}")
     if len(data) - start < count * LABEL_SIZE:
         raise LabelError(f"the bytes end before {count} labels do")
     labels = list(struct.unpack_from(f">{count}H", data, start))

@@ -57,14 +57,23 @@ ADD_PARTITIONS_TO_TXN: Final = 24
 ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
 TXN_OFFSET_COMMIT: Final = 28
+DESCRIBE_ACLS: Final = 29
+CREATE_ACLS: Final = 30
+DELETE_ACLS: Final = 31
 DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33
 DESCRIBE_LOG_DIRS: Final = 35
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
+ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
+LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
 DESCRIBE_CLUSTER: Final = 60
+DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_TRANSACTIONS: Final = 65
+LIST_TRANSACTIONS: Final = 66
+LIST_CONFIG_RESOURCES: Final = 74
 
 _TABLE = (
     Api(PRODUCE, "Produce", 3, 12, 9, advertised=0),
@@ -90,14 +99,23 @@ _TABLE = (
     Api(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 3, 3),
     Api(END_TXN, "EndTxn", 0, 3, 3),
     Api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 3, 3),
+    Api(DESCRIBE_ACLS, "DescribeAcls", 1, 3, 2),
+    Api(CREATE_ACLS, "CreateAcls", 1, 3, 2),
+    Api(DELETE_ACLS, "DeleteAcls", 1, 3, 2),
     Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
     Api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
     Api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
     Api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+    Api(ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
     Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+    Api(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, NEVER),
     Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
+    Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
+    Api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
+    Api(LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
+    Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _TABLE})

@@ -14,10 +14,11 @@ from msgspec import Struct
 from . import codec
 from .codec import V5, V311, MqttError, malformed, protocol_error
 from .codec_properties import NONE, WILL, Properties, read_properties, write_properties
-from .codec_read import Reader, check_topic, sized, uint16_bytes, varint_bytes
+from .codec_read import Reader, check_topic, read_length, sized, uint16_bytes, varint_bytes
 
 _PROTOCOL: Final = b"MQTT"
 _OLD_PROTOCOL: Final = b"MQIsdp"
+_ANNOUNCES_5: Final = sized(_PROTOCOL) + bytes([V5])
 
 
 class Will(Struct, frozen=True):
@@ -161,6 +162,21 @@ def decode(first: int, body: bytes, version: int) -> Packet:
 # --- CONNECT and CONNACK
 
 
+def announced_version(data: bytes) -> int:
+    """The version that a CONNECT at the beginning of `data` announces, whatever is broken behind that.
+
+    Version 3.1.1 where that cannot be told: its clients take a closed connection for the answer.
+    """
+    if not data or data[0] >> 4 != codec.CONNECT:
+        return V311
+    try:
+        size, body = read_length(data, 0, len(data))
+    except MqttError:
+        return V311
+    announced = size > 0 and data[body : body + len(_ANNOUNCES_5)] == _ANNOUNCES_5
+    return V5 if announced else V311
+
+
 def _connect(reader: Reader, _: int) -> Packet:
     name = reader.binary()
     if name != _PROTOCOL and name != _OLD_PROTOCOL:
@@ -277,7 +293,7 @@ def _subscribe(reader: Reader, version: int) -> Packet:
 
 
 def _filter(reader: Reader, version: int) -> FilterRequest:
-    filter = reader.text_bytes()
+    filter = _filter_name(reader)
     options = reader.byte()
     if options & 3 == 3:
         raise malformed("3.8.3.1", "a subscription with QoS 3")
@@ -289,12 +305,19 @@ def _filter(reader: Reader, version: int) -> FilterRequest:
     return FilterRequest(filter, options & 3, bool(options & 4), bool(options & 8), handling)
 
 
+def _filter_name(reader: Reader) -> bytes:
+    found = reader.text_bytes()
+    if not found:
+        raise malformed("MQTT-4.7.3-1", "an empty topic filter")
+    return found
+
+
 def _unsubscribe(reader: Reader, version: int) -> Packet:
     packet_id = reader.packet_id()
     properties = read_properties(reader, codec.UNSUBSCRIBE) if version == V5 else NONE
     filters: list[bytes] = []
     while reader.left:
-        filters.append(reader.text_bytes())
+        filters.append(_filter_name(reader))
     if not filters:
         raise protocol_error("MQTT-3.10.3-2", "UNSUBSCRIBE without a topic filter")
     return Unsubscribe(packet_id, tuple(filters), properties)

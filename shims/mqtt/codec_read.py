@@ -120,7 +120,7 @@ def check_topic(topic: bytes) -> None:
 def check_filter(filter: bytes) -> None:
     """A topic filter without a share name before it: wildcards take whole levels, `#` the last one."""
     if not filter:
-        raise MqttError(BAD_FILTER, "MQTT-4.7.3-1", "an empty topic filter")
+        raise malformed("MQTT-4.7.3-1", "an empty topic filter")
     levels = filter.split(b"/")
     last = len(levels) - 1
     for number, level in enumerate(levels):
@@ -136,13 +136,11 @@ def split_share(filter: bytes) -> tuple[bytes, bytes]:
         return b"", filter
     name, slash, rest = filter[len(SHARE) :].partition(b"/")
     if not name:
-        raise MqttError(BAD_FILTER, "MQTT-4.8.2-1", f"no share name in {_shown(filter)}")
+        raise protocol_error("MQTT-4.8.2-1", f"no share name in {_shown(filter)}")
     if b"+" in name or b"#" in name:
         raise MqttError(BAD_FILTER, "MQTT-4.8.2-2", f"wildcards in the share name of {_shown(filter)}")
     if not slash or not rest:
-        raise MqttError(
-            BAD_FILTER, "MQTT-4.8.2-2", f"no topic filter behind the share name in {_shown(filter)}"
-        )
+        raise protocol_error("MQTT-4.8.2-2", f"no topic filter behind the share name in {_shown(filter)}")
     return name, rest
 
 

@@ -1,9 +1,11 @@
 """Password files as `mosquitto_passwd` writes them: one user on each line.
 
-    name ":" "$7$" iterations "$" salt "$" hash     PBKDF2 with HMAC-SHA-512, 64 bytes (the default)
+    name ":" "$7$" iterations "$" salt "$" hash     PBKDF2, HMAC-SHA-512, 64 bytes (the default before 2.1)
     name ":" "$6$" salt "$" hash                    SHA-512 over password and salt
+    name ":" "$argon2id$v=19$m=" KiB ",t=" passes ",p=" lanes "$" salt "$" hash    RFC 9106 (2.1's default)
 
-Salt and hash are in base64. Empty lines, and those that begin with `#`, are left out.
+Salt and hash are in base64, those of argon2id without its padding. Empty lines, and those that begin with
+`#`, are left out. Each CONNECT costs what its user's line asks for, so that has bounds.
 """
 
 from __future__ import annotations
@@ -12,30 +14,80 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
+from collections.abc import Callable
 from typing import Final
 
-_MOST_ITERATIONS: Final = 100_000  # each CONNECT would cost that much
+_MOST_ITERATIONS: Final = 100_000
+_MOST_KIB: Final = 262_144
+_MOST_KIB_PASSES: Final = 4 * 262_144  # memory times passes: what the time goes with
+_MOST_LANES: Final = 16
 _LONGEST_PASSWORD: Final = 65_535
+
+Fits = Callable[[bytes], bool]
 
 
 class PasswordError(ValueError):
     """A line that cannot be understood; its text says which, and never what is in it."""
 
 
-class _Secret:
-    """`iterations` 0: a plain SHA-512."""
+# --- the ways to keep a password, each from the fields between the `$`; ValueError where these are wrong
 
-    def __init__(self, iterations: int, salt: bytes, digest: bytes) -> None:
-        self._iterations = iterations
-        self._salt = salt
-        self._digest = digest
 
-    def fits(self, password: bytes) -> bool:
-        if self._iterations:
-            found = hashlib.pbkdf2_hmac("sha512", password, self._salt, self._iterations, len(self._digest))
-        else:
-            found = hashlib.sha512(password + self._salt).digest()
-        return hmac.compare_digest(found, self._digest)
+def _pbkdf2(fields: list[str]) -> Fits:
+    iterations, salt, digest = _number(fields[0]), _bytes(fields[1]), _bytes(fields[2])
+    if not 0 < iterations <= _MOST_ITERATIONS:
+        raise PasswordError(f"1 to {_MOST_ITERATIONS} iterations, not {iterations}")
+    return lambda password: hmac.compare_digest(
+        hashlib.pbkdf2_hmac("sha512", password, salt, iterations, len(digest)), digest
+    )
+
+
+def _sha512(fields: list[str]) -> Fits:
+    salt, digest = _bytes(fields[0]), _bytes(fields[1])
+    return lambda password: hmac.compare_digest(hashlib.sha512(password + salt).digest(), digest)
+
+
+_ARGON2_COST: Final = re.compile(r"m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})")
+
+
+def _argon2id(fields: list[str]) -> Fits:
+    found = _ARGON2_COST.fullmatch(fields[1])
+    if fields[0] != "v=19" or found is None:
+        raise ValueError
+    memory, passes, lanes = map(int, found.groups())
+    salt, digest = _bytes(_padded(fields[2])), _bytes(_padded(fields[3]))
+    if memory > _MOST_KIB or memory * passes > _MOST_KIB_PASSES or lanes > _MOST_LANES:
+        raise PasswordError(
+            f"argon2id with m={memory}, t={passes}, p={lanes} costs too much for each CONNECT: m may be"
+            f" {_MOST_KIB} KiB, m times t {_MOST_KIB_PASSES}, and p {_MOST_LANES} at most"
+        )
+    try:
+        from argon2.exceptions import HashingError  # here, as few files have such lines
+        from argon2.low_level import Type, hash_secret_raw
+    except ImportError:
+        raise PasswordError(
+            "argon2id needs argon2-cffi: pip install 'treecast[argon2]', or let"
+            " `mosquitto_passwd -H sha512-pbkdf2` write the file"
+        ) from None
+
+    def fits(password: bytes) -> bool:
+        made = hash_secret_raw(password, salt, passes, memory, lanes, len(digest), Type.ID)
+        return hmac.compare_digest(made, digest)
+
+    try:
+        fits(b"")  # numbers that the algorithm does not take are found at the start and not by a client
+    except HashingError:
+        raise ValueError from None
+    return fits
+
+
+# By the first field, with how many follow.
+_METHODS: Final[dict[str, tuple[int, Callable[[list[str]], Fits]]]] = {
+    "7": (3, _pbkdf2),
+    "6": (2, _sha512),
+    "argon2id": (4, _argon2id),
+}
 
 
 class Passwords:
@@ -43,7 +95,7 @@ class Passwords:
 
     def __init__(self, text: str) -> None:
         """`text`: a file's. PasswordError."""
-        self._secrets: dict[str, _Secret] = {}
+        self._secrets: dict[str, Fits] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.startswith("#"):
                 name, secret = _read(line.strip(), number)
@@ -57,24 +109,37 @@ class Passwords:
         secret = self._secrets.get(name) if name is not None else None
         if secret is None or password is None or len(password) > _LONGEST_PASSWORD:
             return False
-        return secret.fits(password)
+        return secret(password)
 
 
-def _read(line: str, number: int) -> tuple[str, _Secret]:
+def _read(line: str, number: int) -> tuple[str, Fits]:
     name, colon, rest = line.partition(":")
-    parts = rest.split("$")
+    if not (name and colon and rest.startswith("$")):
+        raise PasswordError(f"line {number} is none that mosquitto_passwd writes: expected NAME:$...")
+    _, method, *fields = rest.split("$")
+    if method not in _METHODS:
+        known = ", ".join(f"${one}$" for one in _METHODS)
+        shown = f"${method}$" if re.fullmatch(r"[a-z0-9-]{1,16}", method) and fields else "another way"
+        raise PasswordError(f"line {number}: the password is kept in {shown}; known are {known}")
+    count, read = _METHODS[method]
     try:
-        if colon and name and parts[:2] == ["", "7"] and len(parts) == 5:
-            iterations = int(parts[2])
-            if not 0 < iterations <= _MOST_ITERATIONS:
-                raise PasswordError(f"line {number}: 1 to {_MOST_ITERATIONS} iterations, not {iterations}")
-            return name, _Secret(iterations, _bytes(parts[3]), _bytes(parts[4]))
-        if colon and name and parts[:2] == ["", "6"] and len(parts) == 4:
-            return name, _Secret(0, _bytes(parts[2]), _bytes(parts[3]))
-    except (ValueError, binascii.Error) as error:
-        if isinstance(error, PasswordError):
-            raise
-    raise PasswordError(f"line {number} is none that mosquitto_passwd writes")
+        if len(fields) != count:
+            raise ValueError
+        return name, read(fields)
+    except PasswordError as error:
+        raise PasswordError(f"line {number}: {error}") from None
+    except (ValueError, binascii.Error):
+        raise PasswordError(f"line {number} is no ${method}$ that mosquitto_passwd writes") from None
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise ValueError
+    return int(text)
+
+
+def _padded(text: str) -> str:
+    return text + "=" * (-len(text) % 4)
 
 
 def _bytes(text: str) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
@@ -20,7 +20,8 @@ from .counting import MqttCounting
 from .restoring import restore
 from .session_output import SessionOutput, Turn
 from .sessions import Sessions
-from .settings import MqttSettings, TlsSettings
+from .settings import MqttSettings
+from .tls import TlsLayer, tls_context
 
 if TYPE_CHECKING:
     from .websocket import WebSocket
@@ -54,6 +55,7 @@ class MqttFace:
         self._servers: list[asyncio.AbstractServer] = []
         self._listens_on_unix = False
         self._connections: set[Connection] = set()
+        self._handshakes: set[TlsLayer] = set()
         self._address = (settings.host, settings.port)
         self._tls_address: tuple[str, int] | None = None
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
@@ -71,7 +73,7 @@ class MqttFace:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The (host, port) that it listens on."""
+        """The (host, port) that it listens on without TLS; what was asked for where that is off."""
         return self._address
 
     @property
@@ -106,10 +108,15 @@ class MqttFace:
 
     async def _listen(self) -> None:
         settings = self.settings
-        self._address = await self._listen_tcp(settings.host, settings.port, None)
+        if settings.plain:
+            self._address = await self._listen_tcp(settings.host, settings.port, self._protocol)
         if settings.tls is not None:
             context = tls_context(settings.tls)
-            self._tls_address = await self._listen_tcp(settings.tls_host, settings.tls_port, context)
+
+            def secured() -> TlsLayer:
+                return TlsLayer(self, context, settings.connect_seconds, self._protocol)
+
+            self._tls_address = await self._listen_tcp(settings.tls_host, settings.tls_port, secured)
         if settings.unix_path is not None:
             remove_socket(settings.unix_path)
             self._servers.append(
@@ -119,15 +126,15 @@ class MqttFace:
             )
             self._listens_on_unix = True
 
-    async def _listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None) -> tuple[str, int]:
-        server = await self.loop.create_server(
-            self._protocol, host, port, backlog=self.settings.backlog, ssl=tls
-        )
+    async def _listen_tcp(
+        self, host: str, port: int, protocol: Callable[[], asyncio.Protocol]
+    ) -> tuple[str, int]:
+        server = await self.loop.create_server(protocol, host, port, backlog=self.settings.backlog)
         self._servers.append(server)
         found = server.sockets[0].getsockname()
         return found[0], found[1]
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _protocol(self) -> _Protocol:
         return _Protocol(Connection(self))
 
     def _stop_listening(self) -> None:
@@ -143,6 +150,8 @@ class MqttFace:
         self._stop_listening()
         if self._timer is not None:
             self._timer.cancel()
+        for layer in list(self._handshakes):
+            layer.raw.abort()
         for connection in list(self._connections):
             connection.disconnect(codec.SHUTTING_DOWN, "the server is shutting down")
             connection.mark()
@@ -266,6 +275,17 @@ class MqttFace:
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()
 
+    # --- what the TLS layer calls
+
+    def shaking(self, one: TlsLayer) -> None:
+        self._handshakes.add(one)
+
+    def shaken(self, one: TlsLayer) -> None:
+        self._handshakes.discard(one)
+
+    def refused(self, peer: str, reason: str) -> None:
+        self._errors.add(self.loop.time(), reason, peer, reason)
+
     def web_socket(self, connection: Connection) -> WebSocket:
         """Framing for a client that speaks WebSocket; its library is loaded with the first one."""
         from .websocket import WebSocket
@@ -294,15 +314,4 @@ class _Protocol(Forwarding, asyncio.Protocol):
         self.data_received = connection.data_received  # type: ignore[method-assign]
 
 
-def tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """What the TLS listener serves with. OSError (ssl.SSLError is one) where files cannot be used."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(settings.certificate, settings.key)
-    if settings.authority is not None:
-        context.load_verify_locations(settings.authority)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-__all__ = ["MqttFace", "tls_context"]
+__all__ = ["MqttFace"]

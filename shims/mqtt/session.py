@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from . import codec, session_table
-from .codec import V5, V311, MqttError, clause, protocol_error
+from .codec import V5, V311, MqttError, clause, malformed, protocol_error
 from .codec_packets import (
     Ack,
     Auth,
@@ -20,6 +20,7 @@ from .codec_packets import (
     Ping,
     Subscribe,
     Unsubscribe,
+    announced_version,
     decode,
     encode,
 )
@@ -69,6 +70,8 @@ class Session(SessionInput):
         try:
             used = self._packets(data, now)
         except MqttError as error:
+            if self.phase == session_table.NEW:
+                self.version = announced_version(data)
             self.fail(error, now)
             return
         if used < len(data) and self.phase != session_table.CLOSED:
@@ -123,6 +126,8 @@ class Session(SessionInput):
     def _check_size(self, size: int, first: int) -> None:
         """Before anybody is known, nothing but a CONNECT is waited for."""
         if self.phase == session_table.NEW and first != codec.CONNECT << 4:
+            if first >> 4 == codec.CONNECT:
+                raise malformed("MQTT-2.1.3-1", f"CONNECT with flags {first & 0x0F:04b}")
             raise protocol_error("MQTT-3.1.0-1", f"{codec.NAMES[first >> 4]} before CONNECT")
 
     def _too_large(self, size: int) -> MqttError:

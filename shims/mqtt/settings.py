@@ -23,6 +23,7 @@ class MqttSettings(Struct, frozen=True):
     WebSocket connections come to the same listeners: their first bytes tell them apart.
     """
 
+    plain: bool = True  # whether it listens without TLS
     host: str = "127.0.0.1"
     port: int = 1883  # 0 picks a free one
     unix_path: Path | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 _REFUSED_311 = 0x80
+_ENDS = (codec.MALFORMED, codec.PROTOCOL_ERROR)  # what is no filter at all ends the connection
 
 
 class Grant(Waiter):
@@ -94,7 +95,7 @@ def granted(
                 fresh.append(subscription)
             reasons.append(request.qos)
         except MqttError as error:
-            if error.reason == codec.PROTOCOL_ERROR:
+            if error.reason in _ENDS:
                 raise
             sessions.hub.counters.refused_filters += 1
             reasons.append(error.reason if version == codec.V5 else _REFUSED_311)

@@ -13,12 +13,17 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 
@@ -430,6 +435,50 @@ def test_a_keyless_record_is_refused_on_a_compacted_topic(kafka, new_topic):
     assert producer.flush(30) == 0
     codes = [error and error.code() for error in refused]
     assert KafkaError.INVALID_RECORD in codes
+
+
+def test_one_record_of_a_batch_is_blamed_and_not_all(kafka, new_topic):
+    """librdkafka tells records that are to blame from those beside them, where several are (KIP-467)."""
+    topic = new_topic(config={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": kafka, "linger.ms": 10_000})
+    failed = []
+    for key in ("a", None, "c", None):
+        producer.produce(
+            topic,
+            b"x",
+            key=key,
+            partition=0,
+            on_delivery=lambda error, message: failed.append((message.key(), error and error.code())),
+        )
+    assert producer.flush(30) == 0
+    beside = KafkaError._INVALID_DIFFERENT_RECORD
+    assert [code for key, code in failed if key is None] == [KafkaError.INVALID_RECORD] * 2
+    # Whoever did not get into a batch with them is stored.
+    assert {code for key, code in failed if key is not None} <= {beside, None}
+
+
+def test_a_replication_factor_of_three_is_a_wish(admin, unique):
+    topic = unique("wish")
+    admin.create_topics([NewTopic(topic, 1, replication_factor=3)])[topic].result(30)
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    assert [len(partition.replicas) for partition in described.partitions] == [1]
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    config = admin.describe_configs([resource])[resource].result(30)
+    assert config["treecast.copies.wished"].value == "3"
+
+
+def test_access_control_lists_are_answered(admin):
+    """MirrorMaker 2 asks for them, and goes on where it is told that there is no authorizer."""
+    kind, pattern = ResourceType.TOPIC, ResourcePatternType.LITERAL
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    one = AclBinding(kind, "t", pattern, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    assert admin.describe_acls(everything).result(30) == []  # librdkafka's way to say so
+    for asked in (admin.delete_acls([everything])[everything], admin.create_acls([one])[one]):
+        with pytest.raises(KafkaException) as refused:
+            asked.result(30)
+        assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED
 
 
 def test_append_time_rules_where_the_topic_says_so(kafka, new_topic, read_all):

@@ -11,7 +11,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts", "problems")
+    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts", "problems", "why_interpreted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class StatusResponse(_message.Message):
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    WHY_INTERPRETED_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     cluster_id: str
@@ -44,7 +45,8 @@ class StatusResponse(_message.Message):
     coordinator: CoordinatorStatus
     hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    why_interpreted: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., why_interpreted: _Optional[str] = ...) -> None: ...
 
 class CoordinatorStatus(_message.Message):
     __slots__ = ("address", "reachable", "revision", "problem")
@@ -147,16 +149,18 @@ class Totals(_message.Message):
     def __init__(self, topics: _Optional[int] = ..., partitions: _Optional[int] = ..., groups: _Optional[int] = ..., records_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., records_stored: _Optional[int] = ..., bytes_stored: _Optional[int] = ...) -> None: ...
 
 class Resources(_message.Message):
-    __slots__ = ("resident_bytes", "cpu_seconds", "open_files", "open_files_limit")
+    __slots__ = ("resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes")
     RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     resident_bytes: int
     cpu_seconds: float
     open_files: int
     open_files_limit: int
-    def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ...) -> None: ...
+    disk_free_bytes: int
+    def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ...) -> None: ...
 
 class FabricRequest(_message.Message):
     __slots__ = ()
@@ -374,7 +378,7 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., internal: _Optional[bool] = ..., partitions: _Optional[int] = ..., overrides: _Optional[_Mapping[str, str]] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("index", "leader_epoch", "start_offset", "end_offset", "stable_offset", "bytes", "leader")
+    __slots__ = ("index", "leader_epoch", "start_offset", "end_offset", "stable_offset", "bytes", "leader", "copies")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -382,6 +386,7 @@ class Partition(_message.Message):
     STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     index: int
     leader_epoch: int
     start_offset: int
@@ -389,7 +394,8 @@ class Partition(_message.Message):
     stable_offset: int
     bytes: int
     leader: str
-    def __init__(self, index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., stable_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
+    copies: int
+    def __init__(self, index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., stable_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., leader: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
 
 class ConfigEntry(_message.Message):
     __slots__ = ("name", "value", "overridden", "doc")

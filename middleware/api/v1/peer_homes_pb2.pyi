@@ -321,6 +321,36 @@ class HomeListed(_message.Message):
     groups: _containers.RepeatedCompositeFieldContainer[HomeListing]
     def __init__(self, groups: _Optional[_Iterable[_Union[HomeListing, _Mapping]]] = ...) -> None: ...
 
+class HomeListTransactions(_message.Message):
+    __slots__ = ("ids", "all")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    all: bool
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
+
+class HomeTransaction(_message.Message):
+    __slots__ = ("id", "state", "producer", "timeout_ms", "started_ms", "partitions")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    state: str
+    producer: HomeProducer
+    timeout_ms: int
+    started_ms: int
+    partitions: _containers.RepeatedCompositeFieldContainer[HomePartition]
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[HomePartition, _Mapping]]] = ...) -> None: ...
+
+class HomeTransactions(_message.Message):
+    __slots__ = ("transactions",)
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    transactions: _containers.RepeatedCompositeFieldContainer[HomeTransaction]
+    def __init__(self, transactions: _Optional[_Iterable[_Union[HomeTransaction, _Mapping]]] = ...) -> None: ...
+
 class HomeInit(_message.Message):
     __slots__ = ("home", "transaction_timeout_ms", "known")
     HOME_FIELD_NUMBER: _ClassVar[int]

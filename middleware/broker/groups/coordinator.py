@@ -74,19 +74,24 @@ class OffsetGuard(Protocol):
 
 
 class _Entry:
-    """A group and its offsets. `epoch`: in which this host is its home; 0 on a host alone."""
+    """A group and its offsets. `epoch`: in which this host is its home; 0 on a host alone.
 
-    __slots__ = ("epoch", "group", "offsets")
+    `emptied`: a client has deleted offsets of it, and no housekeeping has come since. Till then it is seen as
+    a group without members, as in Kafka: who deletes the last offset has not deleted the group.
+    """
+
+    __slots__ = ("emptied", "epoch", "group", "offsets")
 
     def __init__(self, group: Group, offsets: GroupOffsets, epoch: int) -> None:
         self.group = group
         self.offsets = offsets
         self.epoch = epoch
+        self.emptied = False
 
     @property
     def blank(self) -> bool:
         """Whether clients can find nothing of it."""
-        return self.group.idle and self.group.generation == 0 and not self.offsets
+        return self.group.idle and self.group.generation == 0 and not self.offsets and not self.emptied
 
 
 class GroupCoordinator:
@@ -316,6 +321,7 @@ class GroupCoordinator:
             for partition in partitions
             if entry.group.is_subscribed(partition.topic)
         }
+        entry.emptied = True
         await self._write(entry, entry.offsets.remove([p for p in partitions if p not in refused]))
         return refused
 
@@ -393,6 +399,7 @@ class GroupCoordinator:
         """Deletes offsets past their retention, and groups of which nothing is left. For housekeeping."""
         writes = []
         for entry in list(self._groups.values()):
+            entry.emptied = False
             changes, forget = self._expired(entry) if self._is_home(entry) else ([], False)
             writes += [self._write(entry, changes, forget=forget)] if changes else []
         await asyncio.gather(*writes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.broker.cluster import GroupHome, PartitionLeader
 from treecast.middleware.broker.homes import HomeStore, HomeWrite, TableStore
-from treecast.middleware.broker.values import InitProducer, PartitionErrors
+from treecast.middleware.broker.values import InitProducer, PartitionErrors, TransactionListing
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import (
@@ -200,6 +200,17 @@ class TransactionCoordinator:
     def transactions(self) -> Iterable[Transaction]:
         """All that are known, as they stand."""
         return [slot.transaction for _, slot in self._slots.all() if slot.transaction is not None]
+
+    def list_transactions(self, transactional_ids: Collection[str] | None = None) -> list[TransactionListing]:
+        """Those whose home is this host, as admin tools see them. NOT_COORDINATOR of none: it is left out."""
+        named = None if transactional_ids is None else frozenset(transactional_ids)
+        return [
+            listing(slot.transaction)
+            for transactional_id, slot in self._slots.all()
+            if slot.transaction is not None
+            and (named is None or transactional_id in named)
+            and self._is_home(transactional_id, slot)
+        ]
 
     # --- requests
 
@@ -551,6 +562,18 @@ class TransactionCoordinator:
             await asyncio.wait_for(asyncio.shield(deed), ELSEWHERE_SECONDS)
         except TimeoutError:
             raise TreecastError(Fault.TIMED_OUT, "a leader or a group's home does not answer") from None
+
+
+def listing(transaction: Transaction) -> TransactionListing:
+    started = transaction.state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+    return TransactionListing(
+        transaction.transactional_id,
+        transaction.state.value,
+        transaction.producer,
+        transaction.timeout_ms,
+        int(transaction.started * 1000) if started else -1,
+        tuple(sorted(transaction.partitions)),
+    )
 
 
 def _left_unused(transaction: Transaction, now: float) -> bool:

@@ -1,7 +1,7 @@
 """A network of label switches as an operator describes it, in TOML.
 
 limit = 40                      # rules that a switch has room for
-strategy = "random"             # which trees: a name that `treecast route` knows
+strategy = "random"             # which trees at first: a name of `treecast route`, see `Described.trees`
 seed = 1
 store = "trees.json"            # what must not be forgotten; seen from this file
 packet_life = 1.0               # seconds
@@ -27,7 +27,7 @@ import msgspec
 
 from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.network import Network, build
-from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
+from treecast.middleware.routing.virtual.strategies import NEED_KNOWLEDGE, STRATEGIES, Knowledge, install
 
 from . import states
 
@@ -67,9 +67,19 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return network
 
     def trees(self, network: Network) -> list[int]:
-        """The trees that the strategy wants, as far as there is room. RoutingError for an unknown one."""
+        """The trees that the strategy wants, as far as there is room.
+
+        RoutingError for an unknown one, and for one that goes by what publishers send, as nothing is known of
+        that yet.
+        """
+        known = [name for name in STRATEGIES if name not in NEED_KNOWLEDGE]
+        if self.strategy in NEED_KNOWLEDGE:
+            raise RoutingError(
+                f"strategy {self.strategy!r} goes by what publishers send, and nothing is known of that"
+                f" at first: choose {', '.join(known)}, and let `adapt` find better trees"
+            )
         if self.strategy not in STRATEGIES:
-            raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(STRATEGIES)}")
+            raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(known)}")
         rng = Random(self.seed)
         rules = install(network, self.limit, STRATEGIES[self.strategy], Knowledge(), rng)
         return list(rules.trees.values())

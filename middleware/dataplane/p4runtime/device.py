@@ -26,6 +26,8 @@ from treecast.middleware.dataplane.p4.runtime import ControlError, IdleEntry, Ou
 from treecast.middleware.dataplane.p4.runtime.carrying import carry_over
 from treecast.middleware.dataplane.p4.source import P4Error
 
+from .device_config import unwrapped
+
 Load = Callable[[bytes], ir.Program]
 """Makes a program of a device config; P4Error or ValueError where it is none."""
 
@@ -68,7 +70,7 @@ class Device:
         """The pipeline of a config, not yet in use. Pure: it may run in a thread. INVALID_ARGUMENT where the
         program is refused, or is not what the P4Info describes."""
         try:
-            program = self._load(config.p4_device_config)
+            program = self._load(unwrapped(config.p4_device_config))
             info = build_p4info(program)
         except (P4Error, ValueError) as error:
             raise invalid(f"the device config is refused: {error}") from error

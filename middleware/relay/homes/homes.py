@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import GroupHome, TransactionHome
 from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
-from treecast.middleware.broker.values import GroupListing
+from treecast.middleware.broker.transactions.parts import home_name
+from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
@@ -149,6 +150,44 @@ class Homes:
             _log.info("the groups of host %d cannot be asked for: %s", host_id, error)
             return [GroupListing(id, "", _UNKNOWN) for id in ids]
         return m.read_listed(answer)
+
+    async def list_transactions(
+        self, transactional_ids: Collection[str] | None = None
+    ) -> Sequence[TransactionListing]:
+        """Of all hosts; the transactional ids of one that cannot be asked are in state Unknown."""
+        wanted: dict[str, list[str]] = {}  # the id of a home, and the ids that it decides about
+        for transactional_id in transactional_ids or ():
+            wanted.setdefault(home_name(transactional_id).id, []).append(transactional_id)
+        elsewhere: dict[int, list[str]] = {}
+        for home in self._view.homes:
+            if home.kind == HomeKind.TRANSACTION.value and home.host_id != self._host_id:
+                ids = [home.id] if transactional_ids is None else wanted.get(home.id, [])
+                if ids:
+                    elsewhere.setdefault(home.host_id, []).extend(ids)
+        asked = [
+            self._list_at(host_id, ids, every=transactional_ids is None) for host_id, ids in elsewhere.items()
+        ]
+        found = [*self._parts.transactions.list_transactions(transactional_ids)]
+        for listings in await asyncio.gather(*asked):
+            found += listings
+        return list({one.transactional_id: one for one in found}.values())
+
+    async def _list_at(
+        self, host_id: int, ids: Sequence[str], *, every: bool
+    ) -> Sequence[TransactionListing]:
+        request = pb.HomeListTransactions(ids=() if every else ids, all=every)
+        try:
+            answer = await self.router.call(
+                HomeAt(host_id, 0),
+                HomeMethod.LIST_TRANSACTIONS,
+                request,
+                pb.HomeTransactions,
+                LIST_SECONDS,
+            )
+        except TreecastError as error:
+            _log.info("the transactions of host %d cannot be asked for: %s", host_id, error)
+            return [TransactionListing(id, _UNKNOWN) for id in ids]
+        return m.read_transactions(answer)
 
     # --- the view
 

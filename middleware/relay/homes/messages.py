@@ -18,6 +18,7 @@ from treecast.middleware.broker.values import (
     PartitionErrors,
     Synced,
     SyncGroup,
+    TransactionListing,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
@@ -314,3 +315,33 @@ def listed(groups: Iterable[GroupListing]) -> pb.HomeListed:
 
 def read_listed(message: pb.HomeListed) -> list[GroupListing]:
     return [GroupListing(g.group_id, g.protocol_type, g.state) for g in message.groups]
+
+
+def transactions(listings: Iterable[TransactionListing]) -> pb.HomeTransactions:
+    return pb.HomeTransactions(
+        transactions=[
+            pb.HomeTransaction(
+                id=one.transactional_id,
+                state=one.state,
+                producer=producer(one.producer),
+                timeout_ms=one.timeout_ms,
+                started_ms=one.started_ms,
+                partitions=partitions(one.partitions),
+            )
+            for one in listings
+        ]
+    )
+
+
+def read_transactions(message: pb.HomeTransactions) -> list[TransactionListing]:
+    return [
+        TransactionListing(
+            one.id,
+            one.state,
+            read_producer(one.producer),
+            one.timeout_ms,
+            one.started_ms,
+            tuple(read_partitions(one.partitions)),
+        )
+        for one in message.transactions
+    ]

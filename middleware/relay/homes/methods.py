@@ -25,3 +25,4 @@ class HomeMethod(enum.IntEnum):
     END = 94
     VERIFY = 95
     END_PARTS = 96
+    LIST_TRANSACTIONS = 97

@@ -60,6 +60,7 @@ class HomeService:
         methods.register(method.END, pb.HomeEnd, self._end)
         methods.register(method.END_PARTS, pb.HomeEndParts, self._end_parts)
         methods.register(method.VERIFY, pb.HomeVerify, self._verify)
+        methods.register(method.LIST_TRANSACTIONS, pb.HomeListTransactions, self._list_transactions)
 
     async def _home(self, target: pb.HomeTarget, kind: HomeKind) -> str:
         """The id, where this host is its home in the epoch that is named; NOT_COORDINATOR where it is not.
@@ -164,6 +165,13 @@ class HomeService:
         if whole_of(whole + target.part) != whole:
             raise TreecastError(Fault.INVALID_REQUEST, f"{target.part!r} is no part of {whole!r}")
         return whole + target.part
+
+    async def _list_transactions(
+        self, host: int, request: pb.HomeListTransactions, body: memoryview
+    ) -> tuple[pb.HomeTransactions, bytes]:
+        self._counters.served += 1
+        listings = self._transactions.list_transactions(None if request.all else request.ids)
+        return m.transactions(listings), _NOTHING
 
     async def _init(self, host: int, request: pb.HomeInit, body: memoryview) -> tuple[pb.HomeProducer, bytes]:
         transactional_id = await self._transactional_id(request.home)

@@ -57,8 +57,17 @@ def _nodes(lines: Lines) -> tuple[list[str], list[tuple[float, float]], Lines]:
     block, end = _block(lines, 0, "NODES", _NODE_FIELDS)
     try:
         return [f[0] for _, f in block], [(float(f[1]), float(f[2])) for _, f in block], lines[end:]
-    except ValueError as error:
-        raise RoutingError(f"a node's place is no number: {error}") from error
+    except ValueError:
+        place = next(" ".join(f[1:3]) for _, f in block if not all(map(_is_number, f[1:3])))
+        raise RoutingError(f"a node's place is no two numbers: {place}") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _edges(lines: Lines, nodes: int) -> tuple[list[tuple[int, int]], list[int]]:

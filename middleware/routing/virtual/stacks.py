@@ -103,9 +103,11 @@ def encoding(
 
 
 def check_encoding(found: Encoding) -> None:
-    """RoutingError where a stack is longer than a frame can hold."""
+    """RoutingError where a stack is longer than switches have room for."""
     if found.label_count > MOST_LABELS:
-        raise RoutingError(f"{found.label_count} labels; {MOST_LABELS} fit a frame: split the receivers")
+        raise RoutingError(
+            f"{found.label_count} labels; switches have room for {MOST_LABELS}: send to fewer receivers"
+        )
 
 
 class Rules(Protocol):

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import api_versions, configs, groups, log_dirs, metadata, offsets, topics, transactions
+from . import (
+    acls,
+    api_versions,
+    configs,
+    groups,
+    hung,
+    log_dirs,
+    metadata,
+    offsets,
+    placement,
+    topics,
+    transactions,
+)
 from .base import Context, Handler
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
-    api_versions.HANDLERS
+    acls.HANDLERS
+    | api_versions.HANDLERS
     | configs.HANDLERS
     | groups.HANDLERS
+    | hung.HANDLERS
     | log_dirs.HANDLERS
     | metadata.HANDLERS
     | offsets.HANDLERS
+    | placement.HANDLERS
     | topics.HANDLERS
     | transactions.HANDLERS
 )

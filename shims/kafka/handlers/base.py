@@ -8,8 +8,9 @@ groups are the handler's own to report. A handler that never waits is a plain fu
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 from ..errors import code_for
+from ..internal import visible_topic
 from ..settings import KafkaSettings
 
 T = TypeVar("T")
@@ -32,6 +34,8 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
+
+_FEW_PLACES = 6  # so many look-ups are faster than a look at all topics
 
 
 @dataclass(slots=True)
@@ -89,8 +93,41 @@ class _Ready(Awaitable[T]):
 
 
 def known_partition(cluster: Cluster, partition: TopicPartition) -> bool:
-    topic = cluster.definitions.topics().get(partition.topic)
+    topic = visible_topic(cluster, partition.topic)
     return topic is not None and 0 <= partition.partition < topic.partitions
+
+
+def check_collision(cluster: Cluster, name: str) -> None:
+    """INVALID_TOPIC where a topic has the same name but for `.` and `_`, as Kafka has it.
+
+    Kafka's metrics write both as `_`. Ours do not, and to other faces `.` parts levels: an operator can make
+    such a topic by `treecast topics create`.
+    """
+    known = cluster.definitions.topics()
+    if name in known:
+        return  # which is another refusal
+    places = [place for place, letter in enumerate(name) if letter in "._"]
+    if len(places) <= _FEW_PLACES:
+        spellings: Iterable[str] = _spellings(name, places)
+    else:
+        flat = name.replace(".", "_")
+        spellings = (other for other in known if other.replace(".", "_") == flat)
+    for other in spellings:
+        if other in known:
+            raise TreecastError(
+                Fault.INVALID_TOPIC,
+                f"topic {name} collides with topic {other}, from which it differs by . and _ alone;"
+                " `treecast topics create` makes it all the same",
+            )
+
+
+def _spellings(name: str, places: Sequence[int]) -> Iterator[str]:
+    """All names that differ from `name` by `.` and `_` alone, and itself."""
+    for letters in product("._", repeat=len(places)):
+        spelt = list(name)
+        for place, letter in zip(places, letters, strict=True):
+            spelt[place] = letter
+        yield "".join(spelt)
 
 
 def unknown_partition(partition: TopicPartition) -> TreecastError:

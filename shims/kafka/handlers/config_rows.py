@@ -19,7 +19,10 @@ Row = dict[str, Any]
 
 # Topic keys whose broker-wide synonym is not `log.` and the same name (Kafka's TopicConfigSynonyms)
 _SYNONYMS = {
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
     "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "flush.messages": "log.flush.interval.messages",
@@ -37,8 +40,8 @@ _SYNONYMS = {
 
 
 def broker_key(topic_key: str) -> str | None:
-    """The broker-wide synonym of a topic's key; our own keys have none."""
-    if topic_key.startswith("treecast."):
+    """The broker-wide synonym of a topic's key; our own keys have none, nor have throttled replicas."""
+    if topic_key.startswith("treecast.") or topic_key.endswith(".throttled.replicas"):
         return None
     return _SYNONYMS.get(topic_key, f"log.{topic_key}")
 

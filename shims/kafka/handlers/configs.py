@@ -10,18 +10,23 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
 from .. import versions as v
+from ..internal import check_own, visible_topic, visible_topics
 from .base import Context, Fields, Handler, Message
 from .config_rows import Row, broker_config_rows, topic_config_rows
 
 _TOPIC = 2
 _BROKER = 4
+_BROKER_LOGGER = 8
+_CLIENT_METRICS = 16
+_GROUP = 32
+_RESOURCES = frozenset({_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})  # KIP-1142
 _OPERATIONS = {operation.value for operation in ConfigOperation}
 
 _ChangesOf = Callable[[Topic, Message], Sequence[ConfigChange]]
 
 
 def _topic(ctx: Context, name: str) -> Topic:
-    topic = ctx.cluster.definitions.topics().get(name)
+    topic = visible_topic(ctx.cluster, name)
     if topic is None:
         raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name}")
     return topic
@@ -106,6 +111,7 @@ async def _alter(ctx: Context, request: Message, resource: Message, changes_of: 
             )
         _refuse_repeats(resource)
         topic = _topic(ctx, resource.resource_name)
+        check_own(ctx.cluster, topic.name)
         await ctx.cluster.definitions.alter_topic(
             topic.name, changes_of(topic, resource), validate_only=request.validate_only
         )
@@ -154,8 +160,31 @@ def _refuse_alter(request: Message, code: int, detail: str) -> Fields:
     return {"responses": [_answer(resource, code, detail) for resource in request.resources]}
 
 
+# --- ListConfigResources
+
+
+def list_config_resources(ctx: Context, request: Message) -> Fields:
+    """What DescribeConfigs knows. Version 0 lists client metrics alone (KIP-714), of which there are none."""
+    wanted = {_CLIENT_METRICS} if ctx.version == 0 else set(request.resource_types or _RESOURCES)
+    if not wanted <= _RESOURCES:
+        raise TreecastError(
+            Fault.UNSUPPORTED_VERSION, f"resources of type {min(wanted - _RESOURCES)} have no configuration"
+        )
+    rows: list[Fields] = []
+    if _TOPIC in wanted:
+        rows += [{"resource_name": name, "resource_type": _TOPIC} for name in visible_topics(ctx.cluster)]
+    if _BROKER in wanted:
+        rows.append({"resource_name": str(ctx.node_id), "resource_type": _BROKER})
+    return {"error_code": errors.NONE, "config_resources": rows}
+
+
+def _refuse_list(request: Message, code: int, detail: str) -> Fields:
+    return {"error_code": code, "config_resources": []}
+
+
 HANDLERS = {
     v.DESCRIBE_CONFIGS: Handler(describe_configs, _refuse_describe),
     v.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs, _refuse_alter),
     v.ALTER_CONFIGS: Handler(alter_configs, _refuse_alter),
+    v.LIST_CONFIG_RESOURCES: Handler(list_config_resources, _refuse_list),
 }

@@ -33,6 +33,7 @@ from ..codec import (
     encode_fetch_response,
 )
 from ..errors import code_for
+from ..internal import visible_partition
 from ..pending import Pending, start
 from ..versions import FETCH
 
@@ -147,7 +148,10 @@ class Attempt:
             found = self._read_on()
 
     def _ask(self, asked: FetchPartition) -> PartitionRead | Future[PartitionRead]:
-        leader = self._cluster.partition(asked.topic, asked.partition)
+        try:
+            leader = self._cluster.partition(asked.topic, asked.partition)
+        except TreecastError:
+            leader = visible_partition(self._cluster, asked.topic, asked.partition)
         self._leader = leader
         leader.check_leader_epoch(asked.current_leader_epoch)
         room = min(asked.max_bytes, self._max_bytes - self.size)

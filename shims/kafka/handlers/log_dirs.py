@@ -9,6 +9,7 @@ from treecast.middleware.model.identity import TopicPartition
 
 from .. import errors
 from .. import versions as v
+from ..internal import visible_partition
 from .base import Context, Fields, Handler, Message, known_partition
 from .offsets import PartitionRow, topic_rows
 
@@ -26,7 +27,7 @@ def describe_log_dirs(ctx: Context, request: Message) -> Fields:
 def _rows(ctx: Context, request: Message) -> Iterator[PartitionRow]:
     for partition in _wanted(ctx, request):
         try:
-            size = ctx.cluster.partition(partition.topic, partition.partition).size
+            size = visible_partition(ctx.cluster, partition.topic, partition.partition).size
         except TreecastError:
             continue  # deleted just now, or no log of it is kept here
         yield partition, {"partition_index": partition.partition, "partition_size": size, "offset_lag": 0}

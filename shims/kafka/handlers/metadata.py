@@ -8,6 +8,7 @@ from treecast.middleware.model.topics import check_kafka_name
 
 from .. import errors
 from .. import versions as v
+from ..internal import visible_partition, visible_topic, visible_topics
 from ..messages import NO_UUID
 from .base import (
     CLUSTER_OPERATIONS,
@@ -17,6 +18,7 @@ from .base import (
     Fields,
     Handler,
     Message,
+    check_collision,
     refuse_with_message,
 )
 
@@ -49,7 +51,7 @@ async def _topics(ctx: Context, request: Message) -> list[Fields]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     every = request.topics is None or (ctx.version == 0 and not request.topics)
     if every:
-        return [topic_row(ctx, topic, operations) for topic in ctx.cluster.definitions.topics().values()]
+        return [topic_row(ctx, topic, operations) for topic in visible_topics(ctx.cluster).values()]
     create = ctx.broker.auto_create_topics and request.allow_auto_topic_creation
     rows: dict[object, Fields] = {}
     for asked in request.topics:
@@ -68,16 +70,17 @@ async def _topics(ctx: Context, request: Message) -> list[Fields]:
 async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
     definitions = ctx.cluster.definitions
     if asked.name is None:
-        for topic in definitions.topics().values():
+        for topic in visible_topics(ctx.cluster).values():
             if topic.topic_id == asked.topic_id:
                 return topic
         raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
-    known = definitions.topics().get(asked.name)
+    known = visible_topic(ctx.cluster, asked.name)
     if known is not None:
         return known
     check_kafka_name(asked.name)
     if not create:
         raise TreecastError(Fault.UNKNOWN_TOPIC)
+    check_collision(ctx.cluster, asked.name)
     try:
         return await definitions.create_topic(NewTopic(asked.name))
     except TreecastError as error:
@@ -102,7 +105,7 @@ def _partition_row(ctx: Context, topic: str, index: int) -> Fields:
     node = [ctx.node_id]
     row = {"partition_index": index, "replica_nodes": node, "isr_nodes": node, "offline_replicas": []}
     try:
-        epoch = ctx.cluster.partition(topic, index).leader_epoch
+        epoch = visible_partition(ctx.cluster, topic, index).leader_epoch
     except TreecastError:
         return row | {"error_code": errors.LEADER_NOT_AVAILABLE, "leader_id": -1}
     return row | {"error_code": errors.NONE, "leader_id": ctx.node_id, "leader_epoch": epoch}

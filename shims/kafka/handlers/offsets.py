@@ -10,6 +10,7 @@ from treecast.middleware.model.identity import TopicPartition
 
 from .. import errors
 from .. import versions as v
+from ..internal import visible_partition
 from .base import (
     Context,
     Fields,
@@ -71,7 +72,7 @@ async def _offset_row(
     if asked.timestamp < (_OLDEST_TIMESTAMP_7 if ctx.version >= 7 else _OLDEST_TIMESTAMP):
         return row | {"error_code": errors.UNSUPPORTED_VERSION}
     try:
-        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         leader.check_leader_epoch(asked.current_leader_epoch)
         found = await settled(leader.offset_for_time(asked.timestamp, isolation))
     except TreecastError as error:
@@ -99,7 +100,7 @@ async def offset_for_leader_epoch(ctx: Context, request: Message) -> Fields:
 async def _epoch_row(ctx: Context, partition: TopicPartition, asked: Message) -> Fields:
     row = {"partition": partition.partition}
     try:
-        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         leader.check_leader_epoch(asked.current_leader_epoch)
         epoch, end_offset = await settled(leader.end_of_epoch(asked.leader_epoch))
     except TreecastError as error:

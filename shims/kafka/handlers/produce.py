@@ -30,6 +30,7 @@ from ..codec import (
     encode_produce_response,
 )
 from ..errors import code_for
+from ..internal import internal_partition, not_writable
 from ..pending import Pending, Refused
 from ..schema import decode_request, encode_response
 from ..versions import PRODUCE
@@ -106,7 +107,9 @@ def _append(
         leader = cluster.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:
-        return _failed(asked.topic, asked.partition, error, version)
+        internal = internal_partition(asked.topic, asked.partition) is not None
+        refused = not_writable(asked.topic) if internal else error
+        return _failed(asked.topic, asked.partition, refused, version)
     return appended if isinstance(appended, Future) else _appended(asked.topic, asked.partition, appended)
 
 
@@ -138,7 +141,13 @@ def _appended(topic: str, partition: int, appended: Appended) -> ProduceResult:
 
 def _failed(topic: str, partition: int, error: BaseException, version: int) -> ProduceResult:
     if isinstance(error, TreecastError):
-        return ProduceResult(topic, partition, code_for(error, PRODUCE, version), error_message=error.detail)
+        return ProduceResult(
+            topic,
+            partition,
+            code_for(error, PRODUCE, version),
+            error_message=error.detail,
+            record_errors=error.records,
+        )
     _log.error("appending to %s-%d failed", topic, partition, exc_info=error)
     return ProduceResult(topic, partition, errors.UNKNOWN_SERVER_ERROR, error_message=Fault.INTERNAL.value)
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from treecast.middleware.broker import NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .. import errors
 from .. import versions as v
-from .base import Context, Fields, Handler, Message, settled
+from ..internal import check_own, visible_partition, visible_topics
+from .base import Context, Fields, Handler, Message, check_collision, settled
 from .config_rows import topic_config_rows
 from .offsets import PartitionRow, refuse_partitions, topic_rows
 
@@ -31,6 +33,7 @@ async def create_topics(ctx: Context, request: Message) -> Fields:
         try:
             if times[asked.name] > 1:
                 raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+            check_collision(ctx.cluster, asked.name)
             new = _new_topic(ctx, asked)
             topic = await ctx.cluster.definitions.create_topic(new, validate_only=request.validate_only)
         except TreecastError as error:
@@ -53,13 +56,23 @@ def _new_topic(ctx: Context, asked: Message) -> NewTopic:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, "partitions are numbered from 0 without gaps")
         _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
         partitions = len(indexes)
-    elif asked.replication_factor not in (_UNSET, 1):
+    config = {row.name: row.value or "" for row in asked.configs}
+    if asked.replication_factor not in (_UNSET, 1):
+        config.setdefault(WISHED_COPIES, str(_wished_copies(ctx, asked.replication_factor)))
+    return NewTopic(asked.name, partitions, config)
+
+
+def _wished_copies(ctx: Context, factor: int) -> int:
+    """Connect, Streams and others ask for 3 unless told otherwise. INVALID_REPLICATION."""
+    if factor < 1:
+        raise TreecastError(Fault.INVALID_REPLICATION, "a replication factor is larger than 0, or -1")
+    if not ctx.broker.accept_replication_factor:
         raise TreecastError(
             Fault.INVALID_REPLICATION,
-            f"replication factor {asked.replication_factor}: a partition has one leader, whose log every "
-            "interested host copies, so only 1 or -1 can be asked for",
+            f"replication factor {factor}: a partition has one leader, whose log every interested host"
+            " copies, so only 1 or -1 can be asked for (accept_replication_factor is off)",
         )
-    return NewTopic(asked.name, partitions, {row.name: row.value or "" for row in asked.configs})
+    return factor
 
 
 def _check_assignment(ctx: Context, assignment: Sequence[Sequence[int]]) -> None:
@@ -116,7 +129,7 @@ async def delete_topics(ctx: Context, request: Message) -> Fields:
 
 
 def _name_of(ctx: Context, asked: Message) -> str | None:
-    for topic in ctx.cluster.definitions.topics().values():
+    for topic in visible_topics(ctx.cluster).values():
         if topic.topic_id == asked.topic_id:
             return topic.name
     return None
@@ -128,6 +141,7 @@ def _unknown_id() -> dict[str, object]:
 
 async def _delete(ctx: Context, name: str) -> dict[str, object]:
     try:
+        check_own(ctx.cluster, name)
         topic = await ctx.cluster.definitions.delete_topic(name)
     except TreecastError as error:
         return {"error_code": ctx.code(error), "error_message": error.detail}
@@ -151,6 +165,7 @@ async def create_partitions(ctx: Context, request: Message) -> Fields:
         try:
             if times[asked.name] > 1:
                 raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+            check_own(ctx.cluster, asked.name)
             _check_growth(ctx, asked)
             await ctx.cluster.definitions.create_partitions(
                 asked.name, asked.count, validate_only=request.validate_only
@@ -193,7 +208,7 @@ async def delete_records(ctx: Context, request: Message) -> Fields:
 async def _delete_before(ctx: Context, partition: TopicPartition, offset: int) -> Fields:
     row = {"partition_index": partition.partition}
     try:
-        leader = ctx.cluster.partition(partition.topic, partition.partition)
+        leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         start = await settled(leader.delete_before(offset))
     except TreecastError as error:
         return row | {"error_code": ctx.code(error), "low_watermark": -1}

@@ -18,6 +18,18 @@ def test_status(treecast, shared_daemon: DaemonProcess) -> None:
         assert word in shown
 
 
+def test_which_daemon_has_answered_is_said(
+    treecast, command, shared_daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_socket = f"treecast: answered by the daemon at {shared_daemon.control}, found by"
+    assert treecast("status").err == f"{by_socket} {shared_daemon.runtime_dir / 'control.sock'}\n"
+    assert command("status", "--control", shared_daemon.control).err == ""
+    monkeypatch.setenv("TREECAST_CONTROL", shared_daemon.control)
+    assert command("topics", "list", "--json").err == f"{by_socket} TREECAST_CONTROL\n"
+    refused = command("topics", "describe", "missing").err.splitlines()
+    assert refused[0] == f"{by_socket} TREECAST_CONTROL"
+
+
 def test_status_at_a_named_address(command, shared_daemon: DaemonProcess) -> None:
     assert command("status", "--json", "--control", shared_daemon.control).json["pid"] == shared_daemon.pid
 
@@ -135,3 +147,50 @@ def test_the_help_lists_every_command(command) -> None:
     shown = command("--help").out
     for name in ("up", "status", "topics", "groups", "produce", "consume", "bench", "doctor"):
         assert f" {name} " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("topics", "create", "t", "-p", "0"), "greater than or equal to 1"),
+        (("topics", "create", "t", "-p", "99999999999"), "less than or equal to 2147483647"),
+        (("topics", "grow", "t", "99999999999"), "less than or equal to 2147483647"),
+        (
+            ("topics", "create", "t", "--config", "retention.ms=abc"),
+            "for retention.ms: expected a whole number",
+        ),
+        (
+            ("topics", "create", "t", "--config", "retention.ms=1e3"),
+            "for retention.ms: expected a whole number",
+        ),
+        (
+            ("topics", "create", "t", "--config", "min.cleanable.dirty.ratio=x"),
+            "dirty.ratio: expected a number",
+        ),
+        (("groups", "reset", "g", "--offset", "9" * 20), "Invalid value for '--offset'"),
+        (("groups", "reset", "g", "--shift", "9" * 20), "Invalid value for '--shift'"),
+        (("groups", "reset", "g", "--time", "9" * 20), "expected a time as in"),
+        (("consume", "t", "--partition", "9" * 11), "Invalid value for '--partition'"),
+        (("produce", "t", "--partition", "9" * 11), "Invalid value for '--partition'"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_in_words(
+    treecast, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = treecast(*arguments)
+    assert refused.code != 0
+    shown = " ".join(refused.err.replace("│", " ").split())
+    assert said in shown
+    assert "Traceback" not in shown
+    assert "literal" not in shown
+
+
+def test_how_many_copies_there_really_are(treecast) -> None:
+    treecast("topics", "create", "wishing", "--config", "treecast.copies.wished=3")
+    described = treecast("topics", "describe", "wishing")
+    assert "copies    1 of 3 that were asked for" in described.out
+    assert treecast("topics", "describe", "wishing", "--json").json["partitions"][0]["copies"] == 1
+    found = {entry["check"]: entry for entry in treecast("doctor", "--json").json}
+    assert "such as wishing: 1; each partition has one" in found["copies"]["detail"]
+    treecast("topics", "delete", "wishing", "--yes")
+    assert "copies" not in {entry["check"] for entry in treecast("doctor", "--json").json}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.daemon.compiled import Built
 from treecast.middleware.daemon.listeners import bound_address, listen
 
 
@@ -43,6 +44,19 @@ def test_a_healthy_machine(free: None, command, tmp_path: Path) -> None:
     assert "python" in command("doctor").out
 
 
+def test_interpreted_modules_are_told_with_their_reason(
+    free: None, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treecast.middleware.daemon.compiled.compiled_modules", list)
+    monkeypatch.setattr(
+        "treecast.middleware.daemon.compiled.read_note",
+        lambda _: Built("no-compiler", "no C compiler was found (cc)"),
+    )
+    level, detail = findings(command("doctor", "--json"))["hot modules"]
+    assert level == "slow"
+    assert "no C compiler was found (cc); once gcc and Python's headers are installed" in detail
+
+
 def test_a_port_in_use_is_bad(free: None, command, monkeypatch: pytest.MonkeyPatch) -> None:
     with listen("admin", Address("127.0.0.1", 0)) as listener:
         monkeypatch.setenv("TREECAST_KAFKA", str(bound_address(listener)))
@@ -52,15 +66,59 @@ def test_a_port_in_use_is_bad(free: None, command, monkeypatch: pytest.MonkeyPat
     assert "the port is in use" in ran.out
 
 
-def test_a_port_that_a_daemon_of_ours_uses_is_fine(
+def test_beside_a_daemon_that_daemon_is_asked(
     free: None, treecast, shared_daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whatever the settings of this shell are. The daemon's own ports are no trouble."""
     monkeypatch.setenv("TREECAST_KAFKA", shared_daemon.kafka)
-    monkeypatch.setenv("TREECAST_CONTROL", shared_daemon.control)
+    monkeypatch.delenv("TREECAST_CONTROL")
     found = findings(treecast("doctor", "--json"))
-    assert found["kafka address"][0] == "ok"
-    assert "a daemon's control address answers" in found["kafka address"][1]
-    assert "live: admin control kafka mqtt stare" in found["runtime directory"][1]
+    assert f"pid {shared_daemon.pid}, and answers at {shared_daemon.control}" in found["daemon"][1]
+    assert str(shared_daemon.runtime_dir) in found["daemon"][1]
+    assert found["data directory"][0] == "ok"
+    assert found["data directory"][1].startswith(f"{shared_daemon.data} (")
+    for face in ("kafka", "mqtt", "stare", "admin", "control"):
+        assert found[f"{face} address"] == ("ok", f"{shared_daemon.ready[face]} is served")
+    assert found["runtime directory"] == ("ok", str(shared_daemon.runtime_dir))
+    limit = shared_daemon.process.pid
+    hard = next(
+        int(line.split()[4])
+        for line in Path(f"/proc/{limit}/limits").read_text().splitlines()
+        if line.startswith("Max open files")
+    )
+    assert found["open files"][1].endswith(f" of {hard:,}")
+    assert treecast("doctor").code == 0
+
+
+def test_a_daemon_may_be_named(free: None, command, shared_daemon) -> None:
+    found = findings(command("doctor", "--json", "--control", shared_daemon.control))
+    assert str(shared_daemon.data) in found["data directory"][1]
+
+
+def test_somebody_else_at_the_control_address_is_bad(
+    free: None, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treecast.middleware.cli.doctor.DAEMON_SECONDS", 0.5)
+    with listen("control", Address("127.0.0.1", 0)) as listener:
+        ran = command("doctor", "--control", str(bound_address(listener)))
+    assert ran.code == 1
+    assert "does not answer as a daemon does" in ran.out
+
+
+def test_a_runtime_directory_of_another_user_is_not_taken(
+    free: None, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where this user may write there, as root may."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    monkeypatch.delenv("TREECAST_RUNTIME_DIR")
+    monkeypatch.setattr("treecast.middleware.api.discovery._SYSTEM_RUNTIME_DIR", str(theirs))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert findings(command("doctor", "--json"))["runtime directory"] == ("ok", str(theirs))
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    level, detail = findings(command("doctor", "--json"))["runtime directory"]
+    assert level == "slow"
+    assert f"{theirs}: it belongs to another user" in detail
 
 
 def test_a_data_directory_that_cannot_be_written(

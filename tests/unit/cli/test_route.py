@@ -54,6 +54,12 @@ def test_draw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--topology", "fat-tree:3", "--from", "0", "--to", "1"], "even number"),
         (["--topology", "jellyfish:x", "--from", "0", "--to", "1"], "jellyfish:20:3"),
+        (
+            ["--topology", "fat-tree:abc", "--from", "0", "--to", "1"],
+            "expected fat-tree:PORTS, as in fat-tree:4",
+        ),
+        (["--topology", "fat-tree:4:4", "--from", "0", "--to", "1"], "fat-tree:4:4: expected fat-tree:PORTS"),
+        (["--topology", "jellyfish:4", "--from", "0", "--to", "1"], "expected jellyfish:SWITCHES:DEGREE"),
         (["--topology", "fabric", "--from", "nobody", "--to", "host0.0.0"], "no node 'nobody'"),
         (["--topology", "fabric", "--from", "tor0.0", "--to", "host0.0.0"], "can publish nothing"),
         (["--topology", "fabric", "--from", "host0.0.0", "--to", "host0.0.0"], "publisher and receiver"),

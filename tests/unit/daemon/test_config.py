@@ -122,10 +122,20 @@ def test_topic_defaults_of_a_file_take_tomls_types(tmp_path: Path) -> None:
     [
         ({}, {}, "fsnc = 1", "treecast.toml: unknown key 'fsnc'; did you mean 'fsync'?"),
         ({}, {}, "= 1", "is not TOML"),
-        ({}, {}, 'fsync = "always"', "fsync: 'always' does not fit: Invalid enum value 'always'"),
-        ({}, {}, 'default_partitions = "3x"', "default_partitions: '3x' does not fit"),
-        ({}, {}, "default_partitions = 0", "`int` >= 1"),
-        ({}, {}, "kafka = 9092", "kafka: 9092 does not fit: Expected `str`, got `int` (HOST:PORT|off)"),
+        (
+            {},
+            {},
+            'fsync = "always"',
+            "fsync: 'always' does not fit: expected one of never, interval, batch (never|interval|batch)",
+        ),
+        (
+            {},
+            {},
+            'default_partitions = "3x"',
+            "default_partitions: '3x' does not fit: expected a whole number (N)",
+        ),
+        ({}, {}, "default_partitions = 0", "0 does not fit: expected a number of at least 1 (N)"),
+        ({}, {}, "kafka = 9092", "kafka: 9092 does not fit: expected text in quotes (HOST:PORT|off)"),
         ({}, {}, "topic_defaults = 1", "expected a table"),
         (
             {},
@@ -137,7 +147,7 @@ def test_topic_defaults_of_a_file_take_tomls_types(tmp_path: Path) -> None:
             {},
             {"TREECAST_AUTO_CREATE_TOPICS": "maybe"},
             "",
-            "TREECAST_AUTO_CREATE_TOPICS: 'maybe' does not fit",
+            "TREECAST_AUTO_CREATE_TOPICS: 'maybe' does not fit: expected true or false",
         ),
         ({"kafka": "9092"}, {}, "", "--kafka: '9092' is no address: expected HOST:PORT"),
         ({"kafka": "h:port"}, {}, "", "port 'port' is not a number from 0 to 65535"),

@@ -146,3 +146,45 @@ def test_a_path_too_long_for_a_socket_is_left_out(tmp_path: Path, caplog: pytest
     assert runtime is not None
     assert runtime.claim("kafka") is None
     assert "too long" in caplog.text
+
+
+def test_a_users_own_daemon_is_found_before_the_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treecast.middleware.api.discovery._SYSTEM_RUNTIME_DIR", str(tmp_path / "host"))
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path / "user")}
+    (tmp_path / "user").mkdir()
+    for folder, port in (("host", 1), ("user/treecast", 2)):
+        runtime = RuntimeDir.open(str(tmp_path / folder), {})
+        assert runtime is not None
+        path = runtime.claim("kafka")
+        assert path is not None
+        listener = listen(path)
+        runtime.publish("kafka", Address("127.0.0.1", port))
+        assert find_face("kafka", environment).address.port == port
+        if folder == "host":
+            assert find_face("kafka", {}).address.port == 1
+            kept = listener
+        else:
+            listener.close()
+    assert find_face("kafka", environment).address.port == 1
+    kept.close()
+
+
+def test_the_directory_of_another_user_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write everywhere, and its daemon would put its sockets among those of a service."""
+    monkeypatch.setattr("treecast.middleware.api.discovery._SYSTEM_RUNTIME_DIR", str(tmp_path / "host"))
+    (tmp_path / "host").mkdir()
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    taken = RuntimeDir.open("", environment)
+    assert taken is not None
+    assert taken.path == tmp_path / "host"
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    taken = RuntimeDir.open("", environment)
+    assert taken is not None
+    assert taken.path == tmp_path / "treecast"
+    named = RuntimeDir.open("", {"TREECAST_RUNTIME_DIR": str(tmp_path / "host")})
+    assert named is not None
+    assert named.path == tmp_path / "host"

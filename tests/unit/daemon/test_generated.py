@@ -56,6 +56,7 @@ def test_messages_as_plain_values() -> None:
                 "start_offset": 0,
                 "end_offset": 2**62,
                 "stable_offset": 0,
+                "copies": 0,
                 "leader": "",
                 "bytes": 0,
             }

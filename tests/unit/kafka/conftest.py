@@ -174,12 +174,14 @@ def make_batch() -> Callable[..., bytes]:
 
 
 @pytest_asyncio.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+async def broker(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
+    """Settings may be given as the parameter."""
     settings = BrokerSettings(
         data=tmp_path / "data",
         fsync=FsyncPolicy.NEVER,
         group_initial_rebalance_delay_ms=0,
         topic_defaults={"retention.ms": "1000000000000"},
+        **getattr(request, "param", {}),
     )
     broker = Broker(
         settings, Host(NODE_ID, "host"), Counters(), clock=lambda: NOW_MS / 1000, rng=random.Random(1)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from treecast.middleware.broker import Broker
+from treecast.middleware.broker import Broker, NewTopic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.topic_config import WISHED_COPIES
 from treecast.shims.kafka import errors
 from treecast.shims.kafka.handlers.base import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from treecast.shims.kafka.handlers.config_rows import broker_key
@@ -37,9 +40,10 @@ async def test_one_broker_at_the_address_that_was_reached(client: Any) -> None:
 
 
 async def test_all_topics_or_none(client: Any) -> None:
-    assert [t.name for t in (await client.call("Metadata", 0, topics=[])).topics] == ["topic"]
+    every = ["topic", "__consumer_offsets", "__transaction_state"]
+    assert [t.name for t in (await client.call("Metadata", 0, topics=[])).topics] == every
     assert (await client.call("Metadata", 1, topics=[])).topics == []
-    assert [t.name for t in (await client.call("Metadata", 1, topics=None)).topics] == ["topic"]
+    assert [t.name for t in (await client.call("Metadata", 1, topics=None)).topics] == every
 
 
 async def test_topics_come_by_being_asked_for(client: Any, broker: Broker) -> None:
@@ -136,7 +140,8 @@ async def test_topics_are_created(client: Any, broker: Broker) -> None:
         (new_topic("topic", 1, 1), errors.TOPIC_ALREADY_EXISTS),
         (new_topic("no spaces", 1, 1), errors.INVALID_TOPIC_EXCEPTION),
         (new_topic("x", 0, 1), errors.INVALID_PARTITIONS),
-        (new_topic("x", 1, 3), errors.INVALID_REPLICATION_FACTOR),
+        (new_topic("x", 1, 0), errors.INVALID_REPLICATION_FACTOR),
+        (new_topic("x", 1, -2), errors.INVALID_REPLICATION_FACTOR),
         (new_topic("x", 2, 1, assignments=assignment([7], [7])), errors.INVALID_REQUEST),
         (new_topic("x", assignments=assignment([7, 8])), errors.INVALID_REPLICA_ASSIGNMENT),
         (new_topic("x", assignments=assignment([8])), errors.INVALID_REPLICA_ASSIGNMENT),
@@ -444,3 +449,240 @@ async def test_offsets_of_a_transaction(client: Any) -> None:
     assert (await client.call("EndTxn", 3, transactional_id="x", committed=True, **producer)).error_code == 0
     stable = await client.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
     assert stable.topics[0].partitions[0].committed_offset == 9
+
+
+# --- what asks for more than one host has, and what there is nothing to say of
+
+
+async def test_a_replication_factor_is_kept_as_a_wish(client: Any, broker: Broker) -> None:
+    """Connect, Streams and the OpenMessaging benchmark ask for 3 unless told otherwise."""
+    (made,) = (await create(client, new_topic("x", 1, 3))).values()
+    assert (made.error_code, made.replication_factor) == (0, 1)
+    topic = broker.cluster.definitions.topics()["x"]
+    assert dict(topic.config.overrides) == {WISHED_COPIES: "3"}
+    configs = {row.name: row.value for row in made.configs}
+    assert configs[WISHED_COPIES] == "3"
+
+
+@pytest.mark.parametrize("broker", [{"accept_replication_factor": False}], indirect=True)
+async def test_wishes_may_be_refused(client: Any) -> None:
+    (refused,) = (await create(client, new_topic("x", 1, 3))).values()
+    assert refused.error_code == errors.INVALID_REPLICATION_FACTOR
+    assert "accept_replication_factor is off" in refused.error_message
+    (made,) = (await create(client, new_topic("x", 1, 1))).values()
+    assert made.error_code == 0
+
+
+async def test_topic_keys_that_tools_set(client: Any) -> None:
+    keys = {
+        "compression.gzip.level": "6",
+        "compression.lz4.level": "9",
+        "compression.zstd.level": "-7",
+        "local.retention.ms": "-2",
+        "local.retention.bytes": "1000",
+        "leader.replication.throttled.replicas": "0:1,1:2",
+        "follower.replication.throttled.replicas": "*",
+    }
+    configs = [{"name": name, "value": value} for name, value in keys.items()]
+    (made,) = (await create(client, new_topic("x", 1, 1, configs=configs))).values()
+    assert made.error_code == 0
+    shown = {row.name: row.value for row in made.configs}
+    assert {name: shown[name] for name in keys} == keys
+
+
+async def test_elections_are_not_needed(client: Any) -> None:
+    asked = [{"topic": "topic", "partitions": [0, 9]}]
+    for version in range(3):
+        answer = await client.call("ElectLeaders", version, election_type=0, topic_partitions=asked)
+        (topic,) = answer.replica_election_results
+        assert [(p.partition_id, p.error_code) for p in topic.partition_result] == [
+            (0, errors.ELECTION_NOT_NEEDED),
+            (9, errors.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+    every = await client.call("ElectLeaders", 2, election_type=1, topic_partitions=None)
+    assert (every.error_code, every.replica_election_results) == (0, [])
+    wrong = await client.call("ElectLeaders", 2, election_type=7, topic_partitions=asked)
+    assert wrong.error_code == errors.INVALID_REQUEST
+
+
+async def test_no_reassignment_is_under_way(client: Any) -> None:
+    asked = [{"name": "topic", "partition_indexes": [0]}]
+    for topics in (None, asked):
+        answer = await client.call("ListPartitionReassignments", 0, topics=topics)
+        assert (answer.error_code, answer.topics) == (0, [])
+
+
+async def test_resources_with_configurations_are_listed(client: Any) -> None:
+    metrics = await client.call("ListConfigResources", 0)
+    assert (metrics.error_code, metrics.config_resources) == (0, [])
+    every = await client.call("ListConfigResources", 1, resource_types=[])
+    assert [(r.resource_type, r.resource_name) for r in every.config_resources] == [
+        (2, "topic"),
+        (2, "__consumer_offsets"),
+        (2, "__transaction_state"),
+        (4, "7"),
+    ]
+    brokers = await client.call("ListConfigResources", 1, resource_types=[4])
+    assert [(r.resource_type, r.resource_name) for r in brokers.config_resources] == [(4, "7")]
+    wrong = await client.call("ListConfigResources", 1, resource_types=[2, 3])
+    assert wrong.error_code == errors.UNSUPPORTED_VERSION
+
+
+# --- internal topics
+
+OFFSETS = "__consumer_offsets"
+
+
+async def test_internal_topics_are_listed_as_such(client: Any, broker: Broker) -> None:
+    answer = await client.call("Metadata", 12, topics=None)
+    found = {t.name: (t.is_internal, len(t.partitions)) for t in answer.topics}
+    assert found == {"topic": (False, 2), OFFSETS: (True, 50), "__transaction_state": (True, 50)}
+    (one,) = (await client.call("Metadata", 12, topics=named(OFFSETS))).topics
+    assert (one.error_code, one.is_internal, one.partitions[49].leader_id) == (0, True, 7)
+    by_id = [{"name": None, "topic_id": one.topic_id}]
+    assert (await client.call("Metadata", 12, topics=by_id)).topics[0].name == OFFSETS
+    resources = [{"resource_type": 2, "resource_name": OFFSETS, "configuration_keys": ["cleanup.policy"]}]
+    (described,) = (await client.call("DescribeConfigs", 4, resources=resources)).results
+    assert [row.value for row in described.configs] == ["compact"]
+    assert set(broker.cluster.definitions.topics()) == {"topic"}
+
+
+async def test_internal_topics_are_read_as_empty(client: Any) -> None:
+    for at, offset in ((-1, 0), (-2, 0), (5, -1)):
+        asked = [{"partition_index": 7, "timestamp": at}]
+        answer = await client.call("ListOffsets", 5, topics=[{"name": OFFSETS, "partitions": asked}])
+        assert [(p.error_code, p.offset) for p in answer.topics[0].partitions] == [(0, offset)]
+    partitions = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 100}
+        for index, offset in ((7, 0), (7, 5), (50, 0))
+    ]
+    topics = [{"topic": OFFSETS, "partitions": partitions}]
+    answer = await client.call(
+        "Fetch", 11, max_wait_ms=0, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics
+    )
+    assert [(p.error_code, p.high_watermark) for p in answer.responses[0].partitions] == [
+        (0, 0),
+        (errors.OFFSET_OUT_OF_RANGE, -1),
+        (errors.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+
+
+async def test_nobody_changes_internal_topics(client: Any, broker: Broker, make_batch: MakeBatch) -> None:
+    invalid = errors.INVALID_TOPIC_EXCEPTION
+    (made,) = (await create(client, new_topic(OFFSETS, 1, 1))).values()
+    assert made.error_code == errors.TOPIC_ALREADY_EXISTS
+    data = [{"name": OFFSETS, "partition_data": [{"index": 7, "records": make_batch(b"x")}]}]
+    produced = await client.call("Produce", 9, acks=-1, timeout_ms=1000, topic_data=data)
+    (row,) = produced.responses[0].partition_responses
+    assert (row.error_code, row.error_message) == (
+        invalid,
+        f"{OFFSETS} is internal: the cluster alone writes to it",
+    )
+    gone = await client.call("DeleteTopics", 5, topic_names=[OFFSETS], timeout_ms=1)
+    grown = await client.call(
+        "CreatePartitions", 3, topics=[{"name": OFFSETS, "count": 60, "assignments": None}]
+    )
+    resource = {"resource_type": 2, "resource_name": OFFSETS, "configs": []}
+    altered = await client.call("IncrementalAlterConfigs", 1, resources=[resource])
+    codes = [gone.responses[0].error_code, grown.results[0].error_code, altered.responses[0].error_code]
+    assert codes == [invalid] * 3
+    before = [{"partition_index": 0, "offset": 0}]
+    cut = await client.call("DeleteRecords", 2, topics=[{"name": OFFSETS, "partitions": before}])
+    assert cut.topics[0].partitions[0].error_code == invalid
+    assert set(broker.cluster.definitions.topics()) == {"topic"}
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+async def test_no_face_creates_a_topic_of_an_internal_name(broker: Broker, name: str) -> None:
+    with pytest.raises(TreecastError) as refused:
+        await broker.cluster.definitions.create_topic(NewTopic(name))
+    assert refused.value.fault is Fault.TOPIC_EXISTS
+
+
+# --- hung transactions
+
+
+async def begun(client: Any, make_batch: MakeBatch, transactional_id: str) -> tuple[int, int]:
+    """A transaction with one record in topic-1; who began it."""
+    made = await client.call(
+        "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout_ms=60_000
+    )
+    await client.call(
+        "AddPartitionsToTxn",
+        3,
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=made.producer_id,
+        v3_and_below_producer_epoch=made.producer_epoch,
+        v3_and_below_topics=[{"name": "topic", "partitions": [1]}],
+    )
+    identity = ProducerIdentity(made.producer_id, made.producer_epoch)
+    records = make_batch(b"x", producer=identity, base_sequence=0, transactional=True)
+    data = [{"name": "topic", "partition_data": [{"index": 1, "records": records}]}]
+    produced = await client.call(
+        "Produce", 9, transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=data
+    )
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    return made.producer_id, made.producer_epoch
+
+
+async def test_transactions_are_listed_and_described(client: Any, make_batch: MakeBatch) -> None:
+    producer_id, epoch = await begun(client, make_batch, "open")
+    made = await client.call("InitProducerId", 4, transactional_id="empty", transaction_timeout_ms=5_000)
+
+    async def listed(version: int = 1, **filters: Any) -> dict[str, str]:
+        answer = await client.call("ListTransactions", version, **filters)
+        assert answer.error_code == 0
+        return {one.transactional_id: one.transaction_state for one in answer.transaction_states}
+
+    none = {"state_filters": [], "producer_id_filters": []}
+    assert await listed(0, **none) == {"open": "Ongoing", "empty": "Empty"}
+    assert await listed(**none | {"state_filters": ["Ongoing"]}) == {"open": "Ongoing"}
+    assert await listed(**none | {"producer_id_filters": [made.producer_id]}) == {"empty": "Empty"}
+    assert await listed(**none, duration_filter=0) == {"open": "Ongoing"}
+    assert await listed(**none, duration_filter=2**60) == {}
+    strange = await client.call("ListTransactions", 1, **none | {"state_filters": ["Odd", "Empty"]})
+    assert strange.unknown_state_filters == ["Odd"]
+    assert [one.transactional_id for one in strange.transaction_states] == ["empty"]
+
+    answer = await client.call("DescribeTransactions", 0, transactional_ids=["open", "none"])
+    found, missing = answer.transaction_states
+    assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (0, "Ongoing", 60_000)
+    assert (found.producer_id, found.producer_epoch) == (producer_id, epoch)
+    assert found.transaction_start_time_ms == NOW_MS
+    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("topic", [1])]
+    assert missing.error_code == errors.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def test_producers_of_a_partition(client: Any, make_batch: MakeBatch) -> None:
+    producer_id, epoch = await begun(client, make_batch, "open")
+    topics = [{"name": "topic", "partition_indexes": [0, 1, 9]}, {"name": OFFSETS, "partition_indexes": [0]}]
+    answer = await client.call("DescribeProducers", 0, topics=topics)
+    free, used, missing = answer.topics[0].partitions
+    assert (free.error_code, free.active_producers) == (0, [])
+    (one,) = used.active_producers
+    assert (one.producer_id, one.producer_epoch, one.last_sequence) == (producer_id, epoch, 0)
+    assert (one.current_txn_start_offset, one.last_timestamp) == (0, NOW_MS)
+    assert missing.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(p.error_code, p.active_producers) for p in answer.topics[1].partitions] == [(0, [])]
+
+
+# --- names that Kafka takes for the same
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("a.b", "a_b"), ("a_b.c", "a.b_c"), ("a.b.c.d.e.f.g.h", "a.b_c.d.e_f.g.h")],
+)
+async def test_names_that_differ_by_dots_and_underscores_collide(
+    client: Any, broker: Broker, first: str, second: str
+) -> None:
+    assert (await create(client, new_topic(first, 1, 1)))[first].error_code == 0
+    refused = (await create(client, new_topic(second, 1, 1)))[second]
+    assert refused.error_code == errors.INVALID_TOPIC_EXCEPTION
+    assert f"collides with topic {first}" in refused.error_message
+    (row,) = (await client.call("Metadata", 4, topics=named(second), allow_auto_topic_creation=True)).topics
+    assert row.error_code == errors.INVALID_TOPIC_EXCEPTION
+    assert (await create(client, new_topic(first, 1, 1)))[first].error_code == errors.TOPIC_ALREADY_EXISTS
+    await broker.cluster.definitions.create_topic(NewTopic(second))  # as an operator may
+    (row,) = (await client.call("Metadata", 4, topics=named(second))).topics
+    assert row.error_code == 0

@@ -110,6 +110,26 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
             "topics": [{"name": "topic", "partitions": [{"partition_index": 0}]}],
         },
         "DescribeCluster": {},
+        "DescribeAcls": {"resource_type_filter": 1, "operation": 1, "permission_type": 1},
+        "CreateAcls": {
+            "creations": [
+                {
+                    "resource_type": 2,
+                    "resource_name": "topic",
+                    "principal": "User:a",
+                    "host": "*",
+                    "operation": 3,
+                    "permission_type": 3,
+                }
+            ]
+        },
+        "DeleteAcls": {"filters": [{"resource_type_filter": 1, "operation": 1, "permission_type": 1}]},
+        "ElectLeaders": {"election_type": 0, "topic_partitions": [{"topic": "topic", "partitions": [0]}]},
+        "ListPartitionReassignments": {"topics": None},
+        "ListConfigResources": {"resource_types": []},
+        "ListTransactions": {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
+        "DescribeTransactions": {"transactional_ids": ["x"]},
+        "DescribeProducers": {"topics": [{"name": "topic", "partition_indexes": [0]}]},
         "JoinGroup": {
             "group_id": f"g-{version}",
             "session_timeout_ms": 10_000,
@@ -156,6 +176,11 @@ def codes_in(value: Any) -> set[int]:
 
 # What these requests are refused with, as no such member, group, transaction exists; all others succeed.
 EXPECTED = {
+    "DescribeAcls": {54},
+    "CreateAcls": {54},
+    "DeleteAcls": {54},
+    "ElectLeaders": {84},
+    "DescribeTransactions": {105},
     "Heartbeat": {25},
     "LeaveGroup": {25},
     "SyncGroup": {25},

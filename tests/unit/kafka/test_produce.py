@@ -228,3 +228,41 @@ async def test_a_leader_that_breaks_spoils_one_partition(
         "Produce", 9, **produce(("topic", 1, make_batch(b"x")), ("topic", 0, make_batch(b"x")))
     )
     assert [row.error_code for row in rows(answer)] == [errors.UNKNOWN_SERVER_ERROR, 0]
+
+
+# --- which records are to blame (KIP-467)
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+async def test_records_without_a_key_are_named(client: Any, broker: Broker, version: int) -> None:
+    await broker.cluster.definitions.create_topic(NewTopic("compacted", 1, {"cleanup.policy": "compact"}))
+    keys = [b"a", None, b"c", None]
+    data = bytes(build_batch([Record(key, b"x", (), 1_700_000_000_000) for key in keys]))
+    (row,) = rows(await client.call("Produce", version, **produce(("compacted", 0, data))))
+    assert row.error_code == errors.INVALID_RECORD
+    assert end_offset(broker, "compacted") == 0
+    if version >= 8:
+        assert [error.batch_index for error in row.record_errors] == [1, 3]
+        assert all("this record has no key" in error.batch_index_error_message for error in row.record_errors)
+        assert row.error_message == "topic compacted is compacted, record 1 has no key"
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+async def test_records_of_a_wrong_time_are_named(
+    client: Any, broker: Broker, compression: Compression
+) -> None:
+    config = {"message.timestamp.after.max.ms": "1000", "message.timestamp.before.max.ms": "5000"}
+    await broker.cluster.definitions.create_topic(NewTopic("timed", 1, config))
+    now = 1_700_000_000_000
+    times = [now, now + 1000, now + 1001, now - 5000, now - 5001]
+    data = bytes(build_batch([Record(b"k", b"x", (), at) for at in times], compression=compression))
+    (row,) = rows(await client.call("Produce", 9, **produce(("timed", 0, data))))
+    assert row.error_code == errors.INVALID_TIMESTAMP
+    assert [error.batch_index for error in row.record_errors] == [2, 4]
+    assert f"timestamp {now + 1001} is not between" in row.record_errors[0].batch_index_error_message
+    assert row.error_message == row.record_errors[0].batch_index_error_message
+
+
+async def test_a_batch_that_is_wrong_as_a_whole_blames_no_record(client: Any, make_batch: MakeBatch) -> None:
+    (row,) = rows(await client.call("Produce", 9, **produce(("topic", 0, make_batch(b"y" * 6000)))))
+    assert (row.error_code, row.record_errors) == (errors.MESSAGE_TOO_LARGE, [])

@@ -46,3 +46,15 @@ def test_wrong_values_are_refused_by_name(name: str, value: str) -> None:
         TopicConfig.of({name: value})
     assert refused.value.fault is Fault.INVALID_CONFIG
     assert name in refused.value.detail
+
+
+@pytest.mark.parametrize("text", ["abc", "1_000", "\u0661", "", "1.5", "0x10", "9" * 5000])
+def test_what_is_no_whole_number_is_said_so(text: str) -> None:
+    with pytest.raises(TreecastError, match=r"expected (a whole number|-1 to 9)"):
+        TOPIC_CONFIG_KEYS["retention.bytes"].parse(text)
+
+
+@pytest.mark.parametrize("text", ["abc", "nan", "inf", "1_0", "", "."])
+def test_what_is_no_number_is_said_so(text: str) -> None:
+    with pytest.raises(TreecastError, match="expected a number"):
+        TOPIC_CONFIG_KEYS["min.cleanable.dirty.ratio"].parse(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,53 @@ def test_a_plain_sha512_is_understood() -> None:
     assert not found.fits("ben", b"wrong")
 
 
+def argon2id(password: bytes, memory: int = 64, passes: int = 1, lanes: int = 1) -> str:
+    """As mosquitto_passwd 2.1 writes it, by another function of the library than the one that reads it."""
+    low_level = pytest.importorskip("argon2.low_level", reason="argon2-cffi comes with the extra `test`")
+    made = low_level.hash_secret(password, b"saltsaltsalt", passes, memory, lanes, 32, low_level.Type.ID)
+    return str(made.decode())
+
+
+def test_argon2id_is_understood() -> None:
+    found = Passwords(f"anna:{argon2id(b'secret')}\nben:{argon2id(b'word', 128, 2, 2)}")
+    assert found.fits("anna", b"secret")
+    assert found.fits("ben", b"word")
+    assert not found.fits("anna", b"word")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("m=64", "m=999999"), ("t=1", "t=99999999"), ("p=1", "p=99"), ("m=64,t=1", "m=262144,t=5")],
+)
+def test_argon2id_that_costs_too_much_is_refused(old: str, new: str) -> None:
+    with pytest.raises(PasswordError, match=r"line 1: argon2id with m=.* costs too much for each CONNECT"):
+        Passwords(f"anna:{argon2id(b'secret').replace(old, new)}")
+
+
+def test_without_its_library_argon2id_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = f"anna:{argon2id(b'secret')}"
+    monkeypatch.setitem(sys.modules, "argon2.low_level", None)
+    with pytest.raises(PasswordError) as refused:
+        Passwords(line)
+    assert "line 1: argon2id needs argon2-cffi: pip install 'treecast[argon2]'" in str(refused.value)
+    assert "mosquitto_passwd -H sha512-pbkdf2" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("anna:$2y$10$YQ==", "line 1: the password is kept in $2y$; known are $7$, $6$, $argon2id$"),
+        ("anna:$YQ==", "line 1: the password is kept in another way; known are"),
+        ("anna:secret", "line 1 is none that mosquitto_passwd writes: expected NAME:$..."),
+        ("anna:$7$101$YQ==", "line 1 is no $7$ that mosquitto_passwd writes"),
+    ],
+)
+def test_a_refused_line_says_what_is_wrong(line: str, said: str) -> None:
+    with pytest.raises(PasswordError) as refused:
+        Passwords(line)
+    assert said in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -73,6 +121,11 @@ def test_a_plain_sha512_is_understood() -> None:
         "a:$7$1$*$YQ==",
         "a:$6$YQ==$",
         "a:$5$YQ==$YQ==",
+        "a:$7$\u0661$YQ==$YQ==",
+        "a:$argon2id$v=19$m=64,t=1,p=1$YQ",
+        "a:$argon2id$v=16$m=64,t=1,p=1$YQ$YQ",
+        "a:$argon2id$v=19$m=64,t=1$YQ$YQ",
+        "a:$argon2id$v=19$m=64,t=0,p=1$c2FsdHNhbHQ$YQ",
     ],
 )
 def test_other_lines_are_refused_and_not_shown(line: str) -> None:

@@ -271,6 +271,85 @@ def test_bad_filters_are_refused_one_by_one(host: MemoryHost, version: int) -> N
     assert reasons == bytes([0x8F if version == V5 else 0x80, 1])
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("filter", "rule"),
+    [
+        ("", "MQTT-4.7.3-1"),
+        ("$share/g/", "MQTT-4.8.2-2"),
+        ("$share//a", "MQTT-4.8.2-1"),
+        ("$share", "MQTT-4.8.2-1"),
+    ],
+)
+def test_what_is_no_filter_ends_the_connection(
+    host: MemoryHost, version: int, filter: str, rule: str
+) -> None:
+    client = host.connected("a", version)
+    client.send(Subscribe(1, (sub_request("fine"), sub_request(filter))))
+    last = ended(client)
+    assert f"[{rule}]" in client.session.failure
+    if version == V5:
+        assert last is not None
+        assert last.reason == (codec.MALFORMED if not filter else codec.PROTOCOL_ERROR)
+
+
+@BOTH
+def test_an_empty_filter_cannot_be_unsubscribed(host: MemoryHost, version: int) -> None:
+    client = host.connected("a", version)
+    client.send(Unsubscribe(1, (b"",)))
+    assert client.session.closing
+    assert "[MQTT-4.7.3-1]" in client.session.failure
+
+
+# Each is a CONNECT of version 5 that is broken somewhere, and what CONNACK says of it.
+BROKEN_CONNECTS = [
+    pytest.param("10 0d 0004 4d515454 05 03 0000 00 0000", codec.MALFORMED, id="reserved flag"),
+    pytest.param("10 0e 0004 4d515454 05 02 0000 00 0005 61", codec.MALFORMED, id="ends early"),
+    pytest.param("10 0f 0004 4d515454 05 02 0000 00 0001 61 62", codec.MALFORMED, id="bytes left over"),
+    pytest.param("10 0e 0004 4d515454 05 02 0000 00 0001 ff", codec.MALFORMED, id="no UTF-8"),
+    pytest.param("10 0d 0004 4d515454 05 1a 0000 00 0000", codec.MALFORMED, id="QoS without will"),
+    pytest.param(
+        "10 10 0004 4d515454 05 02 0000 03 210000 0000", codec.PROTOCOL_ERROR, id="receive maximum 0"
+    ),
+    pytest.param("10 0f 0004 4d515454 05 02 0000 02 1902 0000", codec.PROTOCOL_ERROR, id="flag of 2"),
+    pytest.param("10 0f 0004 4d515454 05 02 0000 02 7f00 0000", codec.MALFORMED, id="unknown property"),
+    pytest.param(
+        "10 12 0004 4d515454 05 06 0000 00 0000 00 0000 0000", codec.BAD_TOPIC, id="will without topic"
+    ),
+    pytest.param("11 0d 0004 4d515454 05 02 0000 00 0000", codec.MALFORMED, id="flags of the packet"),
+    pytest.param("10 ffffff7f 0004 4d515454 05 02", codec.PACKET_TOO_LARGE, id="too large"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), BROKEN_CONNECTS)
+def test_a_broken_connect_of_version_5_is_answered(host: MemoryHost, data: str, reason: int) -> None:
+    client = host.client()
+    client.send_bytes(bytes.fromhex(data))
+    (answer,) = client.got()
+    assert isinstance(answer, Connack)
+    assert (answer.reason, answer.session_present) == (reason, False)
+    assert answer.properties.reason_string == client.session.failure
+    assert client.session.closing
+
+
+def test_a_broken_connect_in_pieces_is_answered_as_well(host: MemoryHost) -> None:
+    client = host.client()
+    for byte in bytes.fromhex("10 0d 0004 4d515454 05 03 0000 00 0000"):
+        client.send_bytes(bytes([byte]))
+    (answer,) = client.got()
+    assert isinstance(answer, Connack)
+    assert answer.reason == codec.MALFORMED
+
+
+@pytest.mark.parametrize("data", ["10 0c 0004 4d515454 04 03 0000 0000", "10 ffffffff", "c0 00", "00"])
+def test_version_311_and_who_cannot_be_told_are_closed_without_a_word(host: MemoryHost, data: str) -> None:
+    """[MQTT-3.1.4-1] of version 3.1.1; its CONNACK has no code for it."""
+    client = host.client(V311)
+    client.send_bytes(bytes.fromhex(data))
+    assert client.got_bytes() == b""
+    assert client.session.closing
+
+
 def test_filters_may_be_forbidden(make_host: type[MemoryHost]) -> None:
     host = make_host(MqttSettings(refused_filters=("#", "secret/#")))
     assert host.connected("a").subscribe("#", "secret/#", "$share/g/#", "a") == b"\x80\x80\x80\x00"

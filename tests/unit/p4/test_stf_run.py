@@ -28,7 +28,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
     bit<2> colour;
     action drop() { mark_to_drop(standard); }
     action out_at(bit<9> port, bit<8> mark) { standard.egress_spec = port; hdr.h.c = mark; hits.count(); }
-    action group(bit<16> number) { standard.mcast_grp = number; }
+    action group(@name("data") bit<16> number) { standard.mcast_grp = number; }
     action mirrored(bit<32> session) { clone(CloneType.I2E, session); standard.egress_spec = 1; }
     table ternary_keys {
         key = { hdr.h.a: ternary; hdr.h.b: range; hdr.stack[0].isValid(): ternary; }
@@ -156,6 +156,13 @@ wait 3
     assert "packets 5 bytes 50" in report.read[0][1]
 
 
+@pytest.mark.parametrize("name", ["data", "number"])
+def test_parameters_go_by_the_name_that_control_planes_see(name: str) -> None:
+    """`@name` on a parameter, which P4Info shows; its own name is taken as well."""
+    lines = ("mc_mgrp_create 4", "mc_node_create 1 2", "mc_node_associate 4 0")
+    assert run("\n".join((*lines, f"add prefixes b:0x0100/8 group({name}:4)"))).passed
+
+
 def test_every_difference_is_named_by_its_line() -> None:
     report = run("""
 add ternary_keys 1 a:0x01 out_at(port:1, mark:1)
@@ -193,6 +200,7 @@ def test_ports_that_are_never_named() -> None:
         ),
         ("add ternary_keys 1 z:1 drop()", "there is no key z", "z"),
         ("add ternary_keys 1 a:1 a:2 drop()", "key hdr.h.a comes twice", "a"),
+        ("add prefixes b:1/8 group(data:1, number:2)", "parameter number comes twice", "number"),
         ("add ternary_keys a:1 drop()", "needs a priority", ""),
         ("add ternary_keys 1 a:256 drop()", "a has 8 bits, 0x100 does not fit", "a"),
         ("add ternary_keys 1 b:5..1 drop()", "is matched by range", "b"),

@@ -15,6 +15,7 @@ from tests.unit.routing.networks import networks, receivers_of
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.control.trees import states
 from treecast.middleware.control.trees.adapting import Observed, better_trees
+from treecast.middleware.control.trees.description import Described, HostPlace
 from treecast.middleware.control.trees.manager import TreeManager
 from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.thesis.encoding import ENCODERS, encoder_of
@@ -32,9 +33,9 @@ from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.learning import learn
 from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.routing.virtual.stacks import LabelForwarder, check_ids, request
-from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
-from treecast.middleware.wire.label_stack import LAST_ID, encode_labels, hop, stop, tree
+from treecast.middleware.routing.virtual.stacks import LabelForwarder, check_encoding, check_ids, request
+from treecast.middleware.routing.virtual.strategies import NEED_KNOWLEDGE, STRATEGIES, Knowledge, install
+from treecast.middleware.wire.label_stack import LAST_ID, decode_labels, encode_labels, hop, stop, tree
 
 # Two switches with two hosts each, and nothing between them: a, b | c, d.
 APART = build(["s", "t", "a", "b", "c", "d"], [(0, 2), (0, 3), (1, 4), (1, 5)], hosts=[2, 3, 4, 5])
@@ -179,6 +180,44 @@ def test_a_carrier_whose_frames_hold_no_stack() -> None:
     labels, wire = carrier(STAR, 4)
     labels.send(5000, [b"data"], [2, 3, 4])
     assert len(wire.sent) == 3
+
+
+# --- more labels than switches have room for
+
+
+def test_a_stack_that_switches_would_drop_is_not_made() -> None:
+    """One label a receiver: 150 receivers are two packets of a carrier, and none of `treecast route`."""
+    wide = build(["s", *(f"h{n}" for n in range(151))], [(0, n) for n in range(1, 152)], hosts=range(1, 152))
+    labels, wire = carrier(wide, 1400)
+    labels.send(5000, [b"data"], list(range(2, 152)))
+    stacks = [decode_labels(datagram)[0] for datagram in wire.sent]
+    assert [len(stack) for stack in stacks] == [75, 75]
+    assert len({label for stack in stacks for label in stack}) == 150
+    with pytest.raises(RoutingError, match="150 labels; switches have room for 128: send to fewer"):
+        check_encoding(Encoder(wide, RuleBase(wide, 0)).encode(request(wide, 1, list(range(2, 152)))))
+
+
+# --- strategies that know nothing yet
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_manager_starts_with_trees_or_says_why_not(name: str) -> None:
+    """Those that go by what publishers send found none, or paths alone, and said nothing."""
+    network = fat_tree(4)
+    switches = {network.names[node]: "unused" for node in network.switches}
+    ends = zip(network.tails[::2], network.heads[::2], strict=True)
+    links = [(network.names[tail], network.names[head]) for tail, head in ends]
+    described = Described(
+        links,
+        switches,
+        {network.names[node]: HostPlace() for node in network.hosts},
+        strategy=name,
+    )
+    if name in NEED_KNOWLEDGE:
+        with pytest.raises(RoutingError, match="choose hops, broadcast, random,"):
+            described.trees(described.network())
+    else:
+        assert bool(described.trees(described.network())) == (name != "hops")
 
 
 # --- labels that nobody knows

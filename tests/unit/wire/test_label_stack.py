@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,3 +103,11 @@ def test_entries_that_do_not_fit() -> None:
         SWITCH_PORT.decode((750).to_bytes(2) + bytes(3000))
     with pytest.raises(ValueError):
         EntryFormat(8, 9)
+
+
+def test_switches_have_room_for_as_many_labels_as_a_stack_may_have() -> None:
+    programs = Path(__file__).resolve().parents[3] / "p4" / "include" / "labels.p4"
+    (room,) = re.findall(r"^#define MOST_LABELS (\d+)$", programs.read_text(), re.MULTILINE)
+    assert int(room) == ls.MOST_LABELS
+    full = [ls.hop(number) for number in range(ls.MOST_LABELS)]
+    assert ls.decode_labels(ls.encode_labels(full))[0] == full

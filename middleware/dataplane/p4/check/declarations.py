@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from .. import ast, ir, types
+from ..ir.annotations import Annotation, Scalar
+from ..parser.annotations import value_of
 from ..source import Span
 from .base import Refused
 from .instances import Instances
-from .scope import ActionEntity, FunctionEntity, Scope, TypeEntity
+from .scope import ActionEntity, ConstantEntity, FunctionEntity, Scope, TypeEntity
+
+# In the order of core.p4, which numbers them.
+CORE_ERRORS: Final = (
+    "NoError",
+    "PacketTooShort",
+    "NoMatch",
+    "StackOutOfBounds",
+    "HeaderTooShort",
+    "ParserTimeout",
+    "ParserInvalidArgument",
+)
 
 
 class Declarations(Instances):
@@ -168,9 +183,43 @@ class Declarations(Instances):
                 of = types.describe(type_)
                 self.fail(node.span, f"a new type is made from bit<w>, int<w> or bool, not from {of}")
             written = node.type.name if isinstance(node.type, ast.TypeName) else None
-            type_ = types.NewType(node.name, type_, node.annotations, written)
+            type_ = types.NewType(node.name, type_, self._translated(node.annotations), written)
             self.new_types.append(type_)
         self.declare_type(node.name, type_, node.span)
+
+    def _translated(self, marks: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+        """The annotations; the W of `@p4runtime_translation(uri, bit<W>)` is the number that it comes to."""
+        return tuple(
+            msgspec.structs.replace(mark, arguments=(mark.arguments[0], self._width(mark)))
+            if mark.name == "p4runtime_translation" and len(mark.arguments) == 2
+            else mark
+            for mark in marks
+        )
+
+    def _width(self, mark: Annotation) -> Scalar:
+        given = mark.arguments[1]
+        if given == "string":
+            return given
+        if isinstance(given, str):
+            text = given.replace(" ", "")
+            inner = text[4:-1] if text.startswith("bit<") and text.endswith(">") else given
+            known = value_of(inner, self.known_numbers())
+        else:
+            known = given
+        if isinstance(known, int) and not isinstance(known, bool) and known > 0:
+            return known
+        return self.fail(mark.span, f"@p4runtime_translation: {given} is no width; bit<W>, W or string is")
+
+    def known_numbers(self) -> dict[str, Scalar]:
+        """Constants of the whole program so far, and members of enums that are numbers, as `E.A`."""
+        known: dict[str, Scalar] = {}
+        for name, entity in self.top.names.items():
+            if isinstance(entity, ConstantEntity) and isinstance(entity.value.node, ir.Literal):
+                known[name] = entity.value.node.value
+        for enum in self.enums:
+            if isinstance(enum, types.SerialEnum):
+                known |= {f"{enum.name}.{member}": value for member, value in enum.members.items()}
+        return known
 
     def _identifiers(self, node: ast.Identifiers) -> None:
         for one in node.names:
@@ -178,9 +227,15 @@ class Declarations(Instances):
             if known:
                 self.complain(one.span, f"{node.kind} '{one.name}' is declared already")
             elif node.kind == "error":
-                self.errors[one.name] = len(self.errors)
+                self.errors[one.name] = self._error_number(one.name)
             else:
                 self.match_kinds[one.name] = one.span
+
+    def _error_number(self, name: str) -> int:
+        """Those of core.p4 come first, wherever it is included: 0 has to be NoError."""
+        if name in CORE_ERRORS:
+            return CORE_ERRORS.index(name)
+        return len(CORE_ERRORS) + sum(1 for known in self.errors if known not in CORE_ERRORS)
 
     # --- what is called or instantiated
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from .. import ast, ir, types
 from ..ir.annotations import Annotation, Scalar
+from ..parser.annotations import value_of
 from ..source import NOWHERE, Diagnostic, Span
 from .base import Refused
-from .declarations import Declarations
+from .declarations import CORE_ERRORS, Declarations
 from .instances import Constructed, is_object
 from .scope import (
     ActionEntity,
@@ -241,7 +242,7 @@ class Checker(Declarations):
         number = version.value.node if isinstance(version, ConstantEntity) else None
         return ir.Program(
             name=name,
-            errors=tuple(self.errors),
+            errors=(*CORE_ERRORS, *(name for name in self.errors if name not in CORE_ERRORS)),
             headers=tuple(one for one in represented if isinstance(one, ir.HeaderType)),
             structs=tuple(one for one in represented if isinstance(one, ir.StructType)),
             unions=tuple(one for one in represented if isinstance(one, ir.UnionType)),
@@ -259,11 +260,49 @@ class Checker(Declarations):
             controls=tuple(self.controls),
             parsers=tuple(self.parsers),
             pipeline=pipeline,
-            field_lists=field_lists(metadata),
+            field_lists=self._field_lists(metadata),
             v1model_version=int(number.value) if isinstance(number, ir.Literal) else 0,
             annotations=marks,
             lines=dict(lines),
         )
+
+    # --- field lists
+
+    def _field_lists(self, metadata: ir.Type) -> dict[int, tuple[tuple[str, ...], ...]]:
+        """The fields under `@field_list(n)`, by n. What is no number is complained of: a list would lack
+        fields, and packets would lose values without a word."""
+        found: dict[int, list[tuple[str, ...]]] = {}
+        self._collect_lists(metadata, (), self.known_numbers(), found)
+        return {number: tuple(paths) for number, paths in found.items()}
+
+    def _collect_lists(
+        self,
+        type_: ir.Type,
+        path: tuple[str, ...],
+        known: Mapping[str, Scalar],
+        found: dict[int, list[tuple[str, ...]]],
+    ) -> None:
+        if not isinstance(type_, ir.StructType):
+            return
+        for field in type_.fields:
+            here = (*path, field.name)
+            for mark in field.annotations:
+                if mark.name == "field_list":
+                    for number in self._numbers(mark, known):
+                        found.setdefault(number, []).append(here)
+            self._collect_lists(field.type, here, known, found)
+
+    def _numbers(self, mark: Annotation, known: Mapping[str, Scalar]) -> list[int]:
+        found = []
+        for argument in mark.arguments:
+            value = value_of(argument, known) if isinstance(argument, str) else argument
+            if isinstance(value, int) and not isinstance(value, bool):
+                found.append(value)
+            else:
+                self.complain(mark.span, f"@field_list({argument}): a number or a constant is expected")
+        if not mark.arguments:
+            self.complain(mark.span, "@field_list needs the number of a list, as in @field_list(1)")
+        return found
 
 
 def _has_values(record: types.Record) -> bool:
@@ -280,25 +319,3 @@ def _enum_info(type_: types.EnumType | types.SerialEnum) -> ir.EnumInfo:
         return ir.EnumInfo(type_.name, members, values, type_.bits, type_.annotations)
     members = type_.represented.members
     return ir.EnumInfo(type_.name, members, tuple(range(len(members))), None, type_.annotations)
-
-
-def field_lists(metadata: ir.Type) -> dict[int, tuple[tuple[str, ...], ...]]:
-    """The fields under `@field_list(n)`, by n."""
-    found: dict[int, list[tuple[str, ...]]] = {}
-    _collect_lists(metadata, (), found)
-    return {number: tuple(paths) for number, paths in found.items()}
-
-
-def _collect_lists(type_: ir.Type, path: tuple[str, ...], found: dict[int, list[tuple[str, ...]]]) -> None:
-    if not isinstance(type_, ir.StructType):
-        return
-    for field in type_.fields:
-        here = (*path, field.name)
-        numbers: list[Scalar] = []
-        for mark in field.annotations:
-            if mark.name == "field_list":
-                numbers += mark.arguments
-        for number in numbers:
-            if isinstance(number, int):
-                found.setdefault(number, []).append(here)
-        _collect_lists(field.type, here, found)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from finsy.proto import p4i
 
 from .. import ir
+from ..ir.annotations import written_name
 from ..source import Diagnostic, P4Error, Span
 from .calls import called_actions, digest_calls
 from .ids import IdError, Kind, Symbols, number_fields
@@ -207,7 +208,7 @@ class _Builder:
         data = () if action.name in self._called else action.data
         numbers = self._numbers([one.annotations for one in data], action.span)
         for number, parameter in zip(numbers, data, strict=True):
-            param = message.params.add(id=number, name=_written_name(parameter.name, parameter.annotations))
+            param = message.params.add(id=number, name=written_name(parameter.name, parameter.annotations))
             annotate(param, parameter.annotations)
             _document(param, parameter.annotations)
             self.types.spec(parameter.type, parameter.named)
@@ -277,7 +278,7 @@ class _Builder:
                 continue
             metadata = message.metadata.add(
                 id=number,
-                name=_written_name(field_name, field.annotations),
+                name=written_name(field_name, field.annotations),
                 bitwidth=self.types.width(field.type, field.named),
             )
             annotate(metadata, field.annotations)
@@ -318,10 +319,6 @@ def _document(message: p4i.MatchField | p4i.Action.Param, annotations: tuple[ir.
     doc = p4i.Documentation()
     if document(doc, annotations):
         message.doc.CopyFrom(doc)
-
-
-def _written_name(name: str, annotations: tuple[ir.Annotation, ...]) -> str:
-    return str(_argument(annotations, "name", name)).removeprefix(".")
 
 
 def _argument(annotations: tuple[ir.Annotation, ...], name: str, otherwise: ir.Scalar) -> ir.Scalar:

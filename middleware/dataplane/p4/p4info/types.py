@@ -165,11 +165,9 @@ def _bit(width: int) -> p4t.P4BitstringLikeTypeSpec:
 
 
 def _controller_width(annotation: ir.Annotation) -> int:
-    """`@p4runtime_translation(uri, bit<W>)` and `(uri, W)` say W, `(uri, string)` says 0."""
+    """`@p4runtime_translation(uri, W)` says W, `(uri, string)` says 0. The checker has made W of `bit<W>`."""
     given = annotation.arguments[1] if len(annotation.arguments) > 1 else 0
-    if isinstance(given, str):
-        return int(given.removeprefix("bit<").removesuffix(">")) if given.startswith("bit<") else 0
-    return int(given)
+    return 0 if isinstance(given, str) else int(given)
 
 
 def _translate(message: p4t.P4NewTypeTranslation, annotation: ir.Annotation) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from .. import ast
 from ..directives import evaluate
 from ..ir.annotations import Annotation, Scalar
-from ..lexer import END, INTEGER, STRING, Token
+from ..lexer import END, INTEGER, STRING, Token, tokens
 from ..source import Span
 from .expressions import Expressions, literal, unquoted
 from .stream import NAMES, Mistake
@@ -123,12 +123,19 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
         if token.kind in ("true", "false"):
             return token.kind == "true"
         return token.text
-    if any(token.kind == INTEGER for token in part) and all(token.kind not in NAMES for token in part):
+    words = any(token.kind in NAMES or token.text[:1].isalpha() for token in part)  # `bit<8` is no comparison
+    if any(token.kind == INTEGER for token in part) and not words:
         try:
             return evaluate(part, part[0])
         except ValueError:
             pass
     return _text(part)
+
+
+def value_of(text: str, constants: Mapping[str, Scalar]) -> Scalar | None:
+    """The value of an annotation's text as an expression; None where it is none, or is not known."""
+    part = list(tokens(text, ""))
+    return _value(part, constants) if part else None
 
 
 def _value(part: Sequence[Token], constants: Mapping[str, Scalar]) -> Scalar | None:
@@ -169,6 +176,8 @@ def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar
             return value
         case ast.Name(name=name):
             return constants.get(name)
+        case ast.Member(base=ast.Name(name=base), name=name):
+            return constants.get(f"{base}.{name}")
         case ast.Unary(operator=sign, operand=operand):
             inner = known_value(operand, constants)
             if sign == "!" and isinstance(inner, bool):

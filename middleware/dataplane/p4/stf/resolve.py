@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from .. import ir
+from ..ir.annotations import written_name
 from ..runtime import (
     ActionCall,
     ExactMatch,
@@ -76,15 +77,18 @@ class Target(msgspec.Struct, frozen=True):
         """An action of the table with all its arguments."""
         actions = [self.program.actions[reference.action] for reference in self.table.actions]
         action = named({one.name: one for one in actions}, call.action, f"action of {self.table.name}")
-        parameters = {one.name: one for one in action.data}
+        parameters = {written_name(one.name, one.annotations): one for one in action.data}
+        own = {one.name: one for one in action.data}
         arguments: dict[str, int] = {}
         for one in call.arguments:
-            parameter = parameters.get(one.name)
+            parameter = parameters.get(one.name, own.get(one.name))
             if parameter is None:
                 there = ", ".join(parameters) or "none"
                 raise ResolveError(f"{action.name} has no parameter {one.name}; it has {there}", one.name)
-            arguments[one.name] = _plain(one, ir.width_of(parameter.type) or 32)
-        missing = [name for name in parameters if name not in arguments]
+            if parameter.name in arguments:
+                raise ResolveError(f"parameter {one.name} comes twice", one.name)
+            arguments[parameter.name] = _plain(one, ir.width_of(parameter.type) or 32)
+        missing = [name for name, parameter in parameters.items() if parameter.name not in arguments]
         if missing:
             raise ResolveError(f"{action.name} lacks its argument {missing[0]}", call.action)
         return ActionCall(action.name, arguments)

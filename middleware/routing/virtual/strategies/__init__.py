@@ -51,6 +51,11 @@ STRATEGIES: dict[str, Strategy] = {
     "hybrid": hybrid,
 }
 
+# Those that know of clients only what Knowledge says: without any they want few trees or none.
+NEED_KNOWLEDGE = frozenset(
+    {"clusters", "tree", "path", "threshold", "relation", "frequency-relation", "hybrid"}
+)
+
 # So many trees in a row for each client that do not fit, and a strategy without end is thought to be done.
 _REFUSED = 4
 
@@ -85,4 +90,4 @@ def _fill(rules: RuleBase, trees: Iterator[int]) -> None:
                 break
 
 
-__all__ = ["STRATEGIES", "Knowledge", "Match", "Strategy", "install", "match"]
+__all__ = ["NEED_KNOWLEDGE", "STRATEGIES", "Knowledge", "Match", "Strategy", "install", "match"]

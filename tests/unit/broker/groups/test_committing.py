@@ -121,6 +121,24 @@ async def test_deleting_offsets(host) -> None:
     assert await coordinator.fetch_offsets("g", None, require_stable=True) == {}
 
 
+async def test_a_group_whose_last_offset_was_deleted_stays_until_housekeeping(host) -> None:
+    await host.coordinator.commit_offsets("g", NOBODY, {T0: CommittedOffset(5)})
+    assert await host.coordinator.delete_offsets("g", [T0]) == {}
+    assert [(group.group_id, group.state) for group in host.coordinator.list_groups()] == [("g", "Empty")]
+    assert (await host.coordinator.describe("g")).state == "Empty"
+    assert await host.coordinator.delete_offsets("g", [T0]) == {}
+    await host.coordinator.expire_offsets()
+    assert host.coordinator.list_groups() == []
+    assert (await host.coordinator.describe("g")).state == "Dead"
+
+
+async def test_such_a_group_can_be_deleted(host) -> None:
+    await host.coordinator.commit_offsets("g", NOBODY, {T0: CommittedOffset(5)})
+    await host.coordinator.delete_offsets("g", [T0])
+    await host.coordinator.delete("g")
+    assert host.coordinator.list_groups() == []
+
+
 async def test_offsets_go_with_their_topic(host) -> None:
     for group in ("g", "h"):
         offsets = {T0: CommittedOffset(5), T1: CommittedOffset(5), U0: CommittedOffset(6)}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.unit.p4.frontend.programs import complaint, ingress, load
+from tests.unit.p4.frontend.programs import complaint, framed, ingress, load
 
 from treecast.middleware.dataplane.p4 import ir
+from treecast.middleware.dataplane.p4.frontend import load_program
 from treecast.middleware.dataplane.p4.ir.invariants import check_invariants
+from treecast.middleware.dataplane.p4.source import P4Error
 
 
 def field(program: ir.Program, name: str) -> ir.Field:
@@ -136,6 +138,43 @@ def test_annotations_are_kept() -> None:
         ("list", (8, "xy", False, -1), ()),
     ]
     assert header.fields[0].annotations[0].arguments == (3,)
+
+
+def test_errors_declared_before_core_are_numbered_behind_its_own() -> None:
+    """0 is what a parser starts with, and has to be NoError."""
+    program = load_program("error { Early, Second }\n" + framed(types="error { Late }"), "t.p4")
+    assert program.errors[:3] == ("NoError", "PacketTooShort", "NoMatch")
+    assert program.errors[7:] == ("Early", "Second", "Late")
+
+
+@pytest.mark.parametrize("width", ["bit<8>", "bit<5 + 3>", "bit<N>", "8", "5 + 3", "N"])
+def test_the_width_that_controllers_see_may_be_an_expression(width: str) -> None:
+    types = f'const int N = 8; @p4runtime_translation("u", {width}) type bit<16> T;'
+    program = load(types=types, fields="T f;")
+    (new_type,) = program.new_types
+    mark = ir.find(new_type.annotations, "p4runtime_translation")
+    assert mark is not None
+    assert mark.arguments == ("u", 8)
+
+
+@pytest.mark.parametrize("width", ["bit<X>", "bit<0>", "bit<-1>", "bit<8", "int<8>", "true", "0"])
+def test_what_is_no_width_is_refused(width: str) -> None:
+    with pytest.raises(P4Error, match="is no width"):
+        load(types=f'@p4runtime_translation("u", {width}) type bit<16> T;', fields="T f;")
+
+
+@pytest.mark.parametrize("number", ["LIST", "LIST + 1 - 1", "Lists.A", "(LIST)", "7", "0x7", "8w7"])
+def test_field_lists_may_be_constants(number: str) -> None:
+    """Anything but a plain number was passed over, and packets lost values without a word."""
+    declared = "const bit<8> LIST = 7; enum bit<8> Lists { A = 7 }"
+    program = load(types=declared, fields=f"@field_list({number}) bit<8> f;")
+    assert program.field_lists == {7: (("f",),)}
+
+
+@pytest.mark.parametrize("number", ["UNKNOWN", "true", '"text"', "Lists.B", ""])
+def test_field_lists_that_name_no_number_are_refused(number: str) -> None:
+    with pytest.raises(P4Error, match="@field_list"):
+        load(types="enum bit<8> Lists { A = 7 }", fields=f"@field_list({number}) bit<8> f;")
 
 
 def test_field_lists_go_into_structs() -> None:

@@ -23,6 +23,7 @@ from tests.unit.p4.p4runtime.programs import KITCHEN, ethernet
 from treecast.middleware.dataplane.p4 import bundle
 from treecast.middleware.dataplane.p4.bundle import Bundle
 from treecast.middleware.dataplane.p4.p4info import build_p4info, parse_text
+from treecast.middleware.dataplane.p4runtime.device_config import unwrapped
 
 _Code = grpc.StatusCode
 _Request = p4r.SetForwardingPipelineConfigRequest
@@ -128,6 +129,33 @@ async def test_the_pipeline_is_given_back(plane: Plane) -> None:
     )
     assert [field.name for field, _ in cookie.config.ListFields()] == ["cookie"]
     assert cookie.config.cookie.cookie == 77
+
+
+def length_delimited(tag: int, data: bytes) -> bytes:
+    """A field of a message, as protobuf writes it."""
+    size, out = len(data), bytearray([tag])
+    while size >= 0x80:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*out, size]) + data
+
+
+@pytest.mark.parametrize(
+    "before", [b"", b"\x08\x01", b"\x08\x00\x12\x02{}"], ids=["data", "reassign", "extras"]
+)
+async def test_a_wrapped_device_config_is_unwrapped(plane: Plane, switch: Served, before: bytes) -> None:
+    """As controllers send it that were made for bmv2's first server: inside p4.tmp.P4DeviceConfig."""
+    await plane.set_pipeline(source=before + length_delimited(0x1A, KITCHEN.encode()))
+    await plane.write(insert(table_entry=plane.entry("prefix_table", lpm(0, 1), action="forward", port=3)))
+    assert [out.port for out in switch.receive(0, ethernet(FAR))] == [3]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x1a", b"\x1a\x05abc", b"\x08", b"\x08\x01", b"\x1a\xff\xff\xff\xff", b"control c", b"\x22\x00"],
+)
+def test_what_is_no_wrapped_config_stays_as_it_is(data: bytes) -> None:
+    assert unwrapped(data) == data
 
 
 @pytest.mark.parametrize(

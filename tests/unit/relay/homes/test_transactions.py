@@ -301,3 +301,19 @@ async def test_the_next_home_completes_a_batch_and_repeats_none(town: Town) -> N
         assert [(who, True)] == [marker[:2] for marker in town.partitions[where].markers], name
     assert await fault_of(stage(b, "q//0/again", P0)) is Fault.INVALID_TRANSACTION_STATE
     await b.transaction.end_parts("q", 1, await stage(b, "q//1/a", P0), committed=True)
+
+
+async def test_transactions_are_listed_from_all_hosts(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    producer = await begun(a, P0)
+    await b.transaction.init_producer(InitProducer("other", 5_000, NO_PRODUCER))
+    await town.settle()
+    for host in (a, b):
+        found = {one.transactional_id: one for one in await host.homes.list_transactions()}
+        assert {id: one.state for id, one in found.items()} == {"tx": "Ongoing", "other": "Empty"}
+        assert (found["tx"].producer, found["tx"].partitions) == (producer, (P0,))
+        (one,) = await host.homes.list_transactions(["other", "none"])
+        assert (one.transactional_id, one.timeout_ms, one.started_ms) == ("other", 5_000, -1)
+    town.cut.add(frozenset((a.host_id, b.host_id)))
+    states = {one.transactional_id: one.state for one in await b.homes.list_transactions()}
+    assert states == {"tx": "Unknown", "other": "Empty"}

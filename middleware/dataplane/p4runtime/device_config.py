@@ -1,0 +1,50 @@
+"""Device configs as controllers send them: P4 source, also inside `p4.tmp.P4DeviceConfig`.
+
+    P4DeviceConfig:  1 reassign (bool) | 2 extras (message) | 3 device_data (bytes)
+
+Controllers that were made for bmv2's first P4Runtime server wrap what they send so. P4Runtime itself says
+nothing of what is inside `p4_device_config`. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_REASSIGN: Final = 0x08  # field 1, a varint
+_EXTRAS: Final = 0x12  # field 2, with a length
+_DATA: Final = 0x1A  # field 3, with a length
+_LONGEST_VARINT: Final = 10
+
+
+def unwrapped(config: bytes) -> bytes:
+    """What is inside a P4DeviceConfig, or the bytes themselves where they are none.
+
+    The message's tags are control characters, with which no P4 source begins.
+    """
+    data: bytes | None = None
+    position = 0
+    while position < len(config):
+        tag = config[position]
+        if tag not in (_REASSIGN, _EXTRAS, _DATA):
+            return config
+        number, position = _varint(config, position + 1)
+        if tag == _REASSIGN:
+            if number < 0:
+                return config
+            continue
+        if not 0 <= number <= len(config) - position:
+            return config
+        if tag == _DATA:
+            data = config[position : position + number]
+        position += number
+    return config if data is None else data
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """(the number, where it ends); (-1, the end) where it does not end."""
+    number = 0
+    for place, byte in enumerate(data[position : position + _LONGEST_VARINT]):
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return number, position + place + 1
+    return -1, len(data)

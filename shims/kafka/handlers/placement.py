@@ -1,0 +1,70 @@
+"""ElectLeaders and ListPartitionReassignments: to clients each partition has one replica, which leads it."""
+
+from __future__ import annotations
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+
+from .. import errors
+from .. import versions as v
+from .base import Context, Fields, Handler, Message, by_topic, known_partition, refuse_with_message
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+def elect_leaders(ctx: Context, request: Message) -> Fields:
+    """Nothing is to be done anywhere: ELECTION_NOT_NEEDED for each partition that is asked for.
+
+    Where all are meant, Kafka's answer names those alone whose leader has changed: none.
+    """
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        raise TreecastError(Fault.INVALID_REQUEST, f"there is no election of type {request.election_type}")
+    asked = [
+        TopicPartition(topic.topic, index)
+        for topic in request.topic_partitions or ()
+        for index in topic.partitions
+    ]
+    rows = [(partition, _elected(ctx, partition)) for partition in asked]
+    return {
+        "error_code": errors.NONE,
+        "replica_election_results": [
+            {"topic": topic, "partition_result": results} for topic, results in by_topic(rows)
+        ],
+    }
+
+
+def _elected(ctx: Context, partition: TopicPartition) -> Fields:
+    row = {"partition_id": partition.partition}
+    if not known_partition(ctx.cluster, partition):
+        detail = f"there is no partition {partition}"
+        return row | {"error_code": errors.UNKNOWN_TOPIC_OR_PARTITION, "error_message": detail}
+    return row | {
+        "error_code": errors.ELECTION_NOT_NEEDED,
+        "error_message": "the partition has one replica, which leads it",
+    }
+
+
+def _refuse_elections(request: Message, code: int, detail: str) -> Fields:
+    """At the top from version 1 on; before, for each partition."""
+    results = [
+        {
+            "topic": topic.topic,
+            "partition_result": [
+                {"partition_id": index, "error_code": code, "error_message": detail}
+                for index in topic.partitions
+            ],
+        }
+        for topic in request.topic_partitions or ()
+    ]
+    return {"error_code": code, "replica_election_results": results}
+
+
+def list_partition_reassignments(ctx: Context, request: Message) -> Fields:
+    """None is ever under way."""
+    return {"error_code": errors.NONE, "error_message": None, "topics": []}
+
+
+HANDLERS = {
+    v.ELECT_LEADERS: Handler(elect_leaders, _refuse_elections),
+    v.LIST_PARTITION_REASSIGNMENTS: Handler(list_partition_reassignments, refuse_with_message),
+}

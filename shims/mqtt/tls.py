@@ -1,0 +1,262 @@
+"""TLS of the MQTT face: between a transport of asyncio's and a connection.
+
+asyncio's own drops a handshake that fails: the client gets no alert, and nobody a reason. This one sends the
+alert, and says who was refused and why. OpenSSL works on two buffers in memory; bytes come and go by the raw
+transport.
+
+    state      raw bytes came      handshake failed     connection closes    raw transport lost
+    SHAKING    on with it          alert, then ENDED    -                    ENDED
+    OPEN       to the connection   -                    notify, then ENDED   ENDED, connection is told
+    ENDED      dropped             -                    -                    connection is told
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from .settings import TlsSettings
+
+SHAKING: Final = 0
+OPEN: Final = 1
+ENDED: Final = 2
+
+_READ_BYTES: Final = 256 * 1024
+_LINGER: Final = 2.0  # seconds that a client may take to read the alert
+
+
+class Secured(Protocol):
+    """The connection above."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+
+class Handshakes(Protocol):
+    """Who is told of handshakes: the face."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def shaking(self, one: TlsLayer) -> None: ...
+
+    def shaken(self, one: TlsLayer) -> None: ...
+
+    def refused(self, peer: str, reason: str) -> None: ...
+
+
+class TlsLayer(asyncio.Protocol):
+    """One TLS connection. `connect`: makes the connection above, once the handshake is done."""
+
+    def __init__(
+        self, face: Handshakes, context: ssl.SSLContext, seconds: float, connect: Callable[[], Secured]
+    ) -> None:
+        """`seconds`: how long the handshake may take."""
+        self._face = face
+        self._seconds = seconds
+        self._connect = connect
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._state = SHAKING
+        self._above: Secured | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.raw: asyncio.Transport
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.raw = cast(asyncio.Transport, transport)
+        self._face.shaking(self)
+        self._timer = self._face.loop.call_later(
+            self._seconds, self._refuse, f"no TLS handshake in {self._seconds:g} s"
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if self._state == ENDED:
+            return
+        self._incoming.write(data)
+        if self._state == SHAKING:
+            self._shake()
+        if self._state == OPEN:
+            self._read()
+
+    def eof_received(self) -> bool:
+        if self._state == SHAKING:
+            self._refuse("the client left amid the TLS handshake")
+        return False
+
+    def pause_writing(self) -> None:
+        if self._above is not None:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._above is not None:
+            self._above.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_handshake()
+        self._state = ENDED
+        above, self._above = self._above, None
+        if above is not None:
+            above.connection_lost(exc)
+
+    # --- the handshake
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._refuse(why_refused(error))
+            return
+        self._end_handshake()
+        self._flush()
+        self._state = OPEN
+        self._above = self._connect()
+        self._above.connection_made(TlsTransport(self))
+
+    def _end_handshake(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._face.shaken(self)
+
+    def _refuse(self, reason: str) -> None:
+        """Lets the client read the alert before the end: closed at once, what it still sends would make it
+        lose that."""
+        self._end_handshake()
+        self._state = ENDED
+        self._face.refused(_peer(self.raw), reason)
+        self._flush()
+        if self.raw.can_write_eof():
+            self.raw.write_eof()
+        self._face.loop.call_later(_LINGER, self.raw.abort)
+
+    # --- when it is open
+
+    def _read(self) -> None:
+        assert self._above is not None
+        chunks: list[bytes] = []
+        over = False
+        try:
+            while chunk := self._tls.read(_READ_BYTES):
+                chunks.append(chunk)
+            over = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:  # a close without notice, or bytes that are no TLS
+            over = True
+        self._flush()
+        if chunks:
+            self._above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if over:
+            self.close()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._state == OPEN and data:
+            self._tls.write(data)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and not self.raw.is_closing():
+            self.raw.write(self._outgoing.read())
+
+    def close(self) -> None:
+        """Says so to the client, and closes when all is written."""
+        if self._state == OPEN:
+            self._state = ENDED
+            try:
+                self._tls.unwrap()
+            except ssl.SSLError:
+                pass  # it would wait for the client's own notice
+            self._flush()
+        self.raw.close()
+
+    @property
+    def closing(self) -> bool:
+        return self._state == ENDED or self.raw.is_closing()
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        return self._tls
+
+
+class TlsTransport(asyncio.Transport):
+    """What the connection above writes to."""
+
+    def __init__(self, layer: TlsLayer) -> None:
+        super().__init__()
+        self._layer = layer
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._layer.tls if name == "ssl_object" else self._layer.raw.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._layer.raw.set_write_buffer_limits(high, low)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._layer.write(data)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return self._layer.closing
+
+    def close(self) -> None:
+        self._layer.close()
+
+    def abort(self) -> None:
+        self._layer.raw.abort()
+
+
+# What OpenSSL calls the commonest failures, and what they mean here.
+_PLAIN: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client gave no certificate,"
+    " and --mqtt-tls-authority asks for one",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS",
+    "HTTP_REQUEST": "the client does not speak TLS but HTTP",
+    "UNSUPPORTED_PROTOCOL": "the client's version of TLS is older than 1.2",
+}
+
+
+def why_refused(error: ssl.SSLError) -> str:
+    """A failed handshake in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate was refused: {error.verify_message}"
+    reason = error.reason or str(error)
+    if reason in _PLAIN:
+        return _PLAIN[reason]
+    name = reason.lower().replace("_", " ")
+    if "ALERT" in reason:
+        return f"the client ended the TLS handshake: {name}"
+    return f"the TLS handshake failed: {name}"
+
+
+def _peer(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a client that has gone"
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """What the TLS listener serves with. OSError (ssl.SSLError is one) where files cannot be used."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.load_cert_chain(settings.certificate, settings.key)
+    if settings.authority is not None:
+        context.load_verify_locations(settings.authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

@@ -1,0 +1,224 @@
+"""TLS of the face over real sockets: handshakes that fail are told to the client and to the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.mqtt.face import packets_of
+
+from treecast.middleware.broker.pubsub import PubSub, PubSubSettings
+from treecast.middleware.model.counters import FaceCounters, PubSubCounters
+from treecast.shims.mqtt.codec import V5
+from treecast.shims.mqtt.codec_packets import Connack, Connect, FilterRequest, Publish, Subscribe, encode
+from treecast.shims.mqtt.server import MqttFace
+from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
+from treecast.shims.mqtt.tls import why_refused
+
+PATIENCE_S = 30.0
+HELLO = encode(Connect(V5, "c"), V5)
+
+
+class Certificates:
+    """An authority, what it has signed for the server and a client, and a client's that nobody has signed."""
+
+    def __init__(self, folder: Path, openssl: str) -> None:
+        self._folder, self._openssl = folder, openssl
+        self.authority = self._make("authority", "-x509")
+        for name in ("server", "client"):
+            self._make(name, "-x509", "-CA", str(self.authority), "-CAkey", str(folder / "authority.key"))
+        self.server, self.client = folder / "server.pem", folder / "client.pem"
+        self.stranger = self._make("stranger", "-x509")
+
+    def _make(self, name: str, *more: str) -> Path:
+        made = self._folder / f"{name}.pem"
+        subprocess.run(
+            [
+                *(
+                    self._openssl,
+                    "req",
+                    "-newkey",
+                    "ec",
+                    "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1",
+                    "-nodes",
+                ),
+                *("-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
+                *("-keyout", str(self._folder / f"{name}.key"), "-out", str(made), *more),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        return made
+
+    def settings(self, *, asks: bool) -> TlsSettings:
+        return TlsSettings(self.server, self.server.with_suffix(".key"), self.authority if asks else None)
+
+    def context(self, certificate: Path | None = None) -> ssl.SSLContext:
+        """A client's."""
+        made = ssl.create_default_context(cafile=str(self.authority))
+        if certificate is not None:
+            made.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        return made
+
+
+@pytest.fixture(scope="module")
+def certificates(
+    tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]
+) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"), require_tool("openssl"))
+
+
+@pytest.fixture
+async def face(certificates: Certificates, request: pytest.FixtureRequest) -> AsyncIterator[MqttFace]:
+    """Over TLS only. Parameters: further settings; `asks`: whether clients need a certificate."""
+    given = {"asks": True, **getattr(request, "param", {})}
+    tls = certificates.settings(asks=given.pop("asks"))
+    settings = MqttSettings(plain=False, tls=tls, tls_port=0, **given)
+    made = MqttFace(PubSub(PubSubSettings(), PubSubCounters()), settings, FaceCounters())
+    await made.start()
+    yield made
+    await made.close(PATIENCE_S)
+
+
+def connect(face: MqttFace, context: ssl.SSLContext | None) -> socket.socket:
+    """A blocking client, for a thread of its own."""
+    assert face.tls_address is not None
+    plain = socket.create_connection(face.tls_address, PATIENCE_S)
+    if context is None:
+        return plain
+    try:
+        return context.wrap_socket(plain, server_hostname="127.0.0.1")
+    except BaseException:
+        plain.close()
+        raise
+
+
+def read_packet(client: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        got = client.recv(size - len(found))
+        assert got, found
+        found += got
+    return found
+
+
+def ask(face: MqttFace, context: ssl.SSLContext) -> Connack:
+    """What CONNECT is answered; raises the alert that comes instead."""
+    with connect(face, context) as client:
+        client.sendall(HELLO)
+        head = read_packet(client, 2)
+        found = packets_of(head + read_packet(client, head[1]), V5)[0]
+    assert isinstance(found, Connack)
+    return found
+
+
+async def answer(face: MqttFace, context: ssl.SSLContext) -> Connack:
+    return await asyncio.to_thread(ask, face, context)
+
+
+def last_words(face: MqttFace, data: bytes = b"") -> None:
+    """Sends what is no TLS, and waits for the end."""
+    with connect(face, None) as client:
+        client.sendall(data)
+        while client.recv(4096):
+            pass
+
+
+async def test_a_signed_client_is_served_over_tls_alone(face: MqttFace, certificates: Certificates) -> None:
+    assert (await answer(face, certificates.context(certificates.client))).reason == 0
+    assert face.tls_address is not None
+    assert len(face._servers) == 1
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("who", ["stranger", "nobody"])
+async def test_a_refused_client_is_told_why_and_so_is_the_log(
+    face: MqttFace,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    version: ssl.TLSVersion,
+    who: str,
+) -> None:
+    context = certificates.context(certificates.stranger if who == "stranger" else None)
+    context.maximum_version = version
+    with caplog.at_level(logging.WARNING), pytest.raises(ssl.SSLError) as alert:
+        await answer(face, context)
+    assert "ALERT" in str(alert.value.reason)
+    said = {
+        "stranger": "the client's certificate was refused: self-signed certificate",
+        "nobody": "the client gave no certificate, and --mqtt-tls-authority asks for one",
+    }
+    assert f": {said[who]}" in caplog.text
+    assert face.counters.protocol_errors == {said[who]: 1}
+    assert face.counters.connections_opened == 0
+
+
+async def test_a_client_that_refuses_the_server_is_told_of(
+    face: MqttFace, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        with pytest.raises(ssl.SSLError):
+            await answer(face, ssl.create_default_context())
+        async with asyncio.timeout(PATIENCE_S):
+            while not caplog.text:  # noqa: ASYNC110  (the alert travels)
+                await asyncio.sleep(0.01)
+    assert "the client ended the TLS handshake: tlsv1 alert unknown ca" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(HELLO, "the client does not speak TLS"), (b"GET / HTTP/1.1\r\n\r\n", "does not speak TLS but HTTP")],
+)
+async def test_who_speaks_no_tls_is_named(
+    face: MqttFace, caplog: pytest.LogCaptureFixture, data: bytes, said: str
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        await asyncio.to_thread(last_words, face, data)
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("face", [{"connect_seconds": 0.05}], indirect=True)
+async def test_a_handshake_without_end_is_ended(face: MqttFace, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await asyncio.to_thread(last_words, face)
+    assert "no TLS handshake in 0.05 s" in caplog.text
+
+
+@pytest.mark.parametrize("face", [{"asks": False}], indirect=True)
+async def test_large_messages_come_back_whole(face: MqttFace, certificates: Certificates) -> None:
+    """More than a socket's buffer, so that writing is paused and goes on."""
+    payload = bytes(range(256)) * 16_384
+    sent = encode(Publish(b"t", payload), V5)
+
+    def exchange() -> list[bytes]:
+        with connect(face, certificates.context()) as client:
+            for packet in (HELLO, encode(Subscribe(1, (FilterRequest(b"t"),)), V5)):
+                client.sendall(packet)
+                read_packet(client, read_packet(client, 2)[1])
+            client.sendall(sent)
+            client.sendall(sent)
+            return [read_packet(client, len(sent)) for _ in range(2)]
+
+    assert await asyncio.to_thread(exchange) == [sent, sent]
+
+
+async def test_the_end_does_not_wait_for_handshakes(face: MqttFace) -> None:
+    with await asyncio.to_thread(connect, face, None) as client:
+        async with asyncio.timeout(PATIENCE_S):
+            while not face._handshakes:  # noqa: ASYNC110  (the connection travels)
+                await asyncio.sleep(0.01)
+            await face.close(PATIENCE_S)
+        assert await asyncio.to_thread(client.recv, 1) == b""
+
+
+def test_other_failures_keep_openssls_words() -> None:
+    error = ssl.SSLError(1, "[SSL: NO_SHARED_CIPHER] no shared cipher (_ssl.c:1)")
+    error.reason = "NO_SHARED_CIPHER"
+    assert why_refused(error) == "the TLS handshake failed: no shared cipher"
