@@ -26,6 +26,7 @@ class BrokerCounters(Struct):
     transactions_committed: int = 0
     transactions_aborted: int = 0
     transactions_timed_out: int = 0
+    batches_skipped: int = 0  # staged in parts, and repeated after they had been committed: not written again
     duplicate_batches: int = 0  # idempotent repeats answered without an append
     refused: dict[str, int] = {}  # by Fault name
 
