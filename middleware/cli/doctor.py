@@ -20,9 +20,14 @@ from .options import Json
 from .output import CommandError, print_json, print_table
 
 if TYPE_CHECKING:
+    from treecast.middleware.api.rpc import Unreachable
     from treecast.middleware.api.v1 import daemon_pb2 as pb
+    from treecast.middleware.model.errors import TreecastError
+
+    Said = pb.StatusResponse | TreecastError | Unreachable
 
 ENOUGH_FILES = 4096
+LITTLE_SPACE = 256 << 20  # bytes
 ENOUGH_BUFFER = 2 << 20  # bytes; as the kernel counts, twice what a socket asked for
 DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
@@ -53,16 +58,18 @@ def doctor(
         settings = load({}, os.environ, config).settings
     except ConfigError as error:
         raise CommandError(str(error)) from error
+    running = _running()
+    status = _status() if running else None
     findings = [
         _python(),
         _uvloop(),
         _compiled(),
-        _data(Path(settings.data)),
-        *_ports({face: getattr(settings, face) for face in _FACES}),
+        *_data_of(settings.data, status),
+        *_ports({face: getattr(settings, face) for face in _FACES}, running),
         _runtime_dir(settings.runtime_dir),
         _open_files(),
         *_coordinator_of(settings.join),
-        *_cluster(),
+        *(_cluster(status) if running else ()),
     ]
     if json:
         print_json([asdict(finding) for finding in findings])
@@ -96,19 +103,46 @@ def _compiled() -> Finding:
     )
 
 
+def _data_of(chosen: str, status: Said | None) -> Iterator[Finding]:
+    """The running daemon's directory, and what it says of itself; else the one that it would have."""
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+    if not isinstance(status, pb.StatusResponse):
+        yield _data(Path(chosen))
+        return
+    yield _data_in_use(status)
+    yield from (Finding("daemon", "bad", problem) for problem in status.problems)
+
+
+def _data_in_use(status: pb.StatusResponse) -> Finding:
+    """By the daemon's own account: it may be another user's, where this one may not look."""
+    free = status.resources.disk_free_bytes
+    used = f"{status.data_dir}, in use by the daemon {status.name} (pid {status.pid})"
+    if not status.resources.disk_bytes:
+        return Finding("data directory", "ok", used)
+    level = "slow" if free < LITTLE_SPACE else "ok"
+    advice = ": give it more space, or delete topics or records" if level == "slow" else ""
+    return Finding("data directory", level, f"{used}, {_gib(free)} free{advice}")
+
+
 def _data(path: Path) -> Finding:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     if not _writable(existing):
         return Finding("data directory", "bad", f"{existing} is not writable; choose another with --data")
     free = os.statvfs(existing).f_bavail * os.statvfs(existing).f_frsize
     state = "there" if path.exists() else "will be made"
-    return Finding("data directory", "ok", f"{path} ({state}, {free / 2**30:.1f} GiB free)")
+    if free < LITTLE_SPACE:
+        return Finding("data directory", "slow", f"{path} ({state}): only {_gib(free)} are free")
+    return Finding("data directory", "ok", f"{path} ({state}, {_gib(free)} free)")
 
 
-def _ports(addresses: dict[str, str]) -> Iterator[Finding]:
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def _ports(addresses: dict[str, str], running: str) -> Iterator[Finding]:
     from treecast.middleware.daemon.listeners import StartError, check_free
 
-    running = _running()
     for face, text in addresses.items():
         if text == OFF:
             continue
@@ -179,17 +213,31 @@ def _coordinator_of(join: str) -> Iterator[Finding]:
 # --- what the daemon that runs here says of its cluster
 
 
-def _cluster() -> Iterator[Finding]:
-    """Join, coordinator and fabric of this host's daemon; nothing where none runs, or it is alone."""
-    if not _running():
-        return
+def _status() -> Said:
+    """What the daemon that runs here says of itself, or why it does not."""
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
     from treecast.middleware.model.errors import TreecastError
 
     try:
         with DaemonClient(timeout=DAEMON_SECONDS) as client:
-            status = client.status()
+            return client.status()
+    except (TreecastError, Unreachable) as error:
+        return error
+
+
+def _cluster(status: Said | None) -> Iterator[Finding]:
+    """Join, coordinator and fabric of this host's daemon; nothing where it is alone."""
+    from treecast.middleware.api.daemon_client import DaemonClient
+    from treecast.middleware.api.rpc import Unreachable
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+    from treecast.middleware.model.errors import TreecastError
+
+    if not isinstance(status, pb.StatusResponse):
+        yield Finding("daemon", "bad", f"it does not answer as it should: {status}")
+        return
+    try:
+        with DaemonClient(timeout=DAEMON_SECONDS) as client:
             fabric = client.fabric() if status.HasField("coordinator") else None
     except (TreecastError, Unreachable) as error:
         yield Finding("daemon", "bad", f"it does not answer as it should: {error}")

@@ -17,6 +17,7 @@ from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .compiled import compiled_modules
 from .settings import SHOWN, Settings
+from .troubles import Troubles
 from .view import TopicView, view_process, view_topics
 
 
@@ -67,7 +68,7 @@ class JoinedView(Protocol):
 class Subject(Struct):
     """What the admin interfaces show and change. `ready`: serving, and not shutting down.
 
-    `joined`: None of a host alone.
+    `joined`: None of a host alone. `troubles`: None where nobody looks for any.
     """
 
     settings: Settings
@@ -77,6 +78,7 @@ class Subject(Struct):
     started_at: float
     ready: bool = False
     joined: JoinedView | None = None
+    troubles: Troubles | None = None
 
 
 async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
@@ -84,6 +86,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
     topics = await view_topics(subject.cluster)
     groups = await subject.cluster.list_groups()
     process = view_process()
+    space = subject.troubles.space if subject.troubles is not None else None
     return pb.StatusResponse(
         name=subject.settings.name,
         version=treecast.__version__,
@@ -102,7 +105,10 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
             cpu_seconds=process.cpu_seconds,
             open_files=process.open_files,
             open_files_limit=process.open_files_limit,
+            disk_free_bytes=space.free if space is not None else 0,
+            disk_bytes=space.size if space is not None else 0,
         ),
+        problems=subject.troubles.texts() if subject.troubles is not None else (),
         coordinator=subject.joined.coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
     )

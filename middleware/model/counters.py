@@ -136,6 +136,7 @@ class FaceCounters(Struct):
 
     connections_opened: int = 0
     connections_closed: int = 0
+    connections_refused: int = 0  # closed at once, as no file descriptor was left for them
     bytes_in: int = 0
     bytes_out: int = 0
     filtered_records: int = 0  # that were read, and left out by the filter of who asked

@@ -7,11 +7,12 @@ import logging
 import random
 import ssl
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
-from treecast.shims.listening import Forwarding, remove_socket
+from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import REPORT_SECONDS, ProtocolErrors
 
 from . import codec, sys_topics
@@ -68,6 +69,7 @@ class MqttFace:
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
         self._took_up = False
+        self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
     @property
     def address(self) -> tuple[str, int]:
@@ -128,6 +130,9 @@ class MqttFace:
         return found[0], found[1]
 
     def _protocol(self) -> asyncio.Protocol:
+        if not self.admits():
+            self.counters.connections_refused += 1
+            return TurnedAway()
         return _Protocol(Connection(self))
 
     def _stop_listening(self) -> None:

@@ -11,7 +11,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts")
+    __slots__ = ("name", "version", "cluster_id", "host_id", "pid", "uptime_seconds", "data_dir", "fsync", "event_loop", "compiled_modules", "faces", "totals", "resources", "coordinator", "hosts", "problems")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class StatusResponse(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     cluster_id: str
@@ -42,7 +43,8 @@ class StatusResponse(_message.Message):
     resources: Resources
     coordinator: CoordinatorStatus
     hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CoordinatorStatus(_message.Message):
     __slots__ = ("address", "reachable", "revision", "problem")
@@ -145,16 +147,20 @@ class Totals(_message.Message):
     def __init__(self, topics: _Optional[int] = ..., partitions: _Optional[int] = ..., groups: _Optional[int] = ..., records_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., records_stored: _Optional[int] = ..., bytes_stored: _Optional[int] = ...) -> None: ...
 
 class Resources(_message.Message):
-    __slots__ = ("resident_bytes", "cpu_seconds", "open_files", "open_files_limit")
+    __slots__ = ("resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes")
     RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     resident_bytes: int
     cpu_seconds: float
     open_files: int
     open_files_limit: int
-    def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ...) -> None: ...
+    disk_free_bytes: int
+    disk_bytes: int
+    def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
 
 class FabricRequest(_message.Message):
     __slots__ = ()

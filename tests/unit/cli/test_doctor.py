@@ -61,6 +61,23 @@ def test_a_port_that_a_daemon_of_ours_uses_is_fine(
     assert found["kafka address"][0] == "ok"
     assert "a daemon's control address answers" in found["kafka address"][1]
     assert "live: admin control kafka mqtt stare" in found["runtime directory"][1]
+    level, detail = found["data directory"]
+    assert level == "ok"
+    assert detail.startswith(f"{shared_daemon.data}, in use by the daemon ")
+    assert detail.endswith(" GiB free")
+
+
+def test_what_the_running_daemon_says_of_its_disk_is_told() -> None:
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+    from treecast.middleware.cli.doctor import _data_of
+
+    resources = pb.Resources(disk_free_bytes=1 << 20, disk_bytes=1 << 30)
+    status = pb.StatusResponse(name="h", pid=7, data_dir="/d", resources=resources, problems=["it is full"])
+    data, problem = _data_of("/elsewhere", status)
+    assert (data.level, problem.level, problem.detail) == ("slow", "bad", "it is full")
+    assert data.detail == (
+        "/d, in use by the daemon h (pid 7), 0.0 GiB free: give it more space, or delete topics or records"
+    )
 
 
 def test_a_data_directory_that_cannot_be_written(
