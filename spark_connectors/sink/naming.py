@@ -6,7 +6,7 @@ the name of a whole holds the checkpoint that numbers its batches, and the topic
 
     spark/<query>/<target>               a stream: the id in its checkpoint, or queryName
     spark-batch/<name>/<query>/<target>  queryName and batchId, within foreachBatch of the stream <query>
-    spark-batch/<name>/-/<target>        the same outside of a stream: the name alone tells it from others
+    spark-batch/<name>/*/<target>        the same outside of a stream: the name alone tells it from others
     spark-write/<number>                 a write of its own, which nobody repeats
 
 `target` is a topic with its id; `*` where a column says the topic. Names are quoted as in URLs: a `//` in
@@ -20,8 +20,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+ANYTHING = "*"  # what a batch holds that need not be what it held (`broker/transactions/parts.py`)
 MOST_TOPICS = 5  # that are named; the rest is summed up
-NO_QUERY = "-"
+NO_QUERY = "*"
 
 
 class Batch(Struct, frozen=True):
@@ -48,7 +49,7 @@ def of_stream(query: str, number: int, where: str) -> Batch:
 
 def of_named(name: str, query: str, number: int, where: str) -> Batch:
     """`query`: the id of the stream whose foreachBatch it is; empty: there is none."""
-    return Batch(f"spark-batch/{quote(name, safe='')}/{query or NO_QUERY}/{where}", number)
+    return Batch(f"spark-batch/{quote(name, safe='')}/{quote(query, safe='') or NO_QUERY}/{where}", number)
 
 
 def of_its_own(number: str) -> Batch:

@@ -211,7 +211,8 @@ def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
             f"{said or 'the broker does not say why'}. Perhaps the checkpoint is older than what was written "
             "(a copy, or one that was restored), or numbers of batches began anew under the same queryName. "
             "Begin with a new checkpoint, choose another queryName, or set delivery to atLeastOnce, which "
-            "writes the rows whatever was written before"
+            "writes the rows whatever was written before. Where a batch may hold other rows each time it is "
+            "read, as those of a compacted topic do, set repeatedBatch to skip"
         )
     if error == 48:
         return (

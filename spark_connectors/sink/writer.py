@@ -198,8 +198,9 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
         rows.update(message.rows)
     content = naming.content(rows)
     named = () if decided else parts
+    asked = naming.ANYTHING if decided and not options.compares else content
     timeout = options.write_timeout
-    end_parts(bootstrap_of(options), whole, number, named, timeout, committed=True, content=content)
+    end_parts(bootstrap_of(options), whole, number, named, timeout, committed=True, content=asked)
     if decided:
         _log.warning(
             "batch %d of %s is not written again: a run before this one has committed it (%s)",

@@ -28,6 +28,7 @@ from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdenti
 
 from .state import Event, State, Transaction, ended, fenced
 
+ANYTHING = "*"
 _MARK = "//"
 _PART = re.compile(r"(.+?)//(\d{1,18})/(.+)", re.DOTALL)
 
@@ -69,14 +70,17 @@ def check_begin(whole: Transaction | None, part: Part) -> None:
 
 
 def check_repeat(whole: Transaction, batch: int, content: str) -> None:
-    """INVALID_TRANSACTION_STATE unless committing `batch` may be a repeat of what was committed last."""
+    """INVALID_TRANSACTION_STATE unless committing `batch` may be a repeat of what was committed last.
+
+    `content`: empty where its writer does not say, ANYTHING where that does not matter.
+    """
     name = whole.transactional_id
     if batch < whole.batch:
         raise TreecastError(
             Fault.INVALID_TRANSACTION_STATE,
             f"batch {whole.batch} of {name!r} is committed, so batch {batch} is no repeat of the last one",
         )
-    if content and content != whole.content:
+    if content not in ("", ANYTHING, whole.content):
         raise TreecastError(
             Fault.INVALID_TRANSACTION_STATE,
             f"batch {batch} of {name!r} was committed with {whole.content or 'nothing'}, not with {content}",

@@ -80,6 +80,7 @@ class Anew:
         self._write(50, topic, 7)
         errors = [error_of(lambda: self._write(60, topic, 7)), error_of(lambda: self._write(50, topic, 6))]
         self._write(50, topic, 7)
+        self._write(60, topic, 7, repeatedBatch="skip")
         return {"errors": errors, "count": self._count(topic)}
 
     def columns(self) -> dict[str, Any]:
@@ -165,11 +166,12 @@ class Anew:
         query = writer.option("checkpointLocation", place).trigger(**NOW).start()
         query.awaitTermination(240)
 
-    def _write(self, count: int, topic: str, number: int, *, column: bool = False) -> None:
+    def _write(self, count: int, topic: str, number: int, *, column: bool = False, **options: str) -> None:
         frame = self._spark.range(count, numPartitions=2).selectExpr("cast(id as string) as value")
         if column:
             frame = frame.selectExpr("value", f"'{topic}' as topic")
-        self._save(frame, "" if column else topic, number, queryName=f"daily-{self._folder.name}")
+        options["queryName"] = f"daily-{self._folder.name}"
+        self._save(frame, "" if column else topic, number, **options)
 
     def _save(self, frame: Any, topic: str, number: int, **options: str) -> None:
         given = {"kafka.bootstrap.servers": self._address, "batchId": str(number)} | options
