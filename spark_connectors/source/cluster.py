@@ -50,6 +50,7 @@ class KafkaCluster:
 
         self._bootstrap = bootstrap_of(options)
         self._error = KafkaError
+        self._committed = options.isolation == "read_committed"
         try:
             self._consumer: KafkaConsumer = KafkaConsumer(
                 bootstrap_servers=self._bootstrap.split(","),
@@ -82,7 +83,10 @@ class KafkaCluster:
         return {topic: str(found) for topic in topics if (found := cluster.topic_id(topic)) is not None}
 
     def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
-        """Kafka's clients ask leaders only."""
+        """Kafka's clients ask leaders only. A reader of committed records is told how far these go, which is
+        less than the log's end: then nothing can be said."""
+        if self._committed:
+            return set()
         ends = self.latest(offsets)
         return {partition for partition, end in ends.items() if end < offsets[partition]}
 

@@ -217,6 +217,9 @@ def asked_by_both(address: str, level: str) -> tuple[list[object], list[object]]
         into += [parts, cluster.partitions(Subscription(pattern="asked-.*"))]
         into += [cluster.earliest(more), cluster.latest(more)]
         into += [cluster.at_times(dict.fromkeys(parts, at)) for at in (0, 2500, 3000, 9000)]
+        into.append(cluster.topic_ids(parts))
+        if level == "read_uncommitted":
+            into.append(cluster.beyond(dict.fromkeys(parts, 5)))
         cluster.close()
     return said
 
@@ -254,6 +257,8 @@ def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -
         dict(zip(a, (6, 5, 0), strict=True)),
     ]
     assert both["read_committed"][0][3] == dict(zip(a, (6, 0, 0), strict=True))
+    ids, beyond = both["read_uncommitted"][0][-2:]
+    assert (set(ids), beyond) == ({"asked-a"}, {a[2]})
 
 
 def test_a_topic_that_was_made_anew_fails_the_query_or_is_read_from_its_beginning(
