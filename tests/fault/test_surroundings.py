@@ -201,6 +201,9 @@ def test_a_full_disk_is_said(daemon_on, small_disk, tmp_path, wire_client, dial,
         program, environment = command(daemon_on, word)
         shown = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
         assert "refuses writes" in " ".join(shown.stdout.split())
+    for number in range(20):
+        connection.ask(wire_client.offset_commit("group", "full", 0, number))
+    assert logged(daemon_on, "groups and offsets cannot be written") <= 1
     filling.unlink()
     assert producing.wait(120) == 0
     producing.stderr.close()
@@ -222,9 +225,19 @@ def limited(tmp_path):
         yield started
 
 
-def test_used_up_descriptors_are_said_and_nobody_hangs(limited, until):
+@pytest.fixture
+def held():
+    """Connections, closed at the end."""
+    made = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_used_up_descriptors_are_said_and_nobody_hangs(limited, held, until):
     faces = [limited.address(face) for face in ("kafka", "mqtt", "stare")]
-    held = [socket.create_connection(face, 30) for face in faces * 22]
+    for face in faces * 22:
+        held.append(socket.create_connection(face, 30))
     until(lambda: page(limited, "/readyz")[0] == 503, "it to be said")
     client = socket.create_connection(limited.address("kafka"), 30)
     with contextlib.suppress(ConnectionResetError):

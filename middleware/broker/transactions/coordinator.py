@@ -417,8 +417,8 @@ class TransactionCoordinator:
         transaction, now = slot.transaction, self._clock()
         if transaction is None or not transaction.has_expired(now):
             return
-        _log.warning("transaction of %r timed out, aborting it", transaction.transactional_id)
         await self._keep(slot, fenced(transaction, Event.TIMEOUT, now, last_epoch=NO_PRODUCER_EPOCH))
+        _log.warning("transaction of %r timed out and is aborted", transaction.transactional_id)
         self._counters.transactions_timed_out += 1
         # Completed by the caller with all others that are decided.
 
