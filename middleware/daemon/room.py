@@ -60,6 +60,10 @@ class Descriptors:
         self._left = self._free(self.kept + AHEAD) - self.kept
         return self._left > 0
 
+    def plenty(self) -> bool:
+        """Whether there are so many that it is over, and not only for the next client or two."""
+        return self.count() and self._left >= self.kept // 2
+
 
 def free_descriptors(most: int) -> int:
     """How many more may be opened, at most `most`."""
@@ -136,7 +140,7 @@ class RoomWatch:
         self._turned_away += turned_away
         no_files = turned_away > 0 or (error is not None and error.errno in _NO_FILES)
         if self.troubles.descriptors.text and not no_files:
-            no_files = not self.descriptors.count()
+            no_files = not self.descriptors.plenty()
         if error is not None:
             refused = error.strerror or str(error)
         else:

@@ -188,6 +188,10 @@ async def test_descriptors_that_are_used_up_are_told_until_there_are_some(
     for _ in range(2):
         await watch.look()
         assert "no file descriptors are left" in watch.troubles.descriptors.text
-    table.free = 17
+    table.free = 23
+    assert watch.descriptors.admits()
+    await watch.look()
+    assert watch.troubles.texts(), "there is room, but for a few only"
+    table.free = 24
     await watch.look()
     assert watch.troubles.texts() == []
