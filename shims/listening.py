@@ -22,6 +22,19 @@ class FaceConnection(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
 
 
+def always() -> bool:
+    """Of a face that nobody has told when to turn clients away."""
+    return True
+
+
+class TurnedAway(asyncio.Protocol):
+    """A connection for which there is no room. It is closed at once, so that its client need not wait."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.abort()
+
+
 class Forwarding(asyncio.BaseProtocol):
     """Hands on to a connection what asyncio calls. A compiled class cannot be an asyncio protocol itself."""
 

@@ -18,11 +18,16 @@ class ProtocolErrors:
         self._last: dict[str, float] = {}
         self._held: dict[str, int] = {}
 
-    def add(self, now: float, kind: str, peer: str, reason: str) -> None:
-        """`peer` was closed for `reason`, which is of `kind`. `now` in seconds."""
+    def count(self, kind: str) -> str:
+        """Counts one that is not to be logged; answers the kind that it was counted as."""
         if kind not in self._counted and len(self._counted) >= _MAX_KINDS:
             kind = "other"
         self._counted[kind] = self._counted.get(kind, 0) + 1
+        return kind
+
+    def add(self, now: float, kind: str, peer: str, reason: str) -> None:
+        """`peer` was closed for `reason`, which is of `kind`. `now` in seconds."""
+        kind = self.count(kind)
         if now - self._last.get(kind, -REPORT_SECONDS) < REPORT_SECONDS:
             self._held[kind] = self._held.get(kind, 0) + 1
             return

@@ -37,14 +37,16 @@ class Fields:
             shift += 7
         raise LoadError("a number is too long")
 
-    def string(self) -> str:
-        """A compact string; null is empty."""
-        size = max(self.uvarint() - 1, 0)
+    def raw(self, size: int) -> bytes:
         start = self.position
         self.position += size
         if self.position > len(self._data):
             raise LoadError("an answer ends too soon")
-        return self._data[start : self.position].decode(errors="replace")
+        return self._data[start : self.position]
+
+    def string(self) -> str:
+        """A compact string; null is empty."""
+        return self.raw(max(self.uvarint() - 1, 0)).decode(errors="replace")
 
     def tags(self) -> None:
         for _ in range(self.uvarint()):

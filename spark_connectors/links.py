@@ -16,6 +16,8 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import ClusterView, LoadError
 
+from . import metadata
+
 IDLE_S: Final = 60.0  # what was idle for longer is not used again: who knows what is between
 MOST: Final = 8  # idle links; more are closed, the longest idle first
 
@@ -27,21 +29,33 @@ class Link:
         self.address = address
         self.connection = Connection(address.host, address.port, timeout)
         self.since = 0.0  # when it became idle
+        self._tells_ids: bool | None = None  # whether Metadata has topic ids; None: not asked yet
         self._cluster_id: str | None = None
         self._views: dict[str, ClusterView] = {}
 
     def cluster_id(self) -> str:
         """What the cluster calls itself."""
         if self._cluster_id is None:
-            self._cluster_id = self.connection.metadata([]).cluster_id
+            self._cluster_id = self.metadata([]).cluster_id
         return self._cluster_id
 
-    def view(self, topic: str) -> ClusterView:
+    def metadata(self, topics: list[str] | None) -> ClusterView:
+        """Asked now. Brokers older than Kafka 3.0 do not tell the ids of topics."""
+        if self._tells_ids is None:
+            _, newest = self.connection.api_versions().get(metadata.KEY, (0, 0))
+            self._tells_ids = newest >= metadata.VERSION
+        if self._tells_ids:
+            return metadata.parse(self.connection.call(metadata.request(topics)))
+        return self.connection.metadata(topics)
+
+    def view(self, topic: str, *, topic_id: str = "") -> ClusterView:
         """Of one topic. Remembered where one broker leads all partitions, as daemons say of themselves: what
-        can change then are partitions that are added."""
+        can change then are partitions that are added, and the whole topic, which may be made anew. So it is
+        asked again where the topic is to be another one than is remembered."""
         view = self._views.get(topic)
-        if view is None:
-            view = self.connection.metadata([topic])
+        if view is None or (topic_id and view.ids.get(topic) != topic_id):
+            self._views.pop(topic, None)
+            view = self.metadata([topic])
             error, leaders = view.topics.get(topic, (3, {}))
             if not error and len(view.brokers) == 1 and set(leaders.values()) == set(view.brokers):
                 self._views[topic] = view

@@ -171,11 +171,18 @@ class TransactionHome(Protocol):
         """Answered when the decision is on disk and the markers are written."""
 
     def end_parts(
-        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+        self,
+        whole: str,
+        batch: int,
+        parts: Mapping[str, ProducerIdentity],
+        *,
+        committed: bool,
+        content: str = "",
     ) -> Awaitable[None]:
         """Commits a batch that was staged in parts (`transactions.parts`), or aborts what is open of it.
 
-        `parts`: the ids of those that count, and who wrote them.
+        `parts`: the ids of those that count, and who wrote them. `content`: what the batch holds, in its
+        writer's words; a repeat has to hold the same.
         """
 
 

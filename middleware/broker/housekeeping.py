@@ -3,7 +3,7 @@
 A chore is due every so often. Quick chores are done in turn before `run` returns; slow ones (fsync,
 compaction: they wait for threads) go on in tasks of their own, each at most once at a time, so that a
 slow disk never delays a transaction's time-out. A chore that fails is logged and tried again when it
-is due next.
+is due next; one that the disk refuses is logged rarely, as a full disk refuses it each time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.rarely import Rarely
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +29,7 @@ class Chore(Struct):
     work: Callable[[float], Awaitable[None]]
     slow: bool = False
     due: float = 0.0
+    complaint: Rarely = field(default_factory=Rarely)
 
 
 class Housekeeping:
@@ -60,5 +64,11 @@ class Housekeeping:
 async def _do(chore: Chore, now: float) -> None:
     try:
         await chore.work(now)
+    except TreecastError as error:
+        if error.fault is not Fault.STORAGE:
+            _log.exception("housekeeping: %s failed, it is tried again in %g s", chore.name, chore.interval)
+        elif chore.complaint.due(now):
+            more = chore.complaint.more()
+            _log.error("housekeeping: %s cannot be done, the disk refuses: %s%s", chore.name, error, more)
     except Exception:  # one chore's failure must not keep the others from being done
         _log.exception("housekeeping: %s failed, it is tried again in %g s", chore.name, chore.interval)

@@ -237,6 +237,7 @@ def _daemon(running: Running) -> Iterator[Finding]:
         yield Finding("open files", "slow", f"{told}: raise LimitNOFILE or `ulimit -Hn`")
     else:
         yield Finding("open files", "ok", told)
+    yield from (Finding("daemon", "bad", problem) for problem in status.problems)
     yield from _copies(running)
 
 

@@ -7,14 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from treecast.middleware.api.discovery import Address
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
 from .options import INT31, Kafka, kafka_at, pairs
 from .output import CommandError, print_json, size_text
+from .waiting import Waiting
 
+if TYPE_CHECKING:
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+STATUS_SECONDS = 2.0
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -60,12 +67,33 @@ def produce(
         )
         sent = _Sending(producer, topic, partition, headers)
         try:
-            for line in _progress(source, total):
-                sent.send(line, key_separator.encode())
-            sent.finish()
+            with Waiting(sent.counts, str(address), lambda: _problems(address.address)):
+                for line in _progress(source, total):
+                    sent.send(line, key_separator.encode())
+                sent.finish()
         finally:
             producer.close(timeout=0 if sent.refused else 30)
     _report(sent, topic, json)
+
+
+def _problems(kafka: Address) -> list[str]:
+    """What keeps the daemon there from its work, where it is the one of this host that says so of itself."""
+    from treecast.middleware.api.daemon_client import DaemonClient
+    from treecast.middleware.api.rpc import Unreachable
+    from treecast.middleware.model.errors import TreecastError
+
+    try:
+        with DaemonClient(timeout=STATUS_SECONDS) as client:
+            status = client.status()
+            return list(status.problems) if _serves(status, kafka) else []
+    except (TreecastError, Unreachable, ValueError):
+        return []
+
+
+def _serves(status: pb.StatusResponse, kafka: Address) -> bool:
+    """Whether the daemon has its Kafka face there, or listens on all addresses of this host."""
+    faces = [Address.parse(face.address) for face in status.faces if face.name == "kafka"]
+    return any(kafka in (face, Address(kafka.host, face.port)) for face in faces)
 
 
 @dataclass
@@ -78,7 +106,15 @@ class _Sending:
     headers: list[tuple[str, bytes]]
     records: int = 0
     size: int = 0
+    answered: int = 0
     refused: list[Exception] = field(default_factory=list)
+
+    def counts(self) -> tuple[int, int]:
+        """How many are acknowledged, and how many are not."""
+        return self.answered, self.records - self.answered
+
+    def _acknowledged(self, _: object) -> None:
+        self.answered += 1
 
     def send(self, line: bytes, separator: bytes) -> None:
         key, found, value = line.partition(separator) if separator else (b"", b"", line)
@@ -96,6 +132,7 @@ class _Sending:
             partition=self.partition,
         )
         future.add_errback(self.refused.append)
+        future.add_callback(self._acknowledged)
         self.records += 1
         self.size += len(line)
 

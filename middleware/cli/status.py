@@ -21,6 +21,8 @@ def status(json: Json = False, control: Control = None) -> None:
         print_json(as_dict(found))
         return
     print_pairs(_summary(found))
+    for problem in found.problems:
+        print(f"\nPROBLEM: {problem}")
     print()
     columns = ("face", "address", "connections", "requests", "received", "sent", "errors", "socket")
     print_table(columns, [_row(face) for face in found.faces], empty="no faces")
@@ -72,6 +74,12 @@ def _row(face: pb.Face) -> list[Cell]:
     return [face.name, face.address, *counted, face.unix_socket or "-"]
 
 
+def _space(resources: pb.Resources) -> str:
+    if not resources.disk_bytes:
+        return ""
+    return f", {size_text(resources.disk_free_bytes)} of {size_text(resources.disk_bytes)} free"
+
+
 def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
     totals, resources = found.totals, found.resources
     compiled = len(found.compiled_modules)
@@ -86,7 +94,7 @@ def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
             "hot modules",
             f"{compiled} compiled" if compiled else f"interpreted, slower: {found.why_interpreted}",
         ),
-        ("data", f"{found.data_dir}, fsync {found.fsync}"),
+        ("data", f"{found.data_dir}, fsync {found.fsync}{_space(resources)}"),
         ("topics", f"{totals.topics:,} with {totals.partitions:,} partitions"),
         ("groups", totals.groups),
         ("records in", f"{totals.records_in:,} ({size_text(totals.bytes_in)}) since the start"),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from .admin import AdminServer
 from .control import ControlServer
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
+from .room import RoomWatch
 from .runtime_dir import RuntimeDir
 from .settings import SHOWN, STORE, Settings
 from .stare_face import StareFaceServer
@@ -52,6 +53,7 @@ class Daemon:
         self._mqtt: MqttPart | None = None
         self._admin = AdminServer()
         self._control: ControlServer | None = None
+        self._room: RoomWatch | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faces: dict[str, OpenFace] = {}
         self.subject: Subject | None = None
@@ -77,18 +79,23 @@ class Daemon:
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
         self._listen_admin()
         broker = await self._start_broker()
-        self.subject = Subject(settings, self.counters, broker.cluster, self._faces, time.time())
+        self._room = room = RoomWatch(settings.data, self.counters)
+        self.subject = Subject(
+            settings, self.counters, broker.cluster, self._faces, time.time(), troubles=room.troubles
+        )
         if self._joining is not None:
             from .joined_view import Joined
 
             self.subject.joined = Joined(self._joining)
-        await self._start_kafka(broker)
-        await self._start_stare()
-        await self._start_mqtt(broker)
+        admits = room.descriptors.admits
+        await self._start_kafka(broker, admits)
+        await self._start_stare(admits)
+        await self._start_mqtt(broker, admits)
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
             self._opened("fabric", self._joining.address, None)
+        room.start()
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
@@ -135,24 +142,25 @@ class Daemon:
         await self._broker.start()
         return self._broker
 
-    async def _start_kafka(self, broker: Broker) -> None:
+    async def _start_kafka(self, broker: Broker, admits: Callable[[], bool]) -> None:
         address = self._wanted("kafka")
         if address is None:
             return
         unix_path = self._claim("kafka")
         settings = kafka_settings(self.settings, address, unix_path)
         self._kafka = KafkaFace(broker, settings, self.counters.face("kafka"))
+        self._kafka.admits = admits
         try:
             await self._kafka.start()
         except OSError as error:
             raise cannot_listen("kafka", address, error) from error
         self._opened("kafka", Address(*self._kafka.address), unix_path)
 
-    async def _start_stare(self) -> None:
+    async def _start_stare(self, admits: Callable[[], bool]) -> None:
         address = self._wanted("stare")
         if address is None:
             return
-        self._stare = StareFaceServer(self.counters)
+        self._stare = StareFaceServer(self.counters, admits)
         unix_path = self._claim("stare")
         self._opened("stare", self._stare.listen(address, unix_path), unix_path)
         if self._joining is not None:
@@ -160,7 +168,7 @@ class Daemon:
         else:
             self._stare.load_later(lambda: _stare_alone(self.counters))
 
-    async def _start_mqtt(self, broker: Broker) -> None:
+    async def _start_mqtt(self, broker: Broker, admits: Callable[[], bool]) -> None:
         address = self._wanted("mqtt")
         if address is None and self._wanted("mqtt_tls") is None:
             return
@@ -168,6 +176,7 @@ class Daemon:
 
         unix_path = self._claim("mqtt") if address is not None else None
         self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.cluster, self._joining)
+        self._mqtt.face.admits = admits
         await self._mqtt.start()
         if self._mqtt.address is not None:
             self._opened("mqtt", self._mqtt.address, unix_path)
@@ -236,6 +245,8 @@ class Daemon:
         if self._control is not None:
             await self._control.close(min(grace, 1.0))
         await self._admin.close()
+        if self._room is not None:
+            await self._room.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -3,7 +3,8 @@
 /metrics   Prometheus' text format, or OpenMetrics where asked for
 /status    the control service's Status, as JSON
 /healthz   200 while the event loop turns
-/readyz    200 while the daemon serves; 503 while it shuts down, or no other host accepts it
+/readyz    200 while the daemon serves; 503 while it shuts down, no other host accepts it, the disk refuses
+           writes, or clients are turned away. With ?for=reads it is 200 although the disk refuses writes
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Pages:
             streams=joined.streams() if joined is not None else (),
             calls=joined.calls() if joined is not None else None,
             coordinator=joined.coordinator() if joined is not None else None,
+            troubles=subject.troubles,
         )
         body, content_type = encode(observed, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
@@ -67,9 +69,13 @@ class Pages:
         subject = self._subject
         if not subject.ready:
             return web.Response(status=503, text="shutting down\n")
-        isolation = subject.joined.isolation() if subject.joined is not None else ""
-        if isolation:
-            return web.Response(status=503, text=f"{isolation}\n")
+        texts = [subject.joined.isolation()] if subject.joined is not None else []
+        troubles = subject.troubles
+        if troubles is not None:
+            reads = request.query.get("for") == "reads"
+            texts += [troubles.descriptors.text] if reads else troubles.texts()
+        if found := "\n".join(text for text in texts if text):
+            return web.Response(status=503, text=f"{found}\n")
         return web.Response(text="ready\n")
 
 

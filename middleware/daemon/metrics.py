@@ -18,6 +18,7 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .status import CoordinatorCounts
+from .troubles import Troubles
 from .view import GroupView, ProcessView, TopicView
 
 
@@ -35,6 +36,7 @@ class Observed:
     streams: Sequence[pb.StreamStatus] = ()
     coordinator: pb.CoordinatorStatus | None = None
     calls: CoordinatorCounts | None = None
+    troubles: Troubles | None = None
 
 
 class Observation:
@@ -47,6 +49,8 @@ class Observation:
         observed = self._observed
         yield InfoMetricFamily("treecast", "the daemon", value=dict(observed.info))
         yield from _process(observed.process, observed.started_at)
+        if observed.troubles is not None:
+            yield from _room(observed.troubles)
         yield from _numbers("treecast_storage", observed.counters.storage, "storage")
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
         yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")
@@ -88,6 +92,17 @@ def _process(process: ProcessView, started_at: float) -> Iterator[Metric]:
     yield _gauge("process_open_fds", "open file descriptors", process.open_files)
     yield _gauge("process_max_fds", "file descriptors that may be open", process.open_files_limit)
     yield _gauge("process_start_time_seconds", "start, since the Unix epoch", started_at)
+
+
+def _room(troubles: Troubles) -> Iterator[Metric]:
+    """How much space there is, and which kinds of trouble there are now."""
+    if troubles.space is not None:
+        where = "of the data directory's file system"
+        yield _gauge("treecast_disk_free_bytes", f"space that is left {where}", troubles.space.free)
+        yield _gauge("treecast_disk_bytes", f"size {where}", troubles.space.size)
+    refuses, full = int(bool(troubles.disk.text)), int(bool(troubles.descriptors.text))
+    yield _gauge("treecast_disk_refuses", "1 while the disk refuses writes", refuses)
+    yield _gauge("treecast_descriptors_used_up", "1 while connections are turned away", full)
 
 
 def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:

@@ -29,8 +29,10 @@ _log = logging.getLogger(__name__)
 class StareFaceServer:
     """From `listen` and `load` or `load_later` to `close`."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, admits: Callable[[], bool]) -> None:
+        """`admits`: whether there is room for one more connection."""
         self._counters = counters
+        self._admits = admits
         self._sockets: list[socket.socket] = []
         self._waiting = False
         self._make: Callable[[], Stare]
@@ -54,6 +56,7 @@ class StareFaceServer:
         self._stare.start()
         counters = self._counters
         self._face = StareFace(self._stare.edge, FaceSettings(), counters.face("stare"), counters.stare)
+        self._face.admits = self._admits
         await self._face.start(self._sockets)
 
     def load_later(self, make: Callable[[], Stare]) -> None:

@@ -17,6 +17,7 @@ from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .compiled import compiled_modules, why_interpreted
 from .settings import SHOWN, Settings
+from .troubles import Troubles
 from .view import TopicView, view_process, view_topics
 
 
@@ -88,7 +89,7 @@ class JoinedView(Protocol):
 class Subject(Struct):
     """What the admin interfaces show and change. `ready`: serving, and not shutting down.
 
-    `joined`: None of a host alone.
+    `joined`: None of a host alone. `troubles`: None where nobody looks for any.
     """
 
     settings: Settings
@@ -98,6 +99,13 @@ class Subject(Struct):
     started_at: float
     ready: bool = False
     joined: JoinedView | None = None
+    troubles: Troubles | None = None
+
+
+def _problems(subject: Subject) -> list[str]:
+    """Each a sentence."""
+    found = list(subject.troubles.texts()) if subject.troubles is not None else []
+    return [*found, *(subject.joined.problems() if subject.joined is not None else ())]
 
 
 async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
@@ -106,6 +114,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
     groups = await subject.cluster.list_groups()
     process = view_process()
     compiled = compiled_modules()
+    space = subject.troubles.space if subject.troubles is not None else None
     return pb.StatusResponse(
         name=subject.settings.name,
         version=treecast.__version__,
@@ -125,21 +134,13 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
             cpu_seconds=process.cpu_seconds,
             open_files=process.open_files,
             open_files_limit=process.open_files_limit,
-            disk_free_bytes=_free_bytes(subject.settings.data),
+            disk_free_bytes=space.free if space is not None else 0,
+            disk_bytes=space.size if space is not None else 0,
         ),
         coordinator=subject.joined.coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
-        problems=subject.joined.problems() if subject.joined is not None else (),
+        problems=_problems(subject),
     )
-
-
-def _free_bytes(folder: str) -> int:
-    """0 where the disk does not answer, which others say."""
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return 0
-    return found.f_bavail * found.f_frsize
 
 
 def _face(face: OpenFace, counters: Mapping[str, FaceCounters]) -> pb.Face:

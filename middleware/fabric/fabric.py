@@ -64,7 +64,8 @@ _log = logging.getLogger(__name__)
 # What happens without anybody's fault: streams were left, or are of another fabric host of this machine;
 # states of STARE's own come by the same port, and have a socket of their own.
 _USUAL: Final = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH", "BARE_STATE", "FAR_AHEAD"})
-# A packet costs a socket's buffer more than its bytes (skb->truesize): in the worst usual case 2.7 times as much.
+# A packet costs a socket's buffer more than its bytes (skb->truesize): in the worst usual case 2.7 times as
+# much.
 _PAYLOAD: Final = 3
 _TRUESIZE: Final = 8
 _PUT_OFF: Final = 8  # turns, at most

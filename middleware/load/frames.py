@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
@@ -160,11 +160,15 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What Metadata says: node id -> (host, port), and topic -> (error, leader node of each partition)."""
+    """What Metadata says: node id -> (host, port), and topic -> (error, leader node of each partition).
+
+    `ids`: of topics, where the version that was asked has them.
+    """
 
     brokers: dict[int, tuple[str, int]]
     topics: dict[str, tuple[int, dict[int, int]]]
     cluster_id: str = ""
+    ids: dict[str, str] = field(default_factory=dict)
 
 
 def parse_api_versions(payload: bytes) -> dict[int, tuple[int, int]]:

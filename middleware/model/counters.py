@@ -26,6 +26,7 @@ class BrokerCounters(Struct):
     transactions_committed: int = 0
     transactions_aborted: int = 0
     transactions_timed_out: int = 0
+    batches_skipped: int = 0  # staged in parts, and repeated after they had been committed: not written again
     duplicate_batches: int = 0  # idempotent repeats answered without an append
     refused: dict[str, int] = {}  # by Fault name
 
@@ -139,6 +140,7 @@ class FaceCounters(Struct):
 
     connections_opened: int = 0
     connections_closed: int = 0
+    connections_refused: int = 0  # closed at once, as no file descriptor was left for them
     bytes_in: int = 0
     bytes_out: int = 0
     filtered_records: int = 0  # that were read, and left out by the filter of who asked

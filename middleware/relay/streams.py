@@ -3,8 +3,8 @@
     unicast --enough hosts--> state id allotted --> hosts asked to join --> probed by multicast
             <--too few left--                   confirmed by their answers on the channel
 
-A group is formed as soon as hosts join, so that it stands before a burst comes. Groups cost the network states: when a
-host has `eager` of them, further ones have to earn theirs by a rate.
+A group is formed as soon as hosts join, so that it stands before a burst comes. Groups cost the network
+states: when a host has `eager` of them, further ones have to earn theirs by a rate.
 
 A group stands for a topic, and all its partitions that this host leads go by it; or for a set of hosts, and
 the event streams to that set go by it. Hosts that have answered a probe get what is sent to all by multicast,

@@ -3,7 +3,8 @@
     nak        round trip uint32 (microseconds, 0 unknown), count uint16,
                count x (first uint64, end uint64, part uint16, parts uint16)
     heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes), again uint64
-    report     mode uint8 (bit 7: no echo is asked for), first uint64, next uint64, room uint32 (bytes), stamp uint64,
+    report     mode uint8 (bit 7: no echo is asked for), first uint64, next uint64, room uint32 (bytes), stamp
+    uint64,
                newest uint64, parts uint32, age uint32 (microseconds),
                live, repaired, replayed, filtered uint64,
                count uint8, count x (reason uint8, records uint64)    expired

@@ -52,8 +52,19 @@ def _resolve(fields: list[Json], common: Mapping[str, list[Json]]) -> None:
         _resolve(field.get("fields", []), common)
 
 
+def _own_text(name: str, tag: int) -> Json:
+    return {
+        "name": name,
+        "type": "string",
+        "versions": "3+",
+        "tag": tag,
+        "taggedVersions": "3+",
+        "default": "",
+    }
+
+
 # Ours, in tagged fields that other brokers skip. EndTxn: a batch that was staged in parts
-# (broker/transactions/parts.py), and the parts of it that count.
+# (broker/transactions/parts.py), the parts of it that count, and what it holds; and why that is refused.
 _OWN: Mapping[str, list[Json]] = {
     "EndTxnRequest": [
         {
@@ -76,7 +87,9 @@ _OWN: Mapping[str, list[Json]] = {
                 {"name": "ProducerEpoch", "type": "int16", "versions": "3+"},
             ],
         },
-    ]
+        _own_text("TreecastContent", 29797),
+    ],
+    "EndTxnResponse": [_own_text("TreecastWhy", 29798)],
 }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from treecast.middleware.model.counters import FaceCounters
-from treecast.shims.listening import Forwarding, remove_socket
+from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from .connection import Connection
@@ -37,6 +38,7 @@ class KafkaFace:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self._held = 0
+        self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
     @property
     def address(self) -> tuple[str, int]:
@@ -57,7 +59,7 @@ class KafkaFace:
     async def _listen(self) -> None:
         settings = self.settings
         server = await self.loop.create_server(
-            lambda: _Protocol(Connection(self)), settings.host, settings.port, backlog=settings.backlog
+            self._protocol, settings.host, settings.port, backlog=settings.backlog
         )
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
@@ -66,9 +68,15 @@ class KafkaFace:
             remove_socket(settings.unix_path)
             self._servers.append(
                 await self.loop.create_unix_server(
-                    lambda: _Protocol(Connection(self)), str(settings.unix_path), backlog=settings.backlog
+                    self._protocol, str(settings.unix_path), backlog=settings.backlog
                 )
             )
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        if not self.admits():
+            self.counters.connections_refused += 1
+            return TurnedAway()
+        return _Protocol(Connection(self))
 
     def _stop_listening(self) -> None:
         for server in self._servers:

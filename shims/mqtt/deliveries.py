@@ -17,14 +17,10 @@ _ANY: Final = 1 << 40
 
 
 class Delivery(Owed):
-    """One message on its way to one client. `packet_id` 0: none was given yet.
-
-    `again`: the client may have been sent it before, by a process that is no more.
-    """
+    """One message on its way to one client. `packet_id` 0: none was given yet."""
 
     def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
         super().__init__(message, qos, retain, identifiers)
-        self.again = False
         self.packet_id = 0
         self.state = QUEUED
 

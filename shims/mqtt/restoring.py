@@ -11,9 +11,11 @@ from .sessions import Sessions
 
 
 def restore(sessions: Sessions, now: float) -> int:
-    """Takes up all durable sessions; how many. Those whose time has passed end at once.
+    """Takes up all durable sessions; how many. A client that was connected when the process ended counts as
+    gone since now.
 
-    A client that was connected when the process ended counts as gone since now.
+    What is due, ends of sessions and wills, is left to the next `Sessions.tick`: whoever is to be told of it
+    may not be there yet.
     """
     journal = sessions.hub.journal
     if journal is None:
@@ -27,8 +29,7 @@ def restore(sessions: Sessions, now: float) -> int:
         if record.gone_at == 0.0:
             record.gone_at = wall
             journal.changed(record)
-        sessions.adopt(state, now, max(gone_at + record.expiry - wall, 0.0))
-    sessions.tick(now)
+        sessions.adopt(state, now, min(gone_at - wall, 0.0))
     return len(sessions)
 
 
@@ -37,6 +38,7 @@ def _state(sessions: Sessions, record: SessionRecord) -> SessionState:
     state.durable = True
     state.record = record
     state.expiry = record.expiry
+    state.will = record.will
     state.incoming = set(record.incoming)
     for filter, kept in record.subscriptions.items():
         _subscribe(sessions, state, filter, kept)
@@ -81,6 +83,5 @@ def _delivery(record: SessionRecord, number: int, owed: Owed, packet_id: int) ->
     if packet_id:
         delivery.packet_id = packet_id
         delivery.state = SENT
-    elif owed.qos == 1:
-        delivery.again = True
+    delivery.sent = owed.sent
     return delivery

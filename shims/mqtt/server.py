@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
-from treecast.shims.listening import Forwarding, remove_socket
-from treecast.shims.protocol_errors import REPORT_SECONDS, ProtocolErrors
+from treecast.middleware.model.rarely import Rarely
+from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
+from treecast.shims.protocol_errors import ProtocolErrors
 
 from . import codec, sys_topics
 from .connection import Connection
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
+DISK_REFUSES = "the disk refuses"  # how the failure begins of a session that is ended for that
 _TICK = 0.5  # seconds between looks at deadlines
 
 Gathered = list[tuple[SessionOutput, list[bytes]]]
@@ -65,11 +67,12 @@ class MqttFace:
         self.levels = levels if levels is not None else PubSubLevels()
         self._started_at = 0.0
         self._sys_at = 0.0
-        self._refused_at = -REPORT_SECONDS
+        self._refused = Rarely()  # turns that the disk has refused
         self._syncing = False
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
         self._took_up = False
+        self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
     @property
     def address(self) -> tuple[str, int]:
@@ -113,8 +116,10 @@ class MqttFace:
         if settings.tls is not None:
             context = tls_context(settings.tls)
 
-            def secured() -> TlsLayer:
-                return TlsLayer(self, context, settings.connect_seconds, self._protocol)
+            def secured() -> asyncio.Protocol:
+                if not self._has_room():
+                    return TurnedAway()
+                return TlsLayer(self, context, settings.connect_seconds, self._admitted)
 
             self._tls_address = await self._listen_tcp(settings.tls_host, settings.tls_port, secured)
         if settings.unix_path is not None:
@@ -134,8 +139,18 @@ class MqttFace:
         found = server.sockets[0].getsockname()
         return found[0], found[1]
 
-    def _protocol(self) -> _Protocol:
+    def _protocol(self) -> asyncio.Protocol:
+        return self._admitted() if self._has_room() else TurnedAway()
+
+    def _admitted(self) -> _Protocol:
         return _Protocol(Connection(self))
+
+    def _has_room(self) -> bool:
+        """Whether one more client can be served; counts those that cannot."""
+        if self.admits():
+            return True
+        self.counters.connections_refused += 1
+        return False
 
     def _stop_listening(self) -> None:
         for server in self._servers:
@@ -199,13 +214,11 @@ class MqttFace:
     def _refuse(self, gathered: Gathered) -> None:
         """The disk refuses, so nothing of what this turn promises may be said."""
         assert self.journal is not None
-        now = self.loop.time()
-        if now - self._refused_at > REPORT_SECONDS:
-            _log.error("the journal cannot be written: %s", self.journal.error)
-            self._refused_at = now
+        if self._refused.due(self.loop.time()):
+            _log.error("the journal cannot be written: %s%s", self.journal.error, self._refused.more())
         for session, chunks in gathered:
             if isinstance(session, Connection) and session.promises:
-                session.failure = "the disk refuses"
+                session.failure = DISK_REFUSES
                 session.abort()
             else:
                 session.write(chunks)
@@ -295,6 +308,9 @@ class MqttFace:
     def _report(self, connection: Connection) -> None:
         """A client broke the protocol, or was sent away."""
         reason = connection.failure
+        if reason.startswith(DISK_REFUSES):  # no fault of the client's, and said by `_refuse`
+            self._errors.count(DISK_REFUSES)
+            return
         kind = reason.rpartition("[")[2].rstrip("]") if reason.endswith("]") else reason
         self._errors.add(self.loop.time(), kind, connection.peer, reason)
 

@@ -18,6 +18,7 @@ from treecast.middleware.broker.pubsub import (
     Subscriber,
     Subscription,
     Target,
+    WillRecord,
 )
 
 from . import codec
@@ -27,7 +28,6 @@ from .inflight import InFlight
 from .runs import PromisedRun
 
 if TYPE_CHECKING:
-    from .codec_packets import Will
     from .session import Session
 
 FOREVER: Final = 0xFFFFFFFF
@@ -42,7 +42,7 @@ class SessionState(Subscriber):
         self.expiry = 0
         self.record: SessionRecord | None = None  # where the session is durable
         self.session: Session | None = None
-        self.will: Will | None = None
+        self.will: WillRecord | None = None
         self.will_at = 0.0  # when it is published, while there is no connection
         self.ends_at = 0.0  # when the session ends, while there is no connection
         self.ended = False
@@ -94,8 +94,9 @@ class SessionState(Subscriber):
             return
         delivery = Delivery(message, qos, retain, identifiers)
         if session is not None and self._sends(session) and self._window(session) > 0:
+            delivery.sent = True  # with the turn that stores it
             self._owe(delivery)
-            self._send(session, delivery)
+            self._send(session, delivery, 0)
         else:
             self._enqueue(delivery)
 
@@ -213,7 +214,9 @@ class SessionState(Subscriber):
             self._hub.counters.expired += 1
             self._settle(delivery)
         elif delivery.qos:
-            self._send(session, delivery)
+            again = 0x08 if delivery.sent else 0  # by a process that is no more
+            self._note_sent(delivery)
+            self._send(session, delivery, again)
         else:
             session.send_publish(delivery.message, 0, 0, delivery.retain, delivery.identifiers)
 
@@ -222,12 +225,18 @@ class SessionState(Subscriber):
 
     # --- in flight
 
-    def _send(self, session: Session, delivery: Delivery) -> None:
-        """Sends for the first time, with a new packet id."""
+    def _note_sent(self, delivery: Delivery) -> None:
+        """Of QoS 1; of QoS 2 the journal has the packet id."""
+        journal, record = self._hub.journal, self.record
+        if delivery.qos == 1 and journal is not None and record is not None:
+            journal.handed(record, delivery)
+
+    def _send(self, session: Session, delivery: Delivery, again: int) -> None:
+        """Sends with a new packet id. `again`: DUP, where it may have been sent before [MQTT-3.3.1-3]."""
         inflight = self._flight()
         inflight.give_id(delivery)
         packet_id = delivery.packet_id
-        flags = delivery.qos << 1 | (0x08 if delivery.again else 0)
+        flags = delivery.qos << 1 | again
         if not session.send_publish(
             delivery.message, flags, packet_id, delivery.retain, delivery.identifiers
         ):

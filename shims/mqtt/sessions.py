@@ -8,7 +8,15 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final, Protocol
 
-from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, SessionRecord, Subscriber, Subscription
+from treecast.middleware.broker.pubsub import (
+    NEVER,
+    Message,
+    PubSub,
+    SessionRecord,
+    Subscriber,
+    Subscription,
+    WillRecord,
+)
 
 from . import codec
 from .codec_packets import Connect, Will
@@ -86,10 +94,12 @@ class Sessions:
                 self.end(state)
             state = SessionState(self.hub, self.hub.next_serial(), client_id)
             self._states[client_id] = state
+        elif state.will_at and state.will_at <= now:
+            self._publish_will(state)  # its delay had passed, though nobody has looked since
         state.session = session
-        state.will = connect.will
         state.will_at = state.ends_at = 0.0
         self.set_expiry(state, self._expiry(connect))
+        self._set_will(state, None if connect.will is None else will_record(connect.will))
         self.connected += 1
         self.maximum = max(self.maximum, self.connected)
         return Opened(state, present, assigned)
@@ -145,8 +155,8 @@ class Sessions:
         self.connected -= 1
         state.detach()
         if not with_will:
-            state.will = None
-        delay = _will_delay(state.will)
+            self._set_will(state, None)
+        delay = state.will.delay if state.will is not None else 0
         if state.will is not None and (delay == 0 or state.expiry == 0):
             self._publish_will(state)
         if state.expiry == 0:
@@ -184,19 +194,31 @@ class Sessions:
         else:
             self.hub.unsubscribe(state, subscription.filter)
 
-    def adopt(self, state: SessionState, now: float, left: float) -> None:
-        """A session that the journal has kept; it ends in `left` seconds unless its client comes."""
+    def adopt(self, state: SessionState, now: float, since: float) -> None:
+        """A session that the journal has kept. Its time and its will's run since its client went, which was
+        `since` seconds after `now`, so 0 or less."""
         self._states[state.client_id] = state
+        if state.will is not None:
+            state.will_at = max(now + since + state.will.delay, now)
+            self._watch(state.will_at, state)
         if state.expiry != FOREVER:
-            state.ends_at = now + left
+            state.ends_at = max(now + since + state.expiry, now)
             self._watch(state.ends_at, state)
 
     # --- wills
 
+    def _set_will(self, state: SessionState, will: WillRecord | None) -> None:
+        """It is session state, as its delay is (5.0, 4.1): the journal has it where it has the session."""
+        state.will = will
+        journal, record = self.hub.journal, state.record
+        if journal is not None and record is not None:
+            journal.will(record, will)
+
     def _publish_will(self, state: SessionState) -> None:
-        will, state.will = state.will, None
+        will = state.will
         state.will_at = 0.0
         if will is not None:
+            self._set_will(state, None)  # in the block that has what is published: once, whatever is killed
             publish_will(self.hub, will, state)
 
     # --- deadlines
@@ -253,12 +275,8 @@ def idle_limit(keep_alive: int) -> float:
     return keep_alive * _KEEP_ALIVE_FACTOR
 
 
-def _will_delay(will: Will | None) -> int:
-    return will.properties.will_delay or 0 if will is not None else 0
-
-
-def will_message(will: Will, wall: float) -> Message:
-    """The will as a message published now."""
+def will_record(will: Will) -> WillRecord:
+    """The will as it is kept."""
     given = will.properties
     passed_on = Properties(
         payload_format=given.payload_format,
@@ -271,12 +289,14 @@ def will_message(will: Will, wall: float) -> Message:
     size = 1
     while written[size - 1] >= 0x80:
         size += 1
-    expires = wall + given.message_expiry if given.message_expiry is not None else NEVER
-    return Message(will.topic, will.payload, will.qos, will.retain, written[size:], expires)
+    lives = -1 if given.message_expiry is None else given.message_expiry
+    delay = given.will_delay or 0
+    return WillRecord(will.topic, will.payload, will.qos, will.retain, written[size:], delay, lives)
 
 
-def publish_will(hub: PubSub, will: Will, publisher: Subscriber) -> None:
-    message = will_message(will, hub.wall)
+def publish_will(hub: PubSub, will: WillRecord, publisher: Subscriber) -> None:
+    expires = NEVER if will.lives < 0 else hub.wall + will.lives
+    message = Message(will.topic, will.payload, will.qos, will.retain, will.properties, expires)
     hub.counters.wills += 1
     if message.retain:
         hub.retain(message)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import cast
 
 from treecast.middleware.model.counters import FaceCounters, StareCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.stare_signals import Update
+from treecast.shims.listening import TurnedAway, always
 
 from .codec import Code, Frame, Type
 from .ports import Middleware
@@ -57,6 +58,7 @@ class StareFace:
         self._servers: list[asyncio.AbstractServer] = []
         self.connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Serves what connects to sockets that listen, and closes them in the end."""
@@ -64,7 +66,13 @@ class StareFace:
         for listener in listeners:
             unix = listener.family == socket.AF_UNIX
             make = loop.create_unix_server if unix else loop.create_server
-            self._servers.append(await make(lambda: Connection(self), sock=listener))
+            self._servers.append(await make(self._protocol, sock=listener))
+
+    def _protocol(self) -> asyncio.Protocol:
+        if not self.admits():
+            self.counters.connections_refused += 1
+            return TurnedAway()
+        return Connection(self)
 
     async def close(self) -> None:
         """Tells the VNFs, and closes. Safe to call twice."""

@@ -5,6 +5,11 @@ EndTxn for a batch that was staged in parts carries two tagged fields of ours (d
 
     29795  int64: the batch
     29796  compact array of (compact string: transactional id, int64: producer id, int16: epoch): what counts
+    29797  compact string: what the batch holds; one that repeats it has to hold the same
+
+and its answer, where it is refused, one:
+
+    29798  compact string: why
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from ..fields import Fields, answered, compact, framed, uvarint
 from ..source.offsets import Partition
 
 _PRODUCE, _INIT, _ADD, _END = 0, 22, 24, 26
-_BATCH_TAG, _PARTS_TAG = 29795, 29796
+_BATCH_TAG, _PARTS_TAG, _CONTENT_TAG, _WHY_TAG = 29795, 29796, 29797, 29798
 _TIMEOUT_MS = 30_000
 
 
@@ -110,7 +115,9 @@ def end_request(staged: Staged, *, committed: bool) -> bytes:
     return framed(_END, 3, _end_body(staged, committed) + b"\0")
 
 
-def end_parts_request(whole: str, batch: int, parts: Sequence[Staged], *, committed: bool) -> bytes:
+def end_parts_request(
+    whole: str, batch: int, parts: Sequence[Staged], *, committed: bool, content: str = ""
+) -> bytes:
     """Commits `batch` of `whole`, or aborts what is open of it."""
     named = uvarint(len(parts) + 1) + b"".join(
         compact(part.transactional_id) + struct.pack(">qh", part.producer_id, part.epoch) + b"\0"
@@ -118,13 +125,26 @@ def end_parts_request(whole: str, batch: int, parts: Sequence[Staged], *, commit
     )
     tags = uvarint(_BATCH_TAG) + uvarint(8) + struct.pack(">q", batch)
     tags += uvarint(_PARTS_TAG) + uvarint(len(named)) + named
-    return framed(_END, 3, _end_body(Staged(whole, -1, -1), committed) + b"\x02" + tags)
+    count = 2
+    if content:
+        text = compact(content)
+        tags += uvarint(_CONTENT_TAG) + uvarint(len(text)) + text
+        count = 3
+    return framed(_END, 3, _end_body(Staged(whole, -1, -1), committed) + uvarint(count) + tags)
 
 
 def _end_body(staged: Staged, committed: bool) -> bytes:
     return compact(staged.transactional_id) + struct.pack(">qhb", staged.producer_id, staged.epoch, committed)
 
 
-def parse_end(payload: bytes) -> int:
-    """The error."""
-    return answered(payload).number(">h")
+def parse_end(payload: bytes) -> tuple[int, str]:
+    """The error, and what a daemon says of it."""
+    fields = answered(payload)
+    error, why = fields.number(">h"), ""
+    for _ in range(fields.uvarint()):
+        tag, size = fields.uvarint(), fields.uvarint()
+        if tag == _WHY_TAG:
+            why = fields.string()
+        else:
+            fields.skip(size)
+    return error, why

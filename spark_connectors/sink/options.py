@@ -14,7 +14,12 @@ from ..errors import OptionError
 EFFECTIVELY_ONCE, AT_LEAST_ONCE = "effectivelyOnce", "atLeastOnce"
 MAX_LEASE_MS = 2**31 - 1
 
-_KNOWN = ("topic", "queryName", "batchId", "delivery", "stagingLeaseMs", "writeTimeoutMs", "localDaemon")
+COMPARE, SKIP = "compare", "skip"
+
+_KNOWN = (
+    *("topic", "queryName", "batchId", "delivery", "repeatedBatch"),
+    *("stagingLeaseMs", "writeTimeoutMs", "localDaemon"),
+)
 _SPARKS = ("path", "checkpointlocation", "queryname")  # Spark hands them on
 _KAFKA = "kafka."
 # Of Kafka's producer; what there is instead of them needs no setting.
@@ -37,6 +42,7 @@ class SinkOptions(Struct, frozen=True):
     write_timeout: float  # seconds
     local_daemon: bool
     compression: Compression
+    compares: bool = True  # whether a batch that is repeated has to hold what it held
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -56,6 +62,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions
         lease_ms=_number("stagingLeaseMs", given.get("stagingleasems", "900000"), 1),
         write_timeout=_number("writeTimeoutMs", given.get("writetimeoutms", "60000"), 1) / 1000,
         local_daemon=_one_of("localDaemon", given.get("localdaemon", "true"), ("true", "false")) == "true",
+        compares=_one_of("repeatedBatch", given.get("repeatedbatch", COMPARE), (COMPARE, SKIP)) == COMPARE,
         compression=_compression(given.get("kafka.compression.type", "none")),
     )
     if read.batch is not None and streaming:

@@ -24,19 +24,18 @@ _DECIDED = 48  # what InitProducerId of a part is answered whose batch was commi
 
 
 class Producer:
-    """Sockets are opened where they are needed. `transactional_id` None writes without a transaction."""
+    """Sockets are opened where they are needed."""
 
     def __init__(
         self,
         address: Address,
-        transactional_id: str | None,
         *,
         lease_ms: int,
         compression: Compression,
         timeout: float,
     ) -> None:
         self._address = address
-        self._transactional_id = transactional_id
+        self._transactional_id: str | None = None
         self._lease_ms = lease_ms
         self._compression = compression
         self._timeout = timeout
@@ -58,8 +57,12 @@ class Producer:
             return None
         return Staged(self._transactional_id, self._identity.producer_id, self._identity.epoch)
 
-    def begin(self) -> bool:
-        """False where the batch that this would be a part of is committed already."""
+    def begin(self, transactional_id: str | None) -> bool:
+        """Before anything is sent; None writes without a transaction.
+
+        False where the batch that this would be a part of, or a later one, is committed already.
+        """
+        self._transactional_id = transactional_id
         found: list[ProducerIdentity] = []
 
         def read(payload: bytes) -> int:
@@ -77,10 +80,18 @@ class Producer:
 
     def partitions(self, topic: str) -> int:
         """How many there are. WriteError where the topic does not exist."""
-        error, leaders = self._view(topic).topics.get(topic, (3, {}))
+        return len(self._known(topic).topics[topic][1])
+
+    def topic_id(self, topic: str) -> str:
+        """Of a topic that exists; empty where the broker tells none."""
+        return self._known(topic).ids.get(topic, "")
+
+    def _known(self, topic: str) -> ClusterView:
+        view = self._view(topic)
+        error, leaders = view.topics.get(topic, (3, {}))
         if error or not leaders:
             raise WriteError(f"there is no topic {topic} at {self._address} (error {error}); make it first")
-        return len(leaders)
+        return view
 
     def _view(self, topic: str) -> ClusterView:
         if topic not in self._views:
@@ -93,7 +104,7 @@ class Producer:
         while True:
             try:
                 with LINKS.lent(self._address, self._timeout) as link:
-                    view = link.connection.metadata([topic])
+                    view = link.metadata([topic])
                 error, leaders = view.topics.get(topic, (3, {}))
                 if error == 3 or (not error and all(leader in view.brokers for leader in leaders.values())):
                     return view
@@ -162,20 +173,47 @@ class Producer:
 
 
 def end_parts(
-    address: Address, whole: str, batch: int, parts: Sequence[Staged], timeout: float, *, committed: bool
+    address: Address,
+    whole: str,
+    batch: int,
+    parts: Sequence[Staged],
+    timeout: float,
+    *,
+    committed: bool,
+    content: str = "",
 ) -> None:
-    """Commits a batch that tasks have staged, or aborts it; a batch that was committed stays so."""
+    """Commits a batch that tasks have staged, or aborts it; a batch that was committed stays so.
+
+    WriteError where it is refused; so it is where a later batch was committed, or this one with other rows.
+    """
+    said: list[str] = []
+
+    def read(payload: bytes) -> int:
+        error, why = frames.parse_end(payload)
+        said.append(why)
+        return error
+
     lane = Lane(address, timeout)
     try:
-        frame = frames.end_parts_request(whole, batch, parts, committed=committed)
-        error = lane.ask(frame, frames.parse_end)
+        frame = frames.end_parts_request(whole, batch, parts, committed=committed, content=content)
+        error = lane.ask(frame, read)
     finally:
         lane.close()
     if error:
-        raise WriteError(f"batch {batch} of {whole} at {address} is not committed: {_end_meaning(error)}")
+        why = _end_meaning(error, said[-1], repeated=not parts)
+        raise WriteError(f"batch {batch} of {whole} at {address} is not committed: {why}")
 
 
-def _end_meaning(error: int) -> str:
+def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
+    if error == 48 and repeated:
+        return (
+            "its rows are not written, and are not those that were written under its number before: "
+            f"{said or 'the broker does not say why'}. Perhaps the checkpoint is older than what was written "
+            "(a copy, or one that was restored), or numbers of batches began anew under the same queryName. "
+            "Begin with a new checkpoint, choose another queryName, or set delivery to atLeastOnce, which "
+            "writes the rows whatever was written before. Where a batch may hold other rows each time it is "
+            "read, as those of a compacted topic do, set repeatedBatch to skip"
+        )
     if error == 48:
         return (
             "what a task had staged is not open any more. It was staged for longer than stagingLeaseMs, or "

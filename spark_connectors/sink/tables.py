@@ -143,6 +143,14 @@ class Router:
         return place
 
 
+def by_topic(batch: pyarrow.RecordBatch, topic: str) -> dict[str, int]:
+    """How many rows go to which topic; `topic`: all go there."""
+    if topic:
+        return {topic: batch.num_rows}
+    counted = batch.column(batch.schema.get_field_index("topic")).value_counts().to_pylist()
+    return {str(one["values"]): one["counts"] for one in counted}
+
+
 def packed(column: pyarrow.Array) -> Values:
     """Strings or binary, of usual or large size, without an object for each."""
     import numpy as np

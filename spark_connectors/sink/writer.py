@@ -1,21 +1,26 @@
 """The writers that Spark calls. `write` runs in a task; `commit` and `abort` in a process beside the driver.
 
-Each task stages what it writes in a part of a transaction, tagged with query, batch, task and attempt:
+Each task stages what it writes in a part of a transaction, named by query, target, batch, task and attempt:
 
-    spark/<query id>//<batch>/<partition>-<attempt>-<a number of its own>
+    spark/<query id>/<topic>@<its id>//<batch>/<partition>-<attempt>-<a number of its own>
 
-and tells the driver which part that is. The driver's commit names the parts that count; one host decides
-(`broker/transactions/parts.py`).
+and tells the driver which part that is, and how many rows it was given for which topic. The driver's commit
+names the parts that count; one host decides (`broker/transactions/parts.py`).
+
+Where a task is told that its batch is decided, it writes nothing and counts its rows all the same: what the
+driver asks to commit then has to be what was committed. So a batch is only left out where it can be a repeat.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 import uuid
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -26,73 +31,86 @@ from pyspark.sql.datasource import (
 from treecast.middleware.api.discovery import Address, find_face
 
 from .. import links
-from ..errors import OptionError
+from ..errors import OptionError, WriteError
 from ..source.cluster import address_of
 from ..workers import Sent, settle
+from . import naming
 from .frames import Staged
+from .naming import Batch
 from .options import SinkOptions
 from .producing import Producer, abort_part, end_parts
-from .tables import Router
+from .tables import Router, by_topic
 
 if TYPE_CHECKING:
     import pyarrow
 
+_log = logging.getLogger("treecast.spark")
+
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of Spark's tasks
 
 
-class Written(WriterCommitMessage):
-    """What a task tells the driver: whose batch it was, and the part, if it wrote anything."""
+Naming = Callable[[str], Batch]  # a target as the batch that a task writes to it
 
-    def __init__(self, whole: str, staged: Staged | None, rows: int) -> None:
+
+class Written(WriterCommitMessage):
+    """What a task tells the driver: whose batch it was, the part, if there is one, and its rows by topic.
+
+    `decided`: it wrote nothing, as the batch or a later one was committed by a run before this one.
+    """
+
+    def __init__(self, whole: str, staged: Staged | None, rows: Mapping[str, int], *, decided: bool) -> None:
         self.whole = whole
         self.staged = staged
         self.rows = rows
+        self.decided = decided
 
 
-class Batch(Struct, frozen=True):
-    """What a task writes a part of."""
-
-    whole: str
-    number: int
-
-    def part(self, context: TaskContext) -> str:
-        """The transactional id of this attempt; no other attempt ever has the same."""
-        attempt = f"{context.partitionId()}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
-        return f"{self.whole}//{self.number}/{attempt}"
+NOTHING = Written("", None, {}, decided=False)
 
 
-def streaming_batch(context: TaskContext, options: SinkOptions) -> Batch:
+def streaming_batch(context: TaskContext, options: SinkOptions) -> Naming:
     """Spark's own id of the query, which its checkpoint keeps, or `queryName`; and the batch's number."""
     query = context.getLocalProperty(_QUERY) or options.query
     number = context.getLocalProperty(_BATCH)
     if not query or number is None:
         missing = _BATCH if query else f"{_QUERY}; set the option queryName"
         raise OptionError(f"this Spark does not tell its tasks {missing}")
-    return Batch(f"spark/{query}", int(number))
+    return partial(naming.of_stream, query, int(number))
+
+
+def named_batch(context: TaskContext, options: SinkOptions) -> Naming:
+    """A batch write that has a name. In foreachBatch tasks know the id in the stream's checkpoint."""
+    assert options.batch is not None
+    return partial(naming.of_named, options.query, context.getLocalProperty(_QUERY) or "", options.batch)
 
 
 def put(
-    rows: Iterable[pyarrow.RecordBatch], batch: Batch, options: SinkOptions, context: TaskContext
+    rows: Iterable[pyarrow.RecordBatch], name: Naming, options: SinkOptions, context: TaskContext
 ) -> Written:
     """Writes all rows of a task. What it has staged is aborted where it fails."""
     producer: Producer | None = None
-    count = 0
+    counts: Counter[str] = Counter()
+    decided, whole = False, ""
     try:
         for arrow in rows:
             if not arrow.num_rows:
                 continue
             if producer is None:
-                producer = _producer(options, batch, context)
+                producer = _producer(options)
                 router = Router(options.topic, producer.partitions, context.partitionId())
-                if not producer.begin():
-                    return Written(batch.whole, None, 0)  # committed by a run before this one
-            count += arrow.num_rows
-            router.take(arrow, producer.send)
+                topic_id = producer.topic_id(options.topic) if options.topic else ""
+                batch = name(naming.target(options.topic, topic_id))
+                whole = batch.whole
+                decided = not producer.begin(batch.part(_attempt(context)) if options.transactional else None)
+            counts.update(by_topic(arrow, options.topic))
+            if not decided:
+                router.take(arrow, producer.send)
         if producer is None:
-            return Written(batch.whole, None, 0)
-        producer.send(router.taken())
-        producer.finish()
-        return Written(batch.whole, producer.staged, count)
+            return NOTHING
+        if not decided:
+            producer.send(router.taken())
+            producer.finish()
+        return Written(whole, producer.staged, counts, decided=decided)
     except BaseException:
         if producer is not None and producer.staged is not None:
             abort_part(producer.address, producer.staged, options.write_timeout)
@@ -103,10 +121,14 @@ def put(
         settle()
 
 
-def _producer(options: SinkOptions, batch: Batch, context: TaskContext) -> Producer:
+def _attempt(context: TaskContext) -> str:
+    """No other attempt ever has the same."""
+    return f"{context.partitionId()}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
+
+
+def _producer(options: SinkOptions) -> Producer:
     return Producer(
         _nearest(options),
-        batch.part(context) if options.transactional else None,
         lease_ms=options.lease_ms,
         compression=options.compression,
         timeout=options.write_timeout,
@@ -146,14 +168,44 @@ def finish(
     that Spark has not stopped yet begins nothing any more, which readers would wait for.
     """
     told = [message for message in messages if isinstance(message, Written)]
-    parts = [message.staged for message in told if message.staged is not None]
-    whole = whole or (told[0].whole if told else "")
-    if not options.transactional or not whole or (committed and not parts):
+    wholes = {message.whole for message in told if message.whole}
+    whole = whole or min(wholes, default="")
+    if not options.transactional or not whole or (committed and not wholes):
         return
-    named = parts if committed else ()
-    decided = committed or not repeated  # that no part counts is a decision, too
-    end_parts(bootstrap_of(options), whole, number, named, options.write_timeout, committed=decided)
+    if committed:
+        _commit(told, wholes, number, options)
+    else:
+        gone = not repeated  # that no part counts is a decision, too
+        end_parts(bootstrap_of(options), whole, number, (), options.write_timeout, committed=gone)
     settle()
+
+
+def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: SinkOptions) -> None:
+    """The parts count; or, where a run before this one has decided the batch, nothing is written again.
+
+    A part that was staged beside that is left to be aborted: the home finds whether the batch is the same.
+    """
+    if len(wholes) > 1:
+        raise WriteError(
+            f"batch {number} is not committed: its topic was deleted and made anew while it was written "
+            f"({' and '.join(sorted(wholes))}). Start the query again, and it writes the batch anew"
+        )
+    (whole,) = wholes
+    decided = any(message.decided for message in told)
+    parts = [message.staged for message in told if message.staged is not None]
+    rows: Counter[str] = Counter()
+    for message in told:
+        rows.update(message.rows)
+    content = naming.content(rows)
+    named = () if decided else parts
+    asked = naming.ANYTHING if decided and not options.compares else content
+    timeout = options.write_timeout
+    end_parts(bootstrap_of(options), whole, number, named, timeout, committed=True, content=asked)
+    if decided:
+        _log.warning(
+            "batch %d of %s is not written again: a run before this one has committed it (%s)",
+            *(number, whole, content),
+        )
 
 
 class TreecastStreamWriter(Sent, DataSourceStreamArrowWriter):
@@ -178,13 +230,15 @@ class TreecastWriter(Sent, DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        if options.batch is None:
-            self._batch = Batch(f"spark-write/{uuid.uuid4().hex}", 0)
-        else:
-            self._batch = Batch(f"spark/{options.query}", options.batch)
+        self._batch = naming.of_its_own(uuid.uuid4().hex)  # where the options name none
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        return put(iterator, self._batch, self._options, _context())
+        context, options = _context(), self._options
+        name = named_batch(context, options) if self._is_named() else lambda _: self._batch
+        return put(iterator, name, options, context)
+
+    def _is_named(self) -> bool:
+        return self._options.batch is not None
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._finish(messages, committed=True)
@@ -193,9 +247,12 @@ class TreecastWriter(Sent, DataSourceArrowWriter):
         self._finish(messages, committed=False)
 
     def _finish(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> None:
-        batch, options = self._batch, self._options
-        repeated = options.batch is not None
-        finish(messages, batch.number, options, committed=committed, whole=batch.whole, repeated=repeated)
+        options = self._options
+        if options.batch is not None:
+            finish(messages, options.batch, options, committed=committed)
+        else:
+            batch = self._batch
+            finish(messages, batch.number, options, committed=committed, whole=batch.whole, repeated=False)
 
 
 def _context() -> TaskContext:

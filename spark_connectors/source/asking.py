@@ -12,9 +12,11 @@ from treecast.middleware.load.frames import ClusterView, LoadError
 from ..errors import ReadError
 from ..links import LINKS
 from .cluster import address_of
+from .fetch import OFFSET_OUT_OF_RANGE, Answer, fetch_request
 from .offset_frames import Found, offsets_request, parse_offsets
-from .offsets import EARLIEST, LATEST, Offsets, Partition
+from .offsets import EARLIEST, LATEST, Offsets, Partition, TopicIds
 from .options import Subscription
+from .planning import Range
 
 FIRST_S: Final = 3.0  # for the first answer of all: nobody may be there
 _INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -36,6 +38,7 @@ class DaemonCluster:
         self._timeout = timeout
         self._first = min(timeout, FIRST_S)
         self._leaders: dict[Partition, Address] = {}
+        self._ids: TopicIds = {}
 
     def partitions(self, subscription: Subscription) -> list[Partition]:
         """Of topics that exist; a topic that is subscribed by name and doesn't is not made."""
@@ -47,6 +50,42 @@ class DaemonCluster:
             for number in sorted(leaders)
         ]
         return [partition for partition in found if subscription.takes(partition)]
+
+    def topic_ids(self, partitions: Iterable[Partition]) -> TopicIds:
+        topics = {partition.topic for partition in partitions}
+        return {topic: self._ids[topic] for topic in topics & self._ids.keys()}
+
+    def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
+        """A Fetch is out of range on the leader's word only; ListOffsets may be answered by a replica."""
+        return {partition for partition, offset in offsets.items() if self._is_beyond(partition, offset)}
+
+    def _is_beyond(self, partition: Partition, offset: int) -> bool:
+        deadline = time.monotonic() + self._timeout
+        frame = fetch_request(
+            Range(partition, offset, offset + 1), offset, committed=False, text=None, wait_ms=0
+        )
+        while True:
+            self._learn({partition: LATEST})
+            address = self._leaders.get(partition)
+            if address is None:
+                return False  # the partition is not there; the next look at the topics says so
+            try:
+                with LINKS.lent(address, self._timeout) as link:
+                    error = Answer(link.connection.call(frame)).error
+            except (OSError, LoadError) as failed:
+                said = str(failed)
+            else:
+                if error not in _AGAIN:
+                    return error == OFFSET_OUT_OF_RANGE and self._ends(partition) < offset
+                said = f"error {error}"
+            self._leaders.pop(partition, None)
+            if time.monotonic() > deadline:
+                raise ReadError(f"{partition} at {self._bootstrap} does not answer: {said}")
+            time.sleep(_PAUSE_S)
+
+    def _ends(self, partition: Partition) -> int:
+        """Its end now, -1 where it is gone: what is out of range may also be before the log's start."""
+        return self._offsets({partition: LATEST}).get(partition, -1)
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
@@ -68,7 +107,7 @@ class DaemonCluster:
             for address in self._addresses:
                 try:
                     with LINKS.lent(address, self._timeout) as link:
-                        return self._noted(link.connection.metadata(topics))
+                        return self._noted(link.metadata(topics))
                 except (OSError, LoadError) as error:
                     said = error
             if time.monotonic() > deadline:
@@ -77,6 +116,9 @@ class DaemonCluster:
 
     def _noted(self, view: ClusterView) -> ClusterView:
         self._first = self._timeout
+        for topic in view.topics:
+            self._ids.pop(topic, None)
+        self._ids.update(view.ids)
         for topic, (_, leaders) in view.topics.items():
             for number, node in leaders.items():
                 self._leaders.pop(Partition(topic, number), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from treecast.middleware.api.discovery import Address, find_face
 
 from ..errors import OptionError, ReadError
-from .offsets import EARLIEST, LATEST, Offsets, Partition, names
+from .offsets import EARLIEST, LATEST, Offsets, Partition, TopicIds, names
 from .options import Bound, SourceOptions, Subscription, client_config
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ class Cluster(Protocol):
     """What is asked. Partitions that went away meanwhile are left out of an answer."""
 
     def partitions(self, subscription: Subscription) -> list[Partition]: ...
+
+    def topic_ids(self, partitions: Iterable[Partition]) -> TopicIds:
+        """Which topics these are; as the cluster said when `partitions` was last asked."""
+
+    def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
+        """Those whose leader says that their log ends before the offset."""
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets: ...
 
@@ -44,6 +50,7 @@ class KafkaCluster:
 
         self._bootstrap = bootstrap_of(options)
         self._error = KafkaError
+        self._committed = options.isolation == "read_committed"
         try:
             self._consumer: KafkaConsumer = KafkaConsumer(
                 bootstrap_servers=self._bootstrap.split(","),
@@ -69,6 +76,19 @@ class KafkaCluster:
             for number in sorted(self._ask(self._consumer.partitions_for_topic, topic) or ())
         ]
         return [partition for partition in found if subscription.takes(partition)]
+
+    def topic_ids(self, partitions: Iterable[Partition]) -> TopicIds:
+        cluster = self._consumer._client.cluster
+        topics = {partition.topic for partition in partitions}
+        return {topic: str(found) for topic in topics if (found := cluster.topic_id(topic)) is not None}
+
+    def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
+        """Kafka's clients ask leaders only. A reader of committed records is told how far these go, which is
+        less than the log's end: then nothing can be said."""
+        if self._committed:
+            return set()
+        ends = self.latest(offsets)
+        return {partition for partition, end in ends.items() if end < offsets[partition]}
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         return self._offsets(self._consumer.beginning_offsets, partitions)

@@ -1,8 +1,12 @@
 """Values into columns of the query's own schema: JSON objects, and layouts of fixed size.
 
 A field of the schema is a field of the value, but for those of `OF_RECORD`, which begin with `_` and are the
-record's own. A value that cannot be decoded fails the query, is dropped, or is kept with all its fields null,
-as the option `mode` says, by Spark's names for that.
+record's own. A value that does not fit fails the query, is dropped, or is kept with null for what does not
+fit, as the option `mode` says, by Spark's names for that.
+
+What is kept of a JSON object is what Spark's `from_json` keeps: a field that does not fit is null and the
+others are there, also within objects; one element that does not fit makes its whole array or map null; what
+is no object at all is a row of nulls. A timestamp without a zone is in the session's zone.
 """
 
 from __future__ import annotations
@@ -72,28 +76,160 @@ def fields_of_value(schema: StructType) -> list[tuple[str, DataType]]:
     return found
 
 
-def decoder(schema: StructType, form: str, layout: str) -> Decode:
-    """What makes rows of values. OptionError where the schema does not fit the format or the layout."""
+def decoder(
+    schema: StructType,
+    form: str,
+    layout: str,
+    *,
+    zone: datetime.tzinfo | None = datetime.UTC,
+    partly: bool = False,
+) -> Decode:
+    """What makes rows of values. OptionError where the schema does not fit the format or the layout.
+
+    `zone`: of timestamps that have none; None: this host's. `partly`: of an object that does not fit as a
+    whole those fields are taken that do.
+    """
     fields = fields_of_value(schema)
-    return _json(fields) if form == "json" else _fixed(fields, layout)
+    return _json(fields, zone, partly) if form == "json" else _fixed(fields, layout)
+
+
+def has_times(schema: StructType) -> bool:
+    """Whether a zone may matter: there is a timestamp in values."""
+    return any("timestamp" in kind.simpleString() for _, kind in fields_of_value(schema))
 
 
 # --- JSON
 
+Read = Callable[[Any], Any]  # a value of JSON's as it goes into Arrow; ValueError where it does not fit
+_WRONG = (msgspec.DecodeError, ValueError, OverflowError)
 
-def _json(fields: Sequence[tuple[str, DataType]]) -> Decode:
+
+def _json(fields: Sequence[tuple[str, DataType]], zone: datetime.tzinfo | None, partly: bool) -> Decode:
     decode = msgspec.json.Decoder(_object(fields)).decode
+    finish = _finish_object(fields, zone)
+    kept = _part_of_object(fields, zone) if partly else None
+
+    def row(value: bytes) -> Row:
+        try:
+            found: dict[str, Any] = decode(value)
+            return found if finish is None else finish(found)
+        except _WRONG:
+            return None if kept is None else part(kept, value)
+
+    def part(kept: Callable[[bytes], Row], value: bytes) -> Row:
+        try:
+            return kept(value)
+        except _WRONG:
+            return None
 
     def rows(values: list[bytes | None]) -> list[Row]:
-        found: list[Row] = []
-        for value in values:
-            try:
-                found.append(None if value is None else decode(value))
-            except (msgspec.DecodeError, UnicodeDecodeError):  # ValidationError is one
-                found.append(None)
-        return found
+        return [None if value is None else row(value) for value in values]
 
     return rows
+
+
+def _finish(kind: DataType, zone: datetime.tzinfo | None) -> Read | None:
+    """What is left to be done with a value that msgspec has read; None: nothing."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return _finish_object([(field.name, field.dataType) for field in kind], zone)
+    if isinstance(kind, t.ArrayType):
+        each = _finish(kind.elementType, zone)
+        return each and (lambda values: [None if value is None else each(value) for value in values])
+    if isinstance(kind, t.MapType):
+        of = _finish(kind.valueType, zone)
+        return of and (
+            lambda values: {name: None if value is None else of(value) for name, value in values.items()}
+        )
+    if isinstance(kind, t.TimestampType):
+        return lambda value: value if value.tzinfo is not None else _placed(value, zone)
+    if isinstance(kind, t.DecimalType):
+        return _decimal(kind.precision, kind.scale)
+    return None
+
+
+def _finish_object(
+    fields: Sequence[tuple[str, DataType]], zone: datetime.tzinfo | None
+) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    found = [(name, read) for name, kind in fields if (read := _finish(kind, zone)) is not None]
+    if not found:
+        return None
+
+    def finish(values: dict[str, Any]) -> dict[str, Any]:
+        for name, read in found:
+            value = values.get(name)
+            if value is not None:
+                values[name] = read(value)
+        return values
+
+    return finish
+
+
+def _placed(value: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.datetime:
+    """Java's rules are those of Python without `fold`: of an hour that comes twice the first one counts, and
+    one that does not come at all is as if the clock had not been put forward yet."""
+    local = value.astimezone() if zone is None else value.replace(tzinfo=zone)
+    return local.astimezone(datetime.UTC)
+
+
+def _decimal(precision: int, scale: int) -> Read:
+    """Rounded to the scale, as Spark does; ValueError where it has too many digits then."""
+    unit = decimal.Decimal(1).scaleb(-scale)
+    most = decimal.Context(prec=precision, rounding=decimal.ROUND_HALF_UP, traps=[])
+
+    def read(value: decimal.Decimal) -> decimal.Decimal:
+        found = value.quantize(unit, context=most)
+        if not found.is_finite():
+            raise ValueError("it has too many digits")
+        return found
+
+    return read
+
+
+def _part(kind: DataType, zone: datetime.tzinfo | None) -> Read:
+    """Reads as much of a raw value as fits."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return _part_of_object([(field.name, field.dataType) for field in kind], zone)
+    if isinstance(kind, t.ArrayType):
+        items = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
+        each = _part(kind.elementType, zone)
+        return lambda raw: None if (found := items(raw)) is None else [each(item) for item in found]
+    if isinstance(kind, t.MapType):
+        pairs = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+        of = _part(kind.valueType, zone)
+        return lambda raw: (
+            None if (found := pairs(raw)) is None else {name: of(value) for name, value in found.items()}
+        )
+    whole = msgspec.json.Decoder(_kind("", kind) | None).decode
+    finish = _finish(kind, zone)
+    if finish is None:
+        return whole
+    return lambda raw: None if (found := whole(raw)) is None else finish(found)
+
+
+def _part_of_object(
+    fields: Sequence[tuple[str, DataType]], zone: datetime.tzinfo | None
+) -> Callable[[bytes | msgspec.Raw], Row]:
+    members = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+    readers = [(name, _part(kind, zone)) for name, kind in fields]
+
+    def read(raw: bytes | msgspec.Raw) -> dict[str, Any] | None:
+        given = members(raw)
+        if given is None:
+            return None
+        found: dict[str, Any] = {}
+        for name, one in readers:
+            if name in given:
+                try:
+                    found[name] = one(given[name])
+                except _WRONG:
+                    found[name] = None
+        return found
+
+    return read
 
 
 def _object(fields: Sequence[tuple[str, DataType]]) -> Any:
@@ -127,6 +263,7 @@ def _kind(name: str, kind: DataType) -> Any:
         "double": float,
         "boolean": bool,
         "timestamp": datetime.datetime,
+        "timestamp_ntz": Annotated[datetime.datetime, msgspec.Meta(tz=False)],
         "date": datetime.date,
     }
     if text not in plain:
@@ -247,6 +384,6 @@ class DecodingMaker:
         shown = "null" if value is None else repr(value[:80])
         raise DecodeError(
             f"{self._topic}-{self._partition}: the value at offset {columns.offsets[place]} does not fit the "
-            f"schema: {shown}. Set mode to {DROP} to leave such records out, or to {KEEP} to have them with "
-            "null fields"
+            f"schema: {shown}. Set mode to {DROP} to leave such records out, or to {KEEP} to have null for "
+            "what does not fit"
         )

@@ -6,6 +6,7 @@ a process of its own. Fetch 12, after FetchRequest.json and FetchResponse.json o
 
 from __future__ import annotations
 
+import logging
 import struct
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Final
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.load import frames
 from treecast.middleware.load.connection import Connection
-from treecast.middleware.load.frames import LoadError
+from treecast.middleware.load.frames import ClusterView, LoadError
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.compression import MAX_UNCOMPRESSED_BYTES, decompress
@@ -33,6 +34,8 @@ from .columns import Columns, add_records
 from .packed import Packed, add_packed
 from .planning import Range, loss_text
 
+_log = logging.getLogger("treecast.spark")
+
 MAX_BYTES: Final = 4 << 20
 COLUMNS_BYTES: Final = 64 << 20  # of records that become one Arrow batch, beside those of one batch more
 _FEW_BYTES: Final = 128 << 10
@@ -40,7 +43,7 @@ _RECORD_BYTES: Final = 512  # guessed: small ranges in long logs are not to fetc
 _WAIT_MS: Final = 500
 _FILTER_TAG: Final = 0x7463
 _PAUSE_S: Final = 0.1
-_OFFSET_OUT_OF_RANGE: Final = 1
+OFFSET_OUT_OF_RANGE: Final = 1
 _RETRIABLE: Final = frozenset((3, 5, 6, 7, 9, 13, 74, 75, 76))  # leadership is moving, or not yet known
 
 
@@ -159,15 +162,18 @@ class PartitionReader:
         with_headers: bool = False,
         packed: bool = False,
         text: str | None = None,
+        topic_id: str = "",
         fail_on_data_loss: bool = True,
         timeout: float = 60,
     ) -> None:
+        """`topic_id`: of the topic that is meant; empty: whichever has the name."""
         self._part = part
         self._bootstrap = bootstrap
         self._committed = committed
         self._with_headers = with_headers
         self._packed = packed
         self._text = text
+        self._topic_id = topic_id
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout = timeout
         self._link: Link | None = None
@@ -190,13 +196,21 @@ class PartitionReader:
         """Over as many connections as it takes. No pause after the first, which may have been idle."""
         part, pause = self._part, 0.0
         deadline = time.monotonic() + self._timeout
-        while decoder.next < part.until:
+        confirmed = begun = False
+        while not confirmed:
             before = decoder.next
             try:
                 for columns in self._answers(decoder):
                     deadline = time.monotonic() + self._timeout
                     if columns:
+                        begun = True
                         yield columns
+                confirmed = self._confirmed()
+            except _MadeAnew as error:
+                self._lost(str(error))
+                if begun:
+                    raise ReadError(f"while it was read, {error}. Start the query again") from error
+                return
             except (OSError, LoadError, _Moved) as error:
                 self.close()
                 if decoder.next == before and time.monotonic() > deadline:
@@ -209,6 +223,8 @@ class PartitionReader:
 
     def _answers(self, decoder: Decoder) -> Iterator[Columns | Packed]:
         """As long as the connection lives. An answer is decoded while the next is on its way."""
+        if decoder.next >= self._part.until:
+            return
         connection = self._connected()
         connection.send(self._request(decoder.next))
         while decoder.next < self._part.until:
@@ -230,7 +246,7 @@ class PartitionReader:
 
     def _refused(self, answer: Answer, decoder: Decoder) -> None:
         partition = self._part.partition
-        if answer.error == _OFFSET_OUT_OF_RANGE:
+        if answer.error == OFFSET_OUT_OF_RANGE:
             start = self._connected().offset(partition.topic, partition.number, frames.EARLIEST)
             end = self._connected().offset(partition.topic, partition.number)
             gone = min(start, self._part.until) if decoder.next < start else self._part.until
@@ -246,6 +262,7 @@ class PartitionReader:
     def _lost(self, text: str) -> None:
         if self._fail_on_data_loss:
             raise DataLossError(loss_text([text]))
+        _log.warning("%s; the query goes on without them, as failOnDataLoss is false", text)
 
     def _request(self, offset: int) -> bytes:
         return fetch_request(self._part, offset, committed=self._committed, text=self._text)
@@ -260,12 +277,33 @@ class PartitionReader:
 
     def _leader(self, link: Link) -> Address:
         partition = self._part.partition
-        view = link.view(partition.topic)
+        view = link.view(partition.topic, topic_id=self._topic_id)
+        self._check_topic(view)
         error, leaders = view.topics.get(partition.topic, (3, {}))
         leader = view.brokers.get(leaders.get(partition.number, -1))
         if leader is None:
             raise _Moved(f"nobody leads it (error {error})")
         return Address(*leader)
+
+    def _check_topic(self, view: ClusterView) -> None:
+        """_MadeAnew where the topic of that name is another one."""
+        topic = self._part.partition.topic
+        now = view.ids.get(topic, "")
+        if self._topic_id and now and now != self._topic_id:
+            raise _MadeAnew(
+                f"{topic} was deleted and made anew: offsets {self._part.first} to {self._part.until - 1} of "
+                f"{self._part.partition} were of the topic with id {self._topic_id}, now there is one with "
+                f"id {now}"
+            )
+
+    def _confirmed(self) -> bool:
+        """True once it was asked behind the last record: as an id never comes again, what was read before is
+        of the topic that is meant. _MadeAnew where there is another one, whose records may have been read."""
+        if self._topic_id:
+            self._connected()
+            assert self._link is not None
+            self._check_topic(self._link.metadata([self._part.partition.topic]))
+        return True
 
     def close(self) -> None:
         """Its link, which may still wait for answers. What is read after that takes another."""
@@ -274,17 +312,23 @@ class PartitionReader:
             self._link = None
 
 
+class _MadeAnew(Exception):
+    """There is another topic of the same name."""
+
+
 class _Moved(Exception):
     """Another leader has to be found, or this one needs a moment."""
 
 
-def fetch_request(part: Range, offset: int, *, committed: bool, text: str | None) -> bytes:
+def fetch_request(
+    part: Range, offset: int, *, committed: bool, text: str | None, wait_ms: int = _WAIT_MS
+) -> bytes:
     """Fetch 12 of one partition from `offset` on; `text` is a filter for a daemon (docs/filters.md)."""
     topic = part.partition.topic.encode()
     most = MAX_BYTES
     if text is None:  # what a filter leaves out costs nothing
         most = min(most, max(_FEW_BYTES, (part.until - offset) * _RECORD_BYTES))
-    body = struct.pack(">iiiibii", -1, _WAIT_MS, 1, most, int(committed), 0, -1)
+    body = struct.pack(">iiiibii", -1, wait_ms, 1, most, int(committed), 0, -1)
     body += b"\x02" + uvarint(len(topic) + 1) + topic + b"\x02"
     body += struct.pack(">iiqiqi", part.partition.number, -1, offset, -1, -1, most) + b"\0\0"
     body += b"\x01\x01"  # nothing forgotten, no rack

@@ -1,4 +1,7 @@
-"""Offsets of partitions, as Spark keeps them in a checkpoint: `{"topic": {"0": 23, "1": 42}}`.
+"""Offsets of partitions, as Spark keeps them in a checkpoint: `{"topic": {"id": "...", "0": 23, "1": 42}}`.
+
+The id is the topic's: one that was deleted and made anew under the same name has another, and its offsets say
+nothing of this one. Checkpoints of earlier versions, and of brokers that tell no ids, are without it.
 
 In an option, -2 stands for the earliest offset of a partition and -1 for the latest, as in Spark's own Kafka
 source.
@@ -9,6 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from ..errors import OptionError
 
@@ -27,24 +32,44 @@ class Partition(NamedTuple):
 
 
 Offsets = dict[Partition, int]
-Json = dict[str, dict[str, int]]
+TopicIds = dict[str, str]  # of topics by name; those that are not known are left out
+Json = dict[str, dict[str, int | str]]
+_ID = "id"
 
 
-def to_json(offsets: Mapping[Partition, int]) -> Json:
+class Place(Struct, frozen=True):
+    """How far a query is: offsets, and of which topics they are."""
+
+    offsets: Offsets
+    ids: TopicIds = {}
+
+
+def to_json(place: Place) -> Json:
     """As Spark stores it; topics and partitions in order, so that equal offsets are equal texts."""
     found: Json = {}
-    for partition in sorted(offsets):
-        found.setdefault(partition.topic, {})[str(partition.number)] = offsets[partition]
+    for partition in sorted(place.offsets):
+        topic = partition.topic
+        if topic not in found:
+            found[topic] = {_ID: place.ids[topic]} if topic in place.ids else {}
+        found[topic][str(partition.number)] = place.offsets[partition]
     return found
 
 
-def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The offsets that `to_json` wrote."""
-    return {
-        Partition(topic, int(number)): offset
+def from_json(value: Mapping[str, Mapping[str, int | str]]) -> Place:
+    """What `to_json` wrote."""
+    offsets = {
+        Partition(topic, int(number)): int(offset)
         for topic, partitions in value.items()
         for number, offset in partitions.items()
+        if number != _ID
     }
+    ids = {topic: str(partitions[_ID]) for topic, partitions in value.items() if _ID in partitions}
+    return Place(offsets, ids)
+
+
+def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Topics that are not those that they were; one without an id on a side counts as the same."""
+    return sorted(topic for topic in before.keys() & now.keys() if before[topic] != now[topic])
 
 
 def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
@@ -58,6 +83,8 @@ def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
         if not isinstance(partitions, dict):
             raise OptionError(f"{form}; for {topic!r} there is {partitions!r}")
         for number, offset in partitions.items():
+            if number == _ID:  # of a text that comes from a checkpoint or from the progress of a query
+                continue
             right = number.isdecimal() and isinstance(offset, int) and not isinstance(offset, bool)
             if not right or offset < lowest:
                 raise OptionError(f"{form}; for {topic!r} there is {number!r}: {offset!r}")

@@ -16,6 +16,7 @@ from treecast.middleware.filters.parse import parse
 from ..errors import OptionError
 from .decoding import FAIL, FORMATS, MODES
 from .offsets import EARLIEST, LATEST, Offsets, Partition, parse_assign, parse_offsets
+from .zones import zone_of
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ _COMMON = (
     *("minPartitions", "failOnDataLoss", "includeHeaders", "filter", "localDaemon", "readTimeoutMs"),
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     "startingOffsetsByTimestampStrategy",
-    *("format", "schema", "layout", "mode"),
+    *("format", "schema", "layout", "mode", "timeZone"),
 )
 _KNOWN = (*_SUBSCRIPTIONS, *_STREAMING, *_BATCH, *_COMMON)
 _KAFKA = "kafka."
@@ -84,6 +85,7 @@ class SourceOptions(Struct, frozen=True):
     format: str = ""  # empty: values as they are
     layout: str = ""
     mode: str = FAIL
+    time_zone: str = ""  # of timestamps without one; empty: the session's
     driver_rows: int = 0  # a micro-batch of at most so many is read beside the driver
     client: Mapping[str, str] = {}  # other kafka.* options, without `kafka.`
 
@@ -107,6 +109,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         format=given.take("format", _one_of(FORMATS), ""),
         layout=given.text("layout", ""),
         mode=given.take("mode", _one_of(tuple(mode.lower() for mode in MODES)), FAIL).upper(),
+        time_zone=given.take("timeZone", _zone, ""),
         driver_rows=given.take("driverReadMaxRows", _count, 0),
         client=given.client(),
     )
@@ -121,7 +124,9 @@ def _check_decoding(given: _Given, read: SourceOptions) -> None:
         for name in ("schema", "layout", "mode"):
             if given.has(name):
                 raise OptionError(f"{name} goes with format, which is {' or '.join(FORMATS)}")
-    elif (read.format == "fixed") != bool(read.layout):
+    if read.time_zone and read.format != "json":
+        raise OptionError("timeZone goes with format json: it is that of timestamps that name none")
+    if read.format and (read.format == "fixed") != bool(read.layout):
         raise OptionError("layout goes with format fixed, and says what lies where: for instance <iqd10s")
 
 
@@ -215,6 +220,14 @@ def _bound(given: _Given, which: str, default: int) -> Bound:
 
 def _times(name: str, text: str) -> Offsets:
     return parse_offsets(text, name, lowest=0)
+
+
+def _zone(name: str, text: str) -> str:
+    try:
+        zone_of(text)
+    except ValueError as error:
+        raise OptionError(f"{name}: {error}") from None
+    return text
 
 
 def _positive(name: str, text: str) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import pairwise
 
 from msgspec import Struct
 
-from ..errors import DataLossError
-from .offsets import Offsets, Partition, names
+from .offsets import Offsets, Partition, Place, made_anew, names
 
 
 class Range(Struct, frozen=True):
@@ -22,21 +21,50 @@ class Range(Struct, frozen=True):
         return self.until - self.first
 
 
+def begun_again(start: Place, end: Place) -> Place:
+    """`start` without the offsets of topics that are not those that they were: these are read from their
+    beginning."""
+    return _without(start, set(made_anew(start.ids, end.ids)))
+
+
+def begun_again_unknown(start: Place, end: Place) -> Place:
+    """The same for topics of which the checkpoint has no id, and which end before the checkpoint does: nobody
+    can say whether they were made anew, so all that they have is read. `end` is as leaders say."""
+    shorter = (part for part, offset in start.offsets.items() if end.offsets.get(part, offset) < offset)
+    return _without(start, {part.topic for part in shorter if part.topic not in start.ids})
+
+
+def _without(place: Place, topics: Set[str]) -> Place:
+    offsets = {part: offset for part, offset in place.offsets.items() if part.topic not in topics}
+    return Place(offsets, {topic: known for topic, known in place.ids.items() if topic not in topics})
+
+
+def anew_text(start: Place, end: Place) -> list[str]:
+    """What is lost of topics that were made anew; a line for each."""
+    return [
+        f"{topic} was deleted and made anew: the query has read the topic with id {start.ids[topic]}, and "
+        f"nothing of the one with id {end.ids[topic]} that is there now"
+        for topic in made_anew(start.ids, end.ids)
+    ]
+
+
 def limited(start: Mapping[Partition, int], latest: Mapping[Partition, int], max_rows: int) -> Offsets:
     """Where a trigger ends that takes `max_rows` offsets at most: of each partition by what waits.
 
     What rounding leaves goes to those that lost most by it; so the sum is `max_rows` where so many wait.
+    A partition that ends before its start has lost records: it ends where it does, for the plan to see that.
     """
-    waiting = {partition: max(0, latest[partition] - start.get(partition, 0)) for partition in sorted(latest)}
+    begun = {partition: min(start.get(partition, 0), latest[partition]) for partition in sorted(latest)}
+    waiting = {partition: latest[partition] - first for partition, first in begun.items()}
     total = sum(waiting.values())
     if total <= max_rows:
-        return {partition: max(latest[partition], start.get(partition, 0)) for partition in waiting}
+        return dict(latest)
     shares = {partition: divmod(max_rows * count, total) for partition, count in waiting.items()}
     left = max_rows - sum(whole for whole, _ in shares.values())
     by_loss = sorted(shares, key=lambda partition: -shares[partition][1])
     favoured = set(by_loss[:left])
     return {
-        partition: start.get(partition, 0) + whole + (partition in favoured)
+        partition: begun[partition] + whole + (partition in favoured)
         for partition, (whole, _) in shares.items()
     }
 
@@ -45,15 +73,13 @@ def ranges(
     start: Mapping[Partition, int],
     end: Mapping[Partition, int],
     earliest: Mapping[Partition, int],
-    *,
-    fail_on_data_loss: bool,
+    losses: list[str],
 ) -> list[Range]:
     """What is to be read between two offsets, in order, without empty ranges.
 
-    `earliest` are the starts of the logs now. DataLossError where offsets between the two are gone, or never
-    will be; without `fail_on_data_loss` they are left out.
+    `earliest` are the starts of the logs now. Where offsets between the two are gone, or never will be, they
+    are left out, and `losses` gets a line for each partition.
     """
-    losses: list[str] = []
     gone = sorted(set(start) - set(end))
     if gone:
         losses.append(f"{names(gone)}: no longer there")
@@ -69,8 +95,6 @@ def ranges(
             first = log_start
         if first < until:
             found.append(Range(partition, first, until))
-    if losses and fail_on_data_loss:
-        raise DataLossError(loss_text(losses))
     return found
 
 

@@ -6,9 +6,12 @@ Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one
 
 from __future__ import annotations
 
+import datetime
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -22,31 +25,45 @@ from treecast.middleware.filters.parse import parse
 from treecast.middleware.filters.records import RecordFilter
 
 from .. import links
-from ..errors import OptionError
+from ..errors import DataLossError, OptionError
 from ..workers import Sent, settle
 from .arrow import ArrowMaker
 from .asking import DaemonCluster
 from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
 from .columns import Columns
-from .decoding import DecodingMaker, decoder
+from .decoding import KEEP, DecodingMaker, decoder, has_times
 from .fetch import PartitionReader
-from .offsets import Offsets, Partition, from_json, to_json
+from .offsets import Offsets, Partition, Place, from_json, to_json
 from .options import SourceOptions
-from .planning import Range, limited, ranges, split
+from .planning import (
+    Range,
+    anew_text,
+    begun_again,
+    begun_again_unknown,
+    limited,
+    loss_text,
+    ranges,
+    split,
+)
 from .small import Giving, read_all
+from .zones import SESSION_ZONE, host_zone, zone_of
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
 
+_log = logging.getLogger("treecast.spark")
+
+
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, part: Range, bootstrap: str, cluster_id: str) -> None:
+    def __init__(self, part: Range, bootstrap: str, cluster_id: str, topic_id: str) -> None:
         super().__init__((part.partition.topic, part.partition.number, part.first, part.until))
         self.bootstrap = bootstrap
         self.cluster_id = cluster_id
+        self.topic_id = topic_id  # empty: not known
 
     @property
     def part(self) -> Range:
@@ -75,6 +92,7 @@ class _Reading(Sent):
         self.schema = schema
         self._cluster: Cluster | None = None
         self._cluster_id = ""
+        self._host_zone = host_zone()  # the driver's: this is made beside it
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_cluster"} | {
@@ -86,15 +104,30 @@ class _Reading(Sent):
             self._cluster = cluster_of(self.options)
         return self._cluster
 
-    def planned(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+    def same_topics(self, start: Place, end: Place) -> Place:
+        """`start`, where its topics are still the same. DataLossError where one was made anew, or without
+        failOnDataLoss `start` without its offsets."""
+        lost = anew_text(start, end)
+        if lost and self.options.fail_on_data_loss:
+            raise DataLossError(loss_text(lost))
+        return begun_again(start, end)
+
+    def planned(self, start: Place, end: Place) -> list[InputPartition]:
         """The tasks that read from `start` to `end`."""
-        earliest = self.cluster().earliest(end)
-        parts = ranges(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
+        losses: list[str] = anew_text(start, end)
+        begun = begun_again(start, end)
+        parts = ranges(begun.offsets, end.offsets, self.cluster().earliest(end.offsets), losses)
+        if losses and self.options.fail_on_data_loss:
+            raise DataLossError(loss_text(losses))
+        if losses:
+            known = begun_again_unknown(begun, end)
+            parts = ranges(known.offsets, end.offsets, self.cluster().earliest(end.offsets), [])
+            _log.warning("the query goes on, as failOnDataLoss is false: %s", "; ".join(losses))
         bootstrap = bootstrap_of(self.options)
         if parts and self.options.local_daemon and not self._cluster_id:
             self._cluster_id = links.cluster_id_of(address_of(bootstrap))
         return [
-            RangePartition(part, bootstrap, self._cluster_id)
+            RangePartition(part, bootstrap, self._cluster_id, end.ids.get(part.partition.topic, ""))
             for part in split(parts, self.options.min_partitions)
         ]
 
@@ -116,6 +149,7 @@ class _Reading(Sent):
             with_headers=self._with_headers(),
             packed=not options.format and not self._with_headers(),
             text=options.filter,
+            topic_id=partition.topic_id,
             fail_on_data_loss=options.fail_on_data_loss,
             timeout=options.read_timeout,
         )
@@ -136,8 +170,21 @@ class _Reading(Sent):
         options = self.options
         if not options.format:
             return ArrowMaker(self.schema, *partition)
-        decode = decoder(self.schema, options.format, options.layout)
+        partly = options.mode == KEEP
+        decode = decoder(self.schema, options.format, options.layout, zone=self._zone(), partly=partly)
         return DecodingMaker(self.schema, decode, options.mode, *partition)
+
+    def _zone(self) -> datetime.tzinfo | None:
+        """Of timestamps without one: the option's, else the session's, else that of the driver's host."""
+        context = TaskContext.get()
+        session = context.getLocalProperty(SESSION_ZONE) if context is not None else None
+        name = self.options.time_zone or session or self._host_zone
+        return zone_of(name) if name else None
+
+    def knows_zone(self) -> bool:
+        """Whether this may be done outside of a task, which alone is told the session's zone."""
+        options = self.options
+        return options.format != "json" or bool(options.time_zone) or not has_times(self.schema)
 
     def close(self) -> None:
         if self._cluster is not None:
@@ -174,7 +221,8 @@ class TreecastReader(DataSourceReader):
         read = partitions_of(cluster, options)
         start = resolve(cluster, read, options.starting, "startingOffsets")
         end = resolve(cluster, read, options.ending, "endingOffsets")
-        planned = reading.planned(start, {part: max(end[part], start[part]) for part in end})
+        end = {part: max(end[part], start[part]) for part in end}
+        planned = reading.planned(Place(start), Place(end, cluster.topic_ids(read)))
         reading.close()
         return planned
 
@@ -187,14 +235,15 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._reading = _Reading(options, schema)
-        self._end: Offsets | None = None  # of Trigger.AvailableNow: what there was when it began
-        self._known: Offsets | None = None  # what the last trigger has found
+        self._end: Place | None = None  # of Trigger.AvailableNow: what there was when it began
+        self._known: Place | None = None  # what the last trigger has found
 
     def initialOffset(self) -> dict[str, Any]:
         reading = self._reading
         cluster = reading.cluster()
         read = partitions_of(cluster, reading.options)
-        return to_json(resolve(cluster, read, reading.options.starting, "startingOffsets"))
+        start = resolve(cluster, read, reading.options.starting, "startingOffsets")
+        return to_json(Place(start, cluster.topic_ids(read)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows = self._reading.options.max_rows
@@ -205,26 +254,38 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         latest = self._latest() if self._end is None else self._end
-        begun = from_json(start)
-        if not isinstance(limit, ReadMaxRows):
-            return to_json({part: max(offset, begun.get(part, 0)) for part, offset in latest.items()})
-        new = self._reading.cluster().earliest(set(latest) - set(begun))
-        return to_json(limited(begun | new, latest, limit.max_rows))
+        reading = self._reading
+        begun = reading.same_topics(from_json(start), latest).offsets
+        ends = self._not_back(begun, latest.offsets)
+        if isinstance(limit, ReadMaxRows):
+            new = reading.cluster().earliest(set(ends) - set(begun))
+            ends = limited(begun | new, ends, limit.max_rows)
+        return to_json(Place(ends, latest.ids))
+
+    def _not_back(self, begun: Offsets, latest: Offsets) -> Offsets:
+        """The ends. Where the query is further than one, a replica may be behind: then how far the query is,
+        unless the leader says that there is no more; the plan finds that loss."""
+        further = {part: begun[part] for part, offset in latest.items() if begun.get(part, 0) > offset}
+        if not further:
+            return latest
+        beyond = self._reading.cluster().beyond(further)
+        return latest | {part: offset for part, offset in further.items() if part not in beyond}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the progress of a batch: what was asked for it, as Spark's Kafka source has it."""
         return None if self._known is None else to_json(self._known)
 
-    def _latest(self) -> Offsets:
+    def _latest(self) -> Place:
         cluster = self._reading.cluster()
-        self._known = cluster.latest(cluster.partitions(self._reading.options.subscription))
+        read = cluster.partitions(self._reading.options.subscription)
+        self._known = Place(cluster.latest(read), cluster.topic_ids(read))
         return self._known
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         begun, until = from_json(start), from_json(end)
-        self._check_checkpoint(begun)
+        self._check_checkpoint(begun.offsets)
         planned = self._reading.planned(begun, until)
-        if 0 < rows_of(planned) <= self._reading.options.driver_rows:
+        if 0 < rows_of(planned) <= self._reading.options.driver_rows and self._reading.knows_zone():
             together = TogetherPartition(planned)
             if self.offer(read_all(self._reading.records(together))):
                 return [together]

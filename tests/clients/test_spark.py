@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.daemon.process import DaemonProcess
-from treecast.spark_connectors.errors import WriteError
+from treecast.spark_connectors.errors import DataLossError, WriteError
 from treecast.spark_connectors.sink.rows import murmur2
 from treecast.spark_connectors.source.offsets import Partition
 
@@ -186,6 +187,14 @@ def test_values_are_decoded_into_the_columns_of_a_schema(found: dict[str, Any]) 
     assert "the layout '<ii' has 2 fields, the schema has 1: n" in decoded["layout"]
 
 
+def test_json_is_kept_as_from_json_keeps_it(found: dict[str, Any]) -> None:
+    """Field by field, and timestamps without a zone in the session's."""
+    kept = found["json"]
+    assert kept["ours"] == kept["theirs"]
+    assert '"t":"2026-07-01T12:00:00.000-04:00"' in kept["ours"][0]
+    assert kept["named"] == '{"t":"2026-07-01T08:00:00.000-04:00"}'
+
+
 def test_what_is_wrong_is_named(found: dict[str, Any]) -> None:
     wrong = found["wrong"]
     assert "did you mean subscribePattern?" in wrong["option"]
@@ -208,6 +217,9 @@ def asked_by_both(address: str, level: str) -> tuple[list[object], list[object]]
         into += [parts, cluster.partitions(Subscription(pattern="asked-.*"))]
         into += [cluster.earliest(more), cluster.latest(more)]
         into += [cluster.at_times(dict.fromkeys(parts, at)) for at in (0, 2500, 3000, 9000)]
+        into.append(cluster.topic_ids(parts))
+        if level == "read_uncommitted":
+            into.append(cluster.beyond(dict.fromkeys(parts, 5)))
         cluster.close()
     return said
 
@@ -245,9 +257,97 @@ def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -
         dict(zip(a, (6, 5, 0), strict=True)),
     ]
     assert both["read_committed"][0][3] == dict(zip(a, (6, 0, 0), strict=True))
+    ids, beyond = both["read_uncommitted"][0][-2:]
+    assert (set(ids), beyond) == ({"asked-a"}, {a[2]})
+
+
+def test_a_topic_that_was_made_anew_fails_the_query_or_is_read_from_its_beginning(
+    found: dict[str, Any],
+) -> None:
+    """Whether it has fewer records than the checkpoint has read, or more."""
+    recreated = found["anew_recreated"]
+    for name in ("fewer", "more"):
+        assert f"anew-{name}-" in recreated[name]["error"]
+        assert "was deleted and made anew: the query has read the topic with id" in recreated[name]["error"]
+        assert recreated[name]["again"] == 2, "each topic's offset 0 once"
+    assert (recreated["fewer"]["rows"], recreated["more"]["rows"]) == (210, 500)
+
+
+def test_a_checkpoint_without_ids_finds_that_its_topic_ends_earlier(found: dict[str, Any]) -> None:
+    without = found["anew_without_ids"]
+    assert "-0: read up to 200, but it ends at 10" in without["error"]
+    assert without["rows"] == 210
+
+
+def test_a_task_reads_the_topic_that_was_meant_or_nothing(shared_daemon: DaemonProcess) -> None:
+    """One that was made anew after the plan; and what a leader says of a log that ends early."""
+    pytest.importorskip("pyspark")
+    from treecast.spark_connectors.source.asking import DaemonCluster
+    from treecast.spark_connectors.source.fetch import PartitionReader
+    from treecast.spark_connectors.source.options import Subscription
+    from treecast.spark_connectors.source.planning import Range
+
+    admin = AdminClient({"bootstrap.servers": shared_daemon.kafka})
+    admin.create_topics([NewTopic("meant", 1, 1)])["meant"].result(60)
+    producer = Producer({"bootstrap.servers": shared_daemon.kafka})
+    for n in range(5):
+        producer.produce("meant", b"%d" % n)
+    assert producer.flush(60) == 0
+    cluster = DaemonCluster(shared_daemon.kafka, committed=False, timeout=60)
+    (part,) = cluster.partitions(Subscription(topics=("meant",)))
+    topic_id = cluster.topic_ids([part])["meant"]
+    assert cluster.beyond({part: 5}) == set()
+    assert cluster.beyond({part: 6}) == {part}
+
+    def read(topic_id: str, *, fail: bool) -> int:
+        address = Address(*shared_daemon.address("kafka"))
+        reader = PartitionReader(Range(part, 0, 5), address, topic_id=topic_id, fail_on_data_loss=fail)
+        return sum(len(columns) for columns in reader.read())
+
+    assert (read(topic_id, fail=True), read("", fail=True)) == (5, 5)
+    assert read("another id", fail=False) == 0
+    with pytest.raises(DataLossError, match="meant was deleted and made anew: offsets 0 to 4 of meant-0"):
+        read("another id", fail=True)
+    cluster.close()
 
 
 # --- the sink
+
+
+def test_a_copied_checkpoint_that_writes_elsewhere_writes_all_of_its_batches(found: dict[str, Any]) -> None:
+    """And so does one whose topic was made anew; one that writes to where it wrote repeats nothing."""
+    assert found["anew_copied"] == {"blue": 3000, "green": 1000, "anew": 1000}
+
+
+def test_a_checkpoint_that_was_restored_does_not_leave_out_other_rows(found: dict[str, Any]) -> None:
+    restored = found["anew_restored"]
+    assert "its rows are not written" in restored["error"]
+    assert "is committed, so batch 1 is no repeat of the last one" in restored["error"]
+    assert restored["count"] == 5000
+
+
+def test_each_batch_numbers_anew_with_a_new_checkpoint(found: dict[str, Any]) -> None:
+    """Of the second run only the batch that was forgotten is one that was done."""
+    assert found["anew_each_batch"] == {"counts": [3000, 3000, 6000]}
+
+
+def test_a_name_that_is_used_for_other_rows_is_refused(found: dict[str, Any]) -> None:
+    named, columns = found["anew_named"], found["anew_columns"]
+    assert "50, not with 60 rows: anew-named-" in named["errors"][0]
+    assert "is committed, so batch 6 is no repeat of the last one" in named["errors"][1]
+    assert named["count"] == 50
+    assert "was committed with 50 rows: anew-column-1-" in columns["error"]
+    assert columns["counts"] == [50, 0]
+
+
+def test_what_is_not_written_again_is_counted_and_logged(
+    found: dict[str, Any], shared_daemon: DaemonProcess
+) -> None:
+    skipped = "treecast_broker_batches_skipped_total"
+    with urllib.request.urlopen(f"http://{shared_daemon.ready['admin']}/metrics") as page:
+        (line,) = [line for line in page.read().decode().splitlines() if line.startswith(f"{skipped} ")]
+    assert float(line.split()[1]) >= 3
+    assert "is committed already and not written again (1000 rows: anew-each-" in shared_daemon.log()
 
 
 def test_columns_as_sparks_kafka_sink_takes_them(found: dict[str, Any]) -> None:
@@ -279,14 +379,14 @@ def test_what_a_task_begins_after_its_job_was_given_up_is_refused(shared_daemon:
     writer = TreecastWriter(options)
     batch, host, port = writer._batch, *shared_daemon.address("kafka")
 
-    def staging(name: str) -> Staging:
-        part, lease = f"{batch.whole}//{batch.number}/{name}", options.lease_ms
-        return Staging(Address(host, port), part, lease_ms=lease, compression=options.compression, timeout=30)
+    def staging() -> Staging:
+        lease, compression = options.lease_ms, options.compression
+        return Staging(Address(host, port), lease_ms=lease, compression=compression, timeout=30)
 
-    early, late = staging("early"), staging("late")
-    assert early.begin()
+    early, late = staging(), staging()
+    assert early.begin(batch.part("early"))
     writer.abort([])
-    assert not late.begin()
+    assert not late.begin(batch.part("late"))
     with pytest.raises(WriteError):
         early._add([Partition("spark", 0)])
     early.close()

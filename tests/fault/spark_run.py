@@ -6,7 +6,9 @@
 A query copies one topic into another by format("treecast"), each record with the place that it came from,
 while a feeder writes. Kills come at random moments, each after the query has done at least one more batch,
 and some a second time while it recovers; readers of committed records must find every input in the output
-exactly once: that the source neither skips nor repeats, and that the sink writes once. A query that fails as
+exactly once: that the source neither skips nor repeats, and that the sink writes once. After some kills of
+the driver a copy of the checkpoint goes on and writes to another topic, as blue and green deployments do;
+then no topic has a record twice, and all topics together have every record. A query that fails as
 Spark gave one of its Python workers too little time to start (10 s) is begun again and counted apart.
 
 It can be ended with Ctrl-C and goes on where it was with the same command: what is done is in

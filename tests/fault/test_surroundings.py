@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
+import sys
+import urllib.error
+import urllib.request
 
 import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.fault
 
@@ -150,6 +156,114 @@ def test_a_full_disk_refuses_and_harms_nothing(daemon_on, small_disk, wire_clien
     assert read_values(daemon_on.kafka, "full") == list(enumerate(acked))
     connection = dial(daemon_on)
     assert wire.fetched_offsets(connection.ask(wire.offset_fetch("group", "full", [0]))) == {0: (2, "m2")}
+
+
+def page(daemon, path):
+    """An admin page: its status and its text."""
+    try:
+        with urllib.request.urlopen(f"http://{daemon.admin}{path}") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def logged(daemon, text):
+    return sum(text in line for line in daemon.log().splitlines())
+
+
+def command(daemon, *words):
+    return [sys.executable, "-m", "treecast.middleware.cli", *words], daemon._environment | {
+        "TREECAST_CONTROL": daemon.control,
+        "TREECAST_KAFKA": daemon.kafka,
+    }
+
+
+def test_a_full_disk_is_said(daemon_on, small_disk, tmp_path, wire_client, dial, read_values, until):
+    """Once in the log, in status, readiness, metrics and doctor, and by the command that waits for it."""
+    connection = dial(daemon_on)
+    connection.insist("CreateTopics", wire_client.create_topic("full", 1, {}), wire_client.first_topic_code)
+    assert page(daemon_on, "/readyz") == (200, "ready\n")
+    filling = fill(small_disk)
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"\n".join(b"%d" % n + b"x" * 10_000 for n in range(500)))
+    program, environment = command(daemon_on, "produce", "full", "--file", str(lines))
+    producing = subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True)
+    said = producing.stderr.readline()
+    assert f"waiting for {daemon_on.kafka} to acknowledge 500 records: the disk of {daemon_on.data}" in said
+    assert "refuses writes: No space left on device" in said
+    assert logged(daemon_on, "refuses writes") == 1
+    status, text = page(daemon_on, "/readyz")
+    assert (status, "refuses writes" in text) == (503, True)
+    assert page(daemon_on, "/readyz?for=reads")[0] == 200
+    assert "\ntreecast_disk_refuses 1.0\n" in page(daemon_on, "/metrics")[1]
+    for word in ("status", "doctor"):
+        program, environment = command(daemon_on, word)
+        shown = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+        assert "refuses writes" in " ".join(shown.stdout.split())
+    for number in range(20):
+        connection.ask(wire_client.offset_commit("group", "full", 0, number))
+    assert logged(daemon_on, "groups and offsets cannot be written") <= 1
+    filling.unlink()
+    assert producing.wait(120) == 0
+    producing.stderr.close()
+    assert len(read_values(daemon_on.kafka, "full")) == 500
+    until(lambda: page(daemon_on, "/readyz")[0] == 200, "the disk to take writes again")
+    assert (logged(daemon_on, "refuses writes"), logged(daemon_on, "takes writes again")) == (1, 1)
+
+
+# --- no file descriptors
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """A daemon that may open 64 files."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nulimit -n 64\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with DaemonProcess(tmp_path / "data", python=str(python)) as started:
+        yield started
+
+
+def serves(daemon, held):
+    """Whether one more client is answered, and not sent away."""
+    held.append(client := socket.create_connection(daemon.address("kafka"), 30))
+    with contextlib.suppress(ConnectionError):
+        client.sendall(bytes((0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255)))  # ApiVersions
+        return client.recv(4) != b""
+    return False
+
+
+@pytest.fixture
+def held():
+    """Connections, closed at the end."""
+    made = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_used_up_descriptors_are_said_and_nobody_hangs(limited, held, until):
+    while serves(limited, held):
+        assert len(held) < 64, "nobody is turned away"
+    for face in ("mqtt", "stare"):
+        held.append(socket.create_connection(limited.address(face), 30))
+        with contextlib.suppress(ConnectionResetError):
+            assert held[-1].recv(1) == b"", "it is closed at once"
+    until(lambda: page(limited, "/readyz")[0] == 503, "it to be said")
+    program, environment = command(limited, "status")
+    shown = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    assert "no file descriptors are left for clients: 64 may be open" in " ".join(shown.stdout.split())
+    assert logged(limited, "no file descriptors are left") == 1
+    assert "treecast_descriptors_used_up 1.0" in page(limited, "/metrics")[1]
+    for client in held:
+        client.close()
+    until(lambda: page(limited, "/readyz")[0] == 200, "descriptors to be free again")
+    assert serves(limited, held)
+    assert "treecast_face_connections_refused_total" in page(limited, "/metrics")[1]
+
+
+# --- topics, transactions and the start on a full disk
 
 
 def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, wire_client, dial, read_values):

@@ -149,18 +149,20 @@ class Totals(_message.Message):
     def __init__(self, topics: _Optional[int] = ..., partitions: _Optional[int] = ..., groups: _Optional[int] = ..., records_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., records_stored: _Optional[int] = ..., bytes_stored: _Optional[int] = ...) -> None: ...
 
 class Resources(_message.Message):
-    __slots__ = ("resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes")
+    __slots__ = ("resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes")
     RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_LIMIT_FIELD_NUMBER: _ClassVar[int]
     DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     resident_bytes: int
     cpu_seconds: float
     open_files: int
     open_files_limit: int
     disk_free_bytes: int
-    def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ...) -> None: ...
+    disk_bytes: int
+    def __init__(self, resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
 
 class FabricRequest(_message.Message):
     __slots__ = ()

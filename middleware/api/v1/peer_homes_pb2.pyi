@@ -400,16 +400,18 @@ class HomePart(_message.Message):
     def __init__(self, part: _Optional[str] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ...) -> None: ...
 
 class HomeEndParts(_message.Message):
-    __slots__ = ("home", "batch", "parts", "committed")
+    __slots__ = ("home", "batch", "parts", "committed", "content")
     HOME_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
     home: HomeTarget
     batch: int
     parts: _containers.RepeatedCompositeFieldContainer[HomePart]
     committed: bool
-    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., batch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[HomePart, _Mapping]]] = ..., committed: _Optional[bool] = ...) -> None: ...
+    content: str
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., batch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[HomePart, _Mapping]]] = ..., committed: _Optional[bool] = ..., content: _Optional[str] = ...) -> None: ...
 
 class HomeVerify(_message.Message):
     __slots__ = ("home", "producer", "partition", "group_id")

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, HomeWrite, Refusals
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.rarely import Rarely
 from treecast.middleware.storage.tables import Change
 
 from .effects import Done
@@ -43,6 +44,7 @@ class Journal:
         self.store = store
         self._gathered: dict[tuple[str, int], _Gathered] = {}
         self._task: asyncio.Task[None] | None = None
+        self._complaint = Rarely()  # a full disk refuses each commit of each group
 
     def submit(
         self, group_id: str, epoch: int, changes: Sequence[Change], done: Done, *, forget: bool = False
@@ -86,7 +88,8 @@ class Journal:
         try:
             return await self.store.commit(writes), None
         except TreecastError as error:
-            log.error("groups and offsets cannot be written: %s", error)
+            if self._complaint.due(asyncio.get_running_loop().time()):
+                log.error("groups and offsets cannot be written: %s%s", error, self._complaint.more())
             return {}, error
         except Exception as error:
             log.exception("groups and offsets cannot be written")

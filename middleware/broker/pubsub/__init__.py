@@ -10,7 +10,7 @@ from treecast.middleware.storage.block_log import SyncTicket
 from .journal import Journal
 from .message import NEVER, Message, Run, Subscriber
 from .pubsub import Departures, InterestListener, PubSub, Recorder, ShareListener, Waiter
-from .records import Owed, SessionRecord, SubscriptionRecord
+from .records import Owed, SessionRecord, SubscriptionRecord, WillRecord
 from .restore import open_journal
 from .settings import PubSubSettings
 from .shared import SharedGroup
@@ -39,4 +39,5 @@ __all__ = [
     "Targets",
     "Waiter",
     "open_journal",
+    "WillRecord",
 ]

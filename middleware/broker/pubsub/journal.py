@@ -30,9 +30,10 @@ from .journal_codec import (
     put_session,
     put_state,
     put_subscribed,
+    put_will,
 )
 from .message import Message
-from .records import Owed, SessionRecord, SubscriptionRecord
+from .records import Owed, SessionRecord, SubscriptionRecord, WillRecord
 from .retained import RetainedStore
 
 _KEEP: Final = 4  # segments that may be held by little before that is written anew
@@ -69,6 +70,9 @@ class Journal:
         self._done_session = 0  # settled messages of one session in a row, not written yet
         self._done_first = 0
         self._done_count = 0
+        self._handed_session = 0  # the same of messages that were sent
+        self._handed_first = 0
+        self._handed_count = 0
         self._passing: dict[tuple[int, int, int], None] = {}  # those of `passed` that are not written yet
         self._syncs = syncs
         self.unsynced = False  # something was written and not forced to the disk
@@ -114,6 +118,27 @@ class Journal:
         self.hold(message)
         record.owed[message.number] = owed
         put_owed(self._out, record.number, owed)
+
+    def handed(self, record: SessionRecord, owed: Owed) -> None:
+        """A message of QoS 1 that waited is sent now: should it be sent again, it is a duplicate."""
+        number = owed.message.number
+        if owed.sent or number not in record.owed:
+            return
+        owed.sent = True
+        follows = self._handed_count and number == self._handed_first + self._handed_count
+        if follows and self._handed_session == record.number:
+            self._handed_count += 1
+            return
+        self._write_handed()
+        self._handed_session = record.number
+        self._handed_first = number
+        self._handed_count = 1
+
+    def _write_handed(self) -> None:
+        if self._handed_count:
+            put_entry(self._out, codec.HANDED, self._handed_session, self._handed_first)
+            put(self._out, self._handed_count)
+            self._handed_count = 0
 
     def settled(self, record: SessionRecord, message: Message) -> None:
         """It has acknowledged it, or it was dropped."""
@@ -197,6 +222,16 @@ class Journal:
         """Its expiry, or whether its client is there."""
         put_session(self._out, record)
 
+    def will(self, record: SessionRecord, will: WillRecord | None) -> None:
+        """What is published should its client go; None: nothing."""
+        if will is None:
+            if record.will is not None:
+                self._out.append(codec.NO_WILL)
+                put(self._out, record.number)
+        else:
+            put_will(self._out, record.number, will)
+        record.will = will
+
     def subscribed(self, record: SessionRecord, filter: bytes, options: int, identifier: int) -> None:
         record.subscriptions[filter] = SubscriptionRecord(options, identifier)
         put_subscribed(self._out, record.number, filter, options, identifier)
@@ -237,6 +272,7 @@ class Journal:
 
     def flush(self) -> bool:
         """Writes what has come since the last call; whether all is written. One call per turn."""
+        self._write_handed()
         self._write_done()
         if self._passing:
             self._write_passed()

@@ -4,7 +4,7 @@
 | ------------- | ---------------------------------------------------------------------------------------- |
 | NEXT          | the number that the next message gets                                                    |
 | MESSAGE       | number, flags (QoS, 4: retain), stamp, expiry (float64), topic, properties, payload |
-| OWE           | session, message, options (1 byte: QoS, 4: retain), count of identifiers, identifiers      |
+| OWE           | session, message, options (1 byte: QoS, 4: retain, 8: sent), count of identifiers, these   |
 | DONE          | session, first message, count: these are settled                                          |
 | SENT          | session, message, packet id: of QoS 2                                                    |
 | RECEIVED      | session, message, packet id: the client has it                                            |
@@ -19,6 +19,10 @@
 | CLEARED       | topic                                                                                     |
 | STATE         | session: what follows of it is all that holds; of what it is owed nothing changes         |
 | PASSED        | host, epoch, stream, number: up to it, another host's stream is taken; 0: and forgotten   |
+| HANDED        | session, first message, count: the client may have been sent these, of QoS 1              |
+| WILL          | session, flags (QoS, 4: retain), delay, 1 + seconds that it lives (0: for ever), topic,   |
+|               | properties, payload                                                                       |
+| NO_WILL       | session                                                                                   |
 
 Byte strings are a size and that many bytes.
 """
@@ -30,7 +34,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_f64_be, write_f64_be
 
 from .message import Message
-from .records import Owed, SessionRecord
+from .records import Owed, SessionRecord, WillRecord
 
 NEXT: Final = 1
 MESSAGE: Final = 2
@@ -49,8 +53,12 @@ RETAINED: Final = 14
 CLEARED: Final = 15
 STATE: Final = 16
 PASSED: Final = 17
+HANDED: Final = 18
+WILL: Final = 19
+NO_WILL: Final = 20
 
 _RETAIN: Final = 4
+_SENT: Final = 8
 
 
 def put(out: BytesWriter, value: int) -> None:
@@ -87,7 +95,7 @@ def put_owed(out: BytesWriter, session: int, owed: Owed) -> None:
     out.append(OWE)
     put(out, session)
     put(out, owed.message.number)
-    out.append(owed.qos | (_RETAIN if owed.retain else 0))
+    out.append(owed.qos | (_RETAIN if owed.retain else 0) | (_SENT if owed.sent else 0))
     put(out, len(owed.identifiers))
     for identifier in owed.identifiers:
         put(out, identifier)
@@ -109,6 +117,17 @@ def put_subscribed(out: BytesWriter, session: int, filter: bytes, options: int, 
     put_bytes(out, filter)
 
 
+def put_will(out: BytesWriter, session: int, will: WillRecord) -> None:
+    out.append(WILL)
+    put(out, session)
+    out.append(will.qos | (_RETAIN if will.retain else 0))
+    put(out, will.delay)
+    put(out, will.lives + 1)
+    put_bytes(out, will.topic)
+    put_bytes(out, will.properties)
+    put_bytes(out, will.payload)
+
+
 def put_passed(out: BytesWriter, stream: tuple[int, int, int], number: int) -> None:
     out.append(PASSED)
     for part in stream:
@@ -121,6 +140,8 @@ def put_state(out: BytesWriter, record: SessionRecord) -> None:
     put_session(out, record)
     out.append(STATE)
     put(out, record.number)
+    if record.will is not None:
+        put_will(out, record.number, record.will)
     for filter, subscription in record.subscriptions.items():
         put_subscribed(out, record.number, filter, subscription.options, subscription.identifier)
     for packet_id in record.incoming:
@@ -186,4 +207,12 @@ class EntryReader:
         """What follows session and message of an OWE."""
         options = self.byte()
         identifiers = tuple([self.number() for _ in range(self.number())])
-        return Owed(message, options & 3, bool(options & _RETAIN), identifiers)
+        found = Owed(message, options & 3, bool(options & _RETAIN), identifiers)
+        found.sent = bool(options & _SENT)
+        return found
+
+    def will(self) -> WillRecord:
+        """What follows the session of a WILL."""
+        flags, delay, lives = self.byte(), self.number(), self.number() - 1
+        topic, properties, payload = self.some(), self.some(), self.some()
+        return WillRecord(topic, payload, flags & 3, bool(flags & _RETAIN), properties, delay, lives)

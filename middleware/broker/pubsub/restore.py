@@ -55,7 +55,7 @@ class Replay:
             self._session(reader)
         elif kind == codec.PASSED:
             self._passed(reader)
-        elif codec.OWE <= kind <= codec.STATE:
+        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.NO_WILL:
             self._of_session(kind, reader)
         else:
             raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
@@ -98,6 +98,16 @@ class Replay:
             first = reader.number()
             for key in range(first, first + reader.number()):
                 record.owed.pop(key, None)
+        elif kind == codec.HANDED:
+            first = reader.number()
+            for key in range(first, first + reader.number()):
+                known = record.owed.get(key)
+                if known is not None:
+                    known.sent = True
+        elif kind == codec.WILL:
+            record.will = reader.will()
+        elif kind == codec.NO_WILL:
+            record.will = None
         elif kind == codec.SENT:
             key = reader.number()
             record.sent[reader.number()] = key
@@ -126,6 +136,7 @@ class Replay:
 
 
 def _forget_state(record: SessionRecord) -> None:
+    record.will = None
     record.subscriptions = {}
     record.incoming = set()
     record.sent = {}

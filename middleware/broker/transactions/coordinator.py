@@ -33,7 +33,18 @@ from treecast.middleware.model.identity import (
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import records
-from .parts import check_begin, check_names, check_open, fate, given_up, home_name, part_of, with_batch
+from .parts import (
+    check_begin,
+    check_fresh,
+    check_names,
+    check_open,
+    check_repeat,
+    fate,
+    given_up,
+    home_name,
+    part_of,
+    with_batch,
+)
 from .producer_ids import ProducerIds
 from .slots import Slot, Slots
 from .state import (
@@ -266,20 +277,30 @@ class TransactionCoordinator:
                 await self._carry_out(slot, decided)
 
     async def end_parts(
-        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+        self,
+        whole: str,
+        batch: int,
+        parts: Mapping[str, ProducerIdentity],
+        *,
+        committed: bool,
+        content: str = "",
     ) -> None:
         """Commits `batch` of `whole`: of its parts those named count, the others up to it are aborted.
 
-        A batch up to the last one that was committed is left as it is, and nothing of it counts any more.
-        Without `committed`, all that is open up to `batch` is aborted.
+        The last one that was committed is left as it is, and nothing more of it counts; what can be no repeat
+        of it is INVALID_TRANSACTION_STATE (`parts.check_repeat`). Without `committed`, all that is open up to
+        `batch` is aborted.
         """
         check_names(whole, batch, parts)
         slot = self._slots.made(whole, self._epoch(whole))
         async with slot.lock:
-            last = -1 if slot.transaction is None else slot.transaction.batch
-            if committed and batch > last:
+            last = slot.transaction
+            if committed and last is not None and batch <= last.batch:
+                self._repeated(last, batch, parts, content)
+            elif committed:
+                check_fresh(whole, batch, parts, content)
                 await self._note_parts(whole)
-                await self._commit_parts(slot, whole, batch, parts)
+                await self._commit_parts(slot, whole, batch, parts, content)
             for name, held in self._slots.parts(whole):
                 part = part_of(name)
                 if part is not None and part.batch <= batch:
@@ -292,8 +313,23 @@ class TransactionCoordinator:
                 if held.transaction is not None and held.transaction.state in DECIDED:
                     await self._keep(held, held.transaction)
 
+    def _repeated(
+        self, whole: Transaction, batch: int, parts: Mapping[str, ProducerIdentity], content: str
+    ) -> None:
+        """Nothing is written for a batch that is there: it is counted and logged. An answer that was lost and
+        is asked for again, with the very parts that count, is none of these."""
+        check_repeat(whole, batch, content)
+        names = {part.name for part in map(part_of, parts) if part is not None}
+        if names and names == whole.winners:
+            return
+        self._counters.batches_skipped += 1
+        _log.warning(
+            "batch %d of %r is committed already and not written again (%s)",
+            *(batch, whole.transactional_id, content or "its writer does not say what it holds"),
+        )
+
     async def _commit_parts(
-        self, slot: Slot, whole: str, batch: int, parts: Mapping[str, ProducerIdentity]
+        self, slot: Slot, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], content: str
     ) -> None:
         """The one row that decides. The locks of the parts are held, so that none times out meanwhile."""
         held = {name: self._slots.get(name) for name in sorted(parts)}
@@ -303,7 +339,7 @@ class TransactionCoordinator:
                     await locks.enter_async_context(part_slot.lock)
                 check_open(name, None if part_slot is None else part_slot.transaction, parts[name])
             names = frozenset(part.name for part in map(part_of, held) if part is not None)
-            decided = with_batch(slot.transaction, whole, batch, names, self._clock())
+            decided = with_batch(slot.transaction, whole, batch, names, content, self._clock())
             await self._keep(slot, decided)
             for name, part_slot in held.items():
                 part = part_of(name)
@@ -392,8 +428,8 @@ class TransactionCoordinator:
         transaction, now = slot.transaction, self._clock()
         if transaction is None or not transaction.has_expired(now):
             return
-        _log.warning("transaction of %r timed out, aborting it", transaction.transactional_id)
         await self._keep(slot, fenced(transaction, Event.TIMEOUT, now, last_epoch=NO_PRODUCER_EPOCH))
+        _log.warning("transaction of %r timed out and is aborted", transaction.transactional_id)
         self._counters.transactions_timed_out += 1
         # Completed by the caller with all others that are decided.
 

@@ -9,13 +9,15 @@ Kafka's own protocol, and times out. Two things are more:
   Every other part of that batch and of earlier ones is aborted. The number of the last batch stays: parts of
   it or of earlier ones are not begun any more, and committing it again does nothing.
 
-So whoever repeats a batch, not knowing whether it had been committed, writes it once.
+So whoever repeats a batch, not knowing whether it had been committed, writes it once. What is no repeat is
+refused, so that nobody takes for written what is not: a batch before the last one, as only that one can be
+in doubt; and the last one, where its writer says that it holds something else than before.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +28,7 @@ from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdenti
 
 from .state import Event, State, Transaction, ended, fenced
 
+ANYTHING = "*"
 _MARK = "//"
 _PART = re.compile(r"(.+?)//(\d{1,18})/(.+)", re.DOTALL)
 
@@ -66,6 +69,34 @@ def check_begin(whole: Transaction | None, part: Part) -> None:
         )
 
 
+def check_repeat(whole: Transaction, batch: int, content: str) -> None:
+    """INVALID_TRANSACTION_STATE unless committing `batch` may be a repeat of what was committed last.
+
+    `content`: empty where its writer does not say, ANYTHING where that does not matter.
+    """
+    name = whole.transactional_id
+    if batch < whole.batch:
+        raise TreecastError(
+            Fault.INVALID_TRANSACTION_STATE,
+            f"batch {whole.batch} of {name!r} is committed, so batch {batch} is no repeat of the last one",
+        )
+    if content not in ("", ANYTHING, whole.content):
+        raise TreecastError(
+            Fault.INVALID_TRANSACTION_STATE,
+            f"batch {batch} of {name!r} was committed with {whole.content or 'nothing'}, not with {content}",
+        )
+
+
+def check_fresh(whole: str, batch: int, parts: Collection[str], content: str) -> None:
+    """INVALID_TRANSACTION_STATE where a batch that is not committed holds something, but not in parts: its
+    writer was told that it is committed."""
+    if content and not parts:
+        raise TreecastError(
+            Fault.INVALID_TRANSACTION_STATE,
+            f"batch {batch} of {whole!r} with {content} was to be committed before, and is not",
+        )
+
+
 def check_names(whole: str, batch: int, parts: Mapping[str, ProducerIdentity]) -> None:
     """INVALID_REQUEST where one of `parts` is not of that batch."""
     for transactional_id in parts:
@@ -86,11 +117,16 @@ def check_open(transactional_id: str, part: Transaction | None, producer: Produc
 
 
 def with_batch(
-    whole: Transaction | None, transactional_id: str, batch: int, names: frozenset[str], now: float
+    whole: Transaction | None,
+    transactional_id: str,
+    batch: int,
+    names: frozenset[str],
+    content: str,
+    now: float,
 ) -> Transaction:
     """WHOLE after it has committed `batch`, of which the parts `names` count."""
     before = whole or Transaction(transactional_id, -1, NO_PRODUCER_EPOCH, 0)
-    return replace(before, batch=batch, winners=names, updated=now)
+    return replace(before, batch=batch, winners=names, content=content, updated=now)
 
 
 def fate(whole: Transaction | None, part: Part, transaction: Transaction, now: float) -> Transaction:

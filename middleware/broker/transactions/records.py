@@ -25,7 +25,9 @@ def encode(transaction: Transaction) -> bytes:
     partitions: dict[str, list[int]] = {}
     for partition in sorted(transaction.partitions):
         partitions.setdefault(partition.topic, []).append(partition.partition)
-    in_parts = {"batch": transaction.batch, "winners": sorted(transaction.winners)}
+    in_parts: dict[str, object] = {"batch": transaction.batch, "winners": sorted(transaction.winners)}
+    if transaction.content:
+        in_parts["content"] = transaction.content
     return json.dumps(
         {
             "producer": [transaction.producer_id, transaction.epoch],
@@ -61,6 +63,7 @@ def decode(transactional_id: str, value: bytes) -> Transaction:
         last_epoch=entry["last"][1],
         batch=entry.get("batch", -1),
         winners=frozenset(entry.get("winners", ())),
+        content=entry.get("content", ""),
     )
 
 

@@ -134,7 +134,7 @@ class Transaction(Struct, frozen=True):
     `last_producer_id` and `last_epoch` are what the producer named when it got its present identity:
     should the answer have been lost, it names them again and is given the same identity once more.
     They are forgotten when the present identity is first used. `batch` is the last one that was committed
-    in parts, and `winners` the names of its parts that count (`parts`).
+    in parts, `winners` the names of its parts that count, `content` what its writer says it holds (`parts`).
     """
 
     transactional_id: str
@@ -150,6 +150,7 @@ class Transaction(Struct, frozen=True):
     last_epoch: int = NO_PRODUCER_EPOCH
     batch: int = -1
     winners: frozenset[str] = frozenset()
+    content: str = ""
 
     @property
     def producer(self) -> ProducerIdentity:

@@ -1,8 +1,8 @@
 """What an origin has sent and when: how many bytes lie before a message, and how long one was on its way.
 
-A *place* is a number of payload bytes, counted since the first that was sent. Receivers tell by sequence and part
-what has arrived farthest ahead (`wire.segment_bodies.Report`); here that becomes a place, so that the bytes
-still on their way are a subtraction.
+A *place* is a number of payload bytes, counted since the first that was sent. Receivers tell by sequence and
+part what has arrived farthest ahead (`wire.segment_bodies.Report`); here that becomes a place, so that the
+bytes still on their way are a subtraction.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Flight:
 class Track:
     """What one receiver was replayed, and how much of it is on its way.
 
-    What it was sent again lies before the farthest that has arrived, so that no report shows its arrival. It counts
-    as on its way for a time that the caller gives.
+    What it was sent again lies before the farthest that has arrived, so that no report shows its arrival. It
+    counts as on its way for a time that the caller gives.
     """
 
     __slots__ = ("_again", "_again_bytes", "_flight", "_place")

@@ -1,14 +1,15 @@
 """What goes to all that are live: one cursor in the stream's log, paced by its receivers.
 
-The log is the buffer. What may be on its way is bounded by the smallest window of those that are live, by the room
-that each has reported, and by how far each may be ahead of what it has settled. So a burst waits in the log and
-not in sockets, and leaves as fast as the slowest of those who keep up takes it. Sent alone, a message waits for
-nothing.
+The log is the buffer. What may be on its way is bounded by the smallest window of those that are live, by the
+room that each has reported, and by how far each may be ahead of what it has settled. So a burst waits in the
+log and not in sockets, and leaves as fast as the slowest of those who keep up takes it. Sent alone, a message
+waits for nothing.
 
 Who keeps up: a receiver leaves the group when the others wait for it alone, for `slow_share` of the time over
-`slow_over`, and what is sent takes `slow_times` as long to it as to most of them. So does one that says nothing
-for `quiet_after` of what is on its way to it. It is replayed to, and comes back where its replay meets the cursor.
-Half of the live receivers have to be ready for more, else it is not the one receiver that is slow.
+`slow_over`, and what is sent takes `slow_times` as long to it as to most of them. So does one that says
+nothing for `quiet_after` of what is on its way to it. It is replayed to, and comes back where its replay
+meets the cursor. Half of the live receivers have to be ready for more, else it is not the one receiver that
+is slow.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Live:
 
     @property
     def known(self) -> int:
-        """What receivers are told that exists: the message under way as well, so that its losses are found."""
+        """What receivers are told that exists: the message under way as well, so that its losses are
+        found."""
         return self._message.end if self._message is not None else self.edge
 
     @property
@@ -215,7 +217,8 @@ class Live:
     def _lags(self, peer: Peer, live: list[Peer], now: float) -> bool:
         """Whether what is sent takes much longer to it than to half of the others.
 
-        Where processors are short, receivers take turns in holding the cursor up: that is not one that is slow.
+        Where processors are short, receivers take turns in holding the cursor up: that is not one that is
+        slow.
         """
         others = sorted([one.turnaround.smoothed for one in live if one is not peer])
         took = peer.turnaround.smoothed

@@ -1,12 +1,12 @@
 """How fast an origin sends: a window for each receiver, and a rate for what goes to all.
 
-A receiver has one window for what goes to all and one for its replay. They bound what is on its way (FACK), not
-what is settled, so a gap does not stop them. A window opens with what arrives and falls with what is lost
-beyond what the path always loses, and with queues: what it leaves in the queues on its way, others wait behind
-(the idea of LEDBAT, RFC 6817, without its target of 100 ms).
+A receiver has one window for what goes to all and one for its replay. They bound what is on its way (FACK),
+not what is settled, so a gap does not stop them. A window opens with what arrives and falls with what is lost
+beyond what the path always loses, and with queues: what it leaves in the queues on its way, others wait
+behind (the idea of LEDBAT, RFC 6817, without its target of 100 ms).
 
-What goes to all is sent as far as the smallest window of those that keep up allows (`live`). Its rate is bounded
-as well where the path to most receivers loses much of it.
+What goes to all is sent as far as the smallest window of those that keep up allows (`live`). Its rate is
+bounded as well where the path to most receivers loses much of it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Quickest:
 class Window:
     """Bytes that may be on their way to one receiver, between `lowest` and `highest`.
 
-    It is judged by rounds: a round lasts as long as what arrives at its beginning took. It grows only where it
-    was used. What a path always loses says nothing of its rate (`Losses`); more than that does, and so does a
-    queue in which all of a round has waited.
+    It is judged by rounds: a round lasts as long as what arrives at its beginning took. It grows only where
+    it was used. What a path always loses says nothing of its rate (`Losses`); more than that does, and so
+    does a queue in which all of a round has waited.
     """
 
     __slots__ = (
@@ -148,8 +148,8 @@ class Window:
                 self._step(PaceEvent.LOSS)
                 return
         if late < 1.0 and self.size > self._first:
-            # what it began with is no matter of queues: a machine that is slow to answer must not make a replay
-            # slower than what it is to catch up with
+            # what it began with is no matter of queues: a machine that is slow to answer must not make a
+            # replay slower than what it is to catch up with
             self._fall(max(late, 0.5), self._first, PaceEvent.LATE)
         elif self.state is PaceState.STEADY and self._used:
             self.size = min(self.size + max(_STEP, self.size * _GROW), self._highest)
@@ -184,8 +184,9 @@ class Window:
 class Losses:
     """Whether what is lost is the window's fault: that is tried.
 
-    Where clearly more is lost than usual, the window is eased. If as much is lost still, the path loses so much at
-    any rate: that is usual from then on, and the window is what it was. Else the window was too large.
+    Where clearly more is lost than usual, the window is eased. If as much is lost still, the path loses so
+    much at any rate: that is usual from then on, and the window is what it was. Else the window was too
+    large.
     """
 
     __slots__ = ("_arrived", "_asked", "_tried", "usual")

@@ -112,8 +112,8 @@ class Peer:
         self.again.drop_before(next_)
 
     def arrives(self, sequence: int, size: int, age: float, now: float) -> None:
-        """Of its replay, the message at `sequence` is the farthest of which something has arrived: `size` bytes
-        of it, `age` seconds ago."""
+        """Of its replay, the message at `sequence` is the farthest of which something has arrived: `size`
+        bytes of it, `age` seconds ago."""
         if not self.next <= sequence <= self.sent:  # what came before its replay was begun again says nothing
             sequence, size = self.next, 0
         used = 2 * self.flight.on_way >= self.window.size
@@ -151,7 +151,8 @@ class Peer:
 
     @property
     def unsettled(self) -> bool:
-        """Whether something was replayed that it has not settled, and what was sent of it has to bring it on."""
+        """Whether something was replayed that it has not settled, and what was sent of it has to bring it
+        on."""
         return self.sent > self.next and (self.flight.on_way > 0 or self.slices.empty)
 
     def stalled(self, now: float) -> None:
@@ -254,8 +255,8 @@ class Peers:
         return lag > (most // 2 if behind else most)
 
     def leaves(self, peer: Peer, edge: int, now: float) -> None:
-        """A live one is too slow for the others. What it was sent already may still arrive: its replay goes on
-        at the edge of that."""
+        """A live one is too slow for the others. What it was sent already may still arrive: its replay goes
+        on at the edge of that."""
         self._enter(peer, peer_step(peer.state, PeerEvent.SLOW))
         peer.rewind(now, max(peer.next, edge))
         peer.ahead = peer.sent > peer.next

@@ -344,7 +344,8 @@ class Receiver:
         return None
 
     def is_far_from(self, sequence: int) -> bool:
-        """Whether it is replayed to, and so much is to come before `sequence` that live data there is let go."""
+        """Whether it is replayed to, and so much is to come before `sequence` that live data there is let
+        go."""
         return self.state is _CATCHING_UP and sequence - self.next > self._weight.most_behind
 
     def _know(self, end: int, due: float) -> None:
@@ -396,7 +397,8 @@ class Receiver:
             self._report_by(now)  # the origin may wait for it
 
     def _check_lag(self) -> None:
-        """Records that are here and wait for their turn count as lag only where much is missing before them."""
+        """Records that are here and wait for their turn count as lag only where much is missing before
+        them."""
         most = self._weight.most_behind
         if self.state is _LIVE and self._lag() > most and self._buffer.missing > most:
             self._step(ReceiverEvent.FALL_BEHIND)
@@ -597,7 +599,8 @@ class Receiver:
         self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
 
     def _asks_for_echo(self, now: float) -> bool:
-        """Not while the echo of an earlier report is on its way, where one is enough to know the round trip."""
+        """Not while the echo of an earlier report is on its way, where one is enough to know the round
+        trip."""
         if self.state is not _LIVE or not self.round_trip.measured or self._awaited:
             return True
         return self._stamp <= self._echo or now - self._stamp / 1e6 >= self.round_trip.timeout

@@ -37,13 +37,13 @@ class Resending:
         "_counters",
         "_first",
         "_live",
-        "part_size",
         "_outbox",
         "_peers",
         "_repairs",
         "_settings",
         "_turn",
         "_weight",
+        "part_size",
     )
 
     def __init__(
@@ -229,7 +229,8 @@ class Resending:
     def meet(self, out: list[Outgoing]) -> None:
         """Who has been replayed all that was sent to all is live from here on.
 
-        To be called before more is sent to all. A part of the message under way may be missing: it is sent now.
+        To be called before more is sent to all. A part of the message under way may be missing: it is sent
+        now.
         """
         for peer in self._peers.in_state(_CATCHING_UP):
             if not self._is_there(peer):
@@ -244,7 +245,7 @@ class Resending:
 
     def somebody_is_there(self) -> bool:
         """Whether `meet` finds anybody."""
-        return any([self._is_there(peer) for peer in self._peers.in_state(_CATCHING_UP)])
+        return any(self._is_there(peer) for peer in self._peers.in_state(_CATCHING_UP))
 
     def _is_there(self, peer: Peer) -> bool:
         if not peer.reported or peer.ahead:

@@ -1,7 +1,7 @@
 """What a host's sockets hold, shared among the streams that it receives.
 
-All streams come by the same sockets, so what their origins may have on its way to this host together has to fit into
-these. Each stream that is in use gets the same share, and reports no more room than that.
+All streams come by the same sockets, so what their origins may have on its way to this host together has to
+fit into these. Each stream that is in use gets the same share, and reports no more room than that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The origin's end of one stream in one epoch.
 
-Numbers messages, says by heartbeats how far it has come, and keeps the accounting. What goes to all is paced by the
-receivers (`live`); what is lost is repaired, and who is behind is replayed to (`resending`).
+Numbers messages, says by heartbeats how far it has come, and keeps the accounting. What goes to all is paced
+by the receivers (`live`); what is lost is repaired, and who is behind is replayed to (`resending`).
 """
 
 from __future__ import annotations
@@ -366,7 +366,8 @@ class Sender:
         self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
 
     def _longest(self) -> float:
-        """Between heartbeats. While receivers hold up what is to be sent, their reports may have been lost."""
+        """Between heartbeats. While receivers hold up what is to be sent, their reports may have been
+        lost."""
         longest = self._settings.heartbeat_longest
         return min(longest, _HELD_UP) if self.live.held_up else longest
 

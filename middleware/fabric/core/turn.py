@@ -1,11 +1,12 @@
 """What a host sends in one turn of its event loop, of all its streams together.
 
-Whoever else the loop serves waits for a turn to end. So live data, repairs and replays each share what one turn may
-cost, however many streams and hosts there are. A message that is sent again costs more than its bytes: a small
-one takes the processor as long as 8 KiB of a large one (measured: 45 us, and 0.35 ms for 64 KiB).
+Whoever else the loop serves waits for a turn to end. So live data, repairs and replays each share what one
+turn may cost, however many streams and hosts there are. A message that is sent again costs more than its
+bytes: a small one takes the processor as long as 8 KiB of a large one (measured: 45 us, and 0.35 ms for 64
+KiB).
 
-Replays also share the link: while live data waits for receivers, they may send a share of its bytes, and no less than a
-floor. Otherwise who is slow would take the link from those who are not.
+Replays also share the link: while live data waits for receivers, they may send a share of its bytes, and no
+less than a floor. Otherwise who is slow would take the link from those who are not.
 """
 
 from __future__ import annotations

@@ -207,7 +207,9 @@ class HomeService:
     ) -> tuple[pb.HomeDone, bytes]:
         whole = await self._home(request.home, HomeKind.TRANSACTION)
         parts = {whole + named.part: m.read_producer(named.producer) for named in request.parts}
-        await self._transactions.end_parts(whole, request.batch, parts, committed=request.committed)
+        await self._transactions.end_parts(
+            whole, request.batch, parts, committed=request.committed, content=request.content
+        )
         return pb.HomeDone(), _NOTHING
 
     async def _verify(self, host: int, request: pb.HomeVerify, body: memoryview) -> tuple[pb.HomeDone, bytes]:

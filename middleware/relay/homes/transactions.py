@@ -75,12 +75,20 @@ class RemoteTransactionHome:
         await self._router.call(self._at, HomeMethod.END, message, pb.HomeDone, _LONG_SECONDS)
 
     async def end_parts(
-        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+        self,
+        whole: str,
+        batch: int,
+        parts: Mapping[str, ProducerIdentity],
+        *,
+        committed: bool,
+        content: str = "",
     ) -> None:
         named = [
             pb.HomePart(part=_rest(whole, name), producer=m.producer(who)) for name, who in parts.items()
         ]
-        message = pb.HomeEndParts(home=self._target, batch=batch, parts=named, committed=committed)
+        message = pb.HomeEndParts(
+            home=self._target, batch=batch, parts=named, committed=committed, content=content
+        )
         await self._router.call(self._at, HomeMethod.END_PARTS, message, pb.HomeDone, _LONG_SECONDS)
 
     async def verify(self, producer: ProducerIdentity, partition: TopicPartition) -> None:
@@ -148,14 +156,20 @@ class RoutedTransactions:
         )
 
     async def end_parts(
-        self, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], *, committed: bool
+        self,
+        whole: str,
+        batch: int,
+        parts: Mapping[str, ProducerIdentity],
+        *,
+        committed: bool,
+        content: str = "",
     ) -> None:
         check_names(whole, batch, parts)
         await self._router.route(
             home_name(whole),
-            lambda: self._local.end_parts(whole, batch, parts, committed=committed),
+            lambda: self._local.end_parts(whole, batch, parts, committed=committed, content=content),
             lambda at, target: self._there(at, target, whole).end_parts(
-                whole, batch, parts, committed=committed
+                whole, batch, parts, committed=committed, content=content
             ),
         )
 

@@ -109,11 +109,21 @@ async def end_txn(ctx: Context, request: Message) -> Fields:
     if request.treecast_batch >= 0:
         parts = {part.transactional_id: _producer(part) for part in request.treecast_parts}
         await home.end_parts(
-            request.transactional_id, request.treecast_batch, parts, committed=request.committed
+            request.transactional_id,
+            request.treecast_batch,
+            parts,
+            committed=request.committed,
+            content=request.treecast_content,
         )
         return {"error_code": errors.NONE}
     await home.end(request.transactional_id, _producer(request), committed=request.committed)
     return {"error_code": errors.NONE}
+
+
+def _refuse_end(request: Message, code: int, detail: str) -> Fields:
+    """Why, to whoever has asked with fields of ours."""
+    why = detail if request.treecast_batch >= 0 else ""
+    return {"error_code": code, "treecast_why": why}
 
 
 async def txn_offset_commit(ctx: Context, request: Message) -> Fields:
@@ -131,6 +141,6 @@ HANDLERS = {
     v.INIT_PRODUCER_ID: Handler(init_producer_id, _refuse_init),
     v.ADD_PARTITIONS_TO_TXN: Handler(add_partitions_to_txn, _refuse_partitions_to_txn),
     v.ADD_OFFSETS_TO_TXN: Handler(add_offsets_to_txn, refuse_at_top),
-    v.END_TXN: Handler(end_txn, refuse_at_top),
+    v.END_TXN: Handler(end_txn, _refuse_end),
     v.TXN_OFFSET_COMMIT: Handler(txn_offset_commit, refuse_partitions),
 }

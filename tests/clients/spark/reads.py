@@ -15,13 +15,34 @@ from typing import Any
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from anew import Anew
 from cuts import Cuts
 from writes import Writes, error_of
 
 from treecast.spark_connectors.workers import quick_start
+
+SCHEMA = (
+    "n int, s string, o struct<x:int,y:string>, l array<int>, m map<string,int>, t timestamp, "
+    "d date, p decimal(5,2), b boolean, many array<struct<x:int,y:int>>, w timestamp_ntz"
+)
+VALUES = (
+    '{"t":"2026-07-01T12:00:00","n":1,"w":"2026-07-01T12:00:00"}',
+    '{"t":"2026-03-08T02:30:00"}',
+    '{"t":"2026-11-01T01:30:00"}',
+    '{"t":"2026-07-01T12:00:00Z","o":{"x":1,"y":"z"}}',
+    '{"n":"x","s":"keep","t":"2026-01-01 12:00:00"}',
+    '{"o":{"x":"bad","y":"ok"},"n":1}',
+    '{"l":[1,"x",3],"m":{"k":"bad"},"n":1}',
+    '{"many":[{"x":1,"y":"bad"},{"x":2}],"n":1}',
+    '{"d":"2026-13-01","p":99999.1,"b":"true","n":99999999999,"s":"k"}',
+    '{"p":1.235,"n":null}',
+    "[1]",
+    "no JSON",
+)
 
 
 class Reads:
@@ -176,7 +197,10 @@ class Reads:
         """A topic of a thousand partitions, three of which have records."""
         query = self._stream("many", {"availableNow": True}, subscribe="spark-many")
         (end,) = [progress["sources"][0]["endOffset"] for progress in query.recentProgress]
-        return {"written": self._written("many"), "partitions": len(json.loads(end)["spark-many"])}
+        return {
+            "written": self._written("many"),
+            "partitions": sum(key.isdecimal() for key in json.loads(end)["spark-many"]),
+        }
 
     def decoded(self) -> dict[str, Any]:
         schema = "n bigint, absent string, _offset bigint, _headers array<struct<key:string,value:binary>>"
@@ -192,6 +216,30 @@ class Reads:
             "layout": error_of(self._batch(format="fixed", layout="<ii", schema="n int").count),
         }
 
+    def json(self) -> dict[str, Any]:
+        """What is kept of values that do not fit, by us and by Spark, in a session that is not in UTC."""
+        topic = f"json-{Path(self.folder).name}"
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+        producer = Producer({"bootstrap.servers": self.address})
+        for value in VALUES:
+            producer.produce(topic, value.encode())
+        assert producer.flush(60) == 0
+        self.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        try:
+            plain = self._batch(subscribe=topic)
+            theirs = plain.select("offset", f.from_json(plain.value.cast("string"), SCHEMA).alias("v"))
+            given = {"subscribe": topic, "format": "json", "mode": "PERMISSIVE"}
+            ours = self._batch(schema=f"{SCHEMA}, _offset bigint", **given).drop("_offset")
+            named = self._batch(schema="t timestamp", timeZone="UTC", **given)
+            return {
+                "theirs": [row[0] for row in theirs.orderBy("offset").select(f.to_json("v")).collect()],
+                "ours": [row[0] for row in ours.select(f.to_json(f.struct("*"))).collect()],
+                "named": named.select(f.to_json(f.struct("*"))).head()[0],
+            }
+        finally:
+            self.spark.conf.set("spark.sql.session.timeZone", "UTC")
+
     def wrong(self) -> dict[str, Any]:
         nobody = {"kafka.bootstrap.servers": "127.0.0.1:1"}
         return {
@@ -201,7 +249,7 @@ class Reads:
         }
 
 
-def _all(doer: Reads | Cuts | Writes) -> dict[str, Any]:
+def _all(doer: Reads | Cuts | Writes | Anew) -> dict[str, Any]:
     """What each of its methods found, in their order."""
     names = [name for name in vars(type(doer)) if not name.startswith("_")]
     return {name: getattr(doer, name)() for name in names}
@@ -212,7 +260,9 @@ def main() -> None:
     reads = Reads(*sys.argv[1:])
     writes = Writes(reads.spark, reads.address, reads.folder)
     cuts = Cuts(reads.address, reads.folder, reads._stream, reads._rows)
+    anew = Anew(reads.spark, reads.address, reads.folder, reads._stream, reads._rows)
     found = _all(reads) | _all(cuts) | {f"sink_{name}": value for name, value in _all(writes).items()}
+    found |= {f"anew_{name}": value for name, value in _all(anew).items()}
     print("FOUND " + json.dumps(found))
 
 

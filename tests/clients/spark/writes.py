@@ -14,6 +14,8 @@ from pyspark.sql import functions as f
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.records import Compression
+from treecast.spark_connectors.sink import naming
+from treecast.spark_connectors.sink.naming import Batch
 from treecast.spark_connectors.sink.producing import Producer
 
 SLOW = "Python worker failed to connect back"  # Spark gives it 10 s, whatever the machine does
@@ -126,7 +128,7 @@ class Writes:
             "count": len(rows),
             "distinct": len(set(rows)),
             "all": self._read(self._topic("stream"), "read_uncommitted").count(),
-            "open": [self._is_open(f"spark/{first.id}//{batch}/x") for batch in range(4)],
+            "open": [self._is_open(self._batch(str(first.id), batch)) for batch in range(4)],
         }
 
     def _run(self) -> Any:
@@ -142,19 +144,24 @@ class Writes:
         query.awaitTermination(240)
         return query
 
-    def _is_open(self, transactional_id: str) -> bool:
-        """Whether the daemon would let a task begin to stage under this id."""
-        producer = Producer(
-            Address.parse(self.address),
-            f"{transactional_id}-{secrets.token_hex(4)}",
-            lease_ms=1000,
-            compression=Compression.NONE,
-            timeout=30,
-        )
+    def _batch(self, query: str, number: int) -> Batch:
+        producer = self._producer()
+        topic = self._topic("stream")
+        where = naming.target(topic, producer.topic_id(topic))
+        producer.close()
+        return naming.of_stream(query, number, where)
+
+    def _is_open(self, batch: Batch) -> bool:
+        """Whether the daemon would let a task begin to stage a part of this batch."""
+        producer = self._producer()
         try:
-            return producer.begin()
+            return producer.begin(batch.part(secrets.token_hex(4)))
         finally:
             producer.close()
+
+    def _producer(self) -> Producer:
+        address, compression = Address.parse(self.address), Compression.NONE
+        return Producer(address, lease_ms=1000, compression=compression, timeout=30)
 
     def wrong(self) -> dict[str, Any]:
         frame = self._numbers(3).selectExpr("cast(id as string) as value")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,14 @@ SLOW = b"failed to connect back"  # Spark gives a Python worker 10 s to start, w
 
 
 class Driver:
-    """One `query.py`, started again whenever it is asked for. `log` takes what it says."""
+    """One `query.py`, started again whenever it is asked for. `log` takes what it says.
 
-    def __init__(self, folder: Path, address: str) -> None:
+    It writes to `topic`, until `hand_over` names another.
+    """
+
+    def __init__(self, folder: Path, address: str, topic: str) -> None:
+        self.topic = topic
+        self._checkpoint = folder / f"checkpoint-{topic}"
         self._address = address
         self._folder = folder
         self._stop = folder / "stop"
@@ -34,8 +40,9 @@ class Driver:
             sys.executable,
             str(QUERY),
             self._address,
-            str(self._folder / "checkpoint"),
+            str(self._checkpoint),
             str(self._stop),
+            self.topic,
         ]
         self._process = subprocess.Popen(
             command, stdout=self._log, stderr=self._log, env=environment, start_new_session=True
@@ -60,8 +67,14 @@ class Driver:
 
     def batch(self) -> int:
         """The number of the newest batch that is done, -1 for none: Spark notes each in its checkpoint."""
-        noted = self._folder / "checkpoint" / "commits"
+        noted = self._checkpoint / "commits"
         return max((int(path.name) for path in noted.glob("[0-9]*")), default=-1)
+
+    def hand_over(self, topic: str) -> None:
+        """What is started next writes to `topic`, by a copy of the checkpoint: blue and green."""
+        before = self._checkpoint
+        self.topic, self._checkpoint = topic, self._folder / f"checkpoint-{topic}"
+        shutil.copytree(before, self._checkpoint)
 
     def tail(self) -> str:
         return self._said()[-3000:].decode(errors="replace")

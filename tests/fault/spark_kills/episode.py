@@ -18,9 +18,10 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 from .driver import Driver
 
-PARTITIONS = {"in": 3, "out": 2}
+PARTITIONS = {"in": 3, "out": 2}  # `out-1` and so on are as `out`
 RATE = 100  # records a second
 CATCH_UP_SECONDS = 600
+GREEN = 0.4  # of the driver's kills are followed by a copied checkpoint that writes elsewhere
 AGAIN = 0.15  # of the kills are followed by another while the query recovers
 READ_SECONDS = 2.0  # that one look at a topic takes at most
 
@@ -64,7 +65,7 @@ class Reader:
                 "log_level": 0,
             }
         )
-        self.next = dict.fromkeys(range(PARTITIONS[topic]), 0)
+        self.next = dict.fromkeys(range(PARTITIONS[topic.split("-")[0]]), 0)
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self.next])
 
     def read(self, take: Callable[[int, int, bytes], None]) -> int:
@@ -97,7 +98,9 @@ class Episode:
         self.daemon.log_path = folder / "daemon.log"
         self._begun = ExitStack()
         self._wanted: Counter[bytes] = Counter()
-        self._found: Counter[bytes] = Counter()
+        self._found: Counter[bytes] = Counter()  # in the topic that is written to now
+        self._before: list[Counter[bytes]] = []  # in those that were written to before
+        self._outputs = 1
 
     def begin(self) -> None:
         self._begun.callback(self.daemon.clean_up)
@@ -109,13 +112,16 @@ class Episode:
         for made in admin.create_topics(topics).values():
             made.result(60)
         self._in, self._out = Reader(address, "in"), Reader(address, "out")
-        for reader in (self._in, self._out):
-            self._begun.callback(reader.close)
-        self.driver = Driver(self.folder, address)
+        self._begun.callback(self._in.close)
+        self._begun.callback(self._close_out)
+        self.driver = Driver(self.folder, address, "out")
         self._begun.callback(self._end_driver)
         self.feeder = Feeder(address)
         self.feeder.start()
         self.driver.start()
+
+    def _close_out(self) -> None:
+        self._out.close()
 
     def _end_driver(self) -> None:
         self.driver.end()
@@ -135,6 +141,25 @@ class Episode:
             self._kill(rng, drivers=False)
             self.kills["of these, one more while the query recovered"] += 1
 
+    def _turn_green(self) -> None:
+        """From now on a copy of the checkpoint writes to a topic of its own. The batch that was under way may
+        be in both; each topic has none of its records twice, and together they have all."""
+        topic = f"out-{self._outputs}"
+        self._outputs += 1
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.create_topics([NewTopic(topic, PARTITIONS["out"], 1)])[topic].result(60)
+        self.driver.hand_over(topic)
+        while self._out.read(lambda part, offset, value: self._found.update([value])):
+            pass
+        self._out.close()
+        self._before.append(self._found)
+        self._out, self._found = Reader(self.address, topic), Counter()
+        self.kills["of these, after which a copied checkpoint went on elsewhere"] += 1
+
+    def _seen(self) -> set[bytes]:
+        """In any topic."""
+        return set(self._found).union(*self._before)
+
     def _await_batch(self) -> None:
         """Until the query has done a batch since the last kill: only what runs can be killed."""
         deadline = time.monotonic() + CATCH_UP_SECONDS
@@ -151,6 +176,8 @@ class Episode:
             if alone:
                 time.sleep(rng.uniform(0, 0.5))
                 self.driver.kill()
+            if rng.random() < GREEN:
+                self._turn_green()
             self.driver.start()
         elif rng.random() < 0.5 and self.driver.kill_worker(rng):
             self.kills["worker"] += 1
@@ -163,7 +190,7 @@ class Episode:
     def damage(self) -> None:
         """Writes what is there once more, to show that it is found out."""
         producer = Producer({"bootstrap.servers": self.address})
-        producer.produce("out", min(self._found), partition=0)
+        producer.produce(self.driver.topic, min(self._found), partition=0)
         if producer.flush(60):
             raise RuntimeError("the damage could not be done")
 
@@ -177,10 +204,10 @@ class Episode:
             target = target or self._wanted.total()
             if self._out.read(lambda part, offset, value: self._found.update([value])):
                 deadline = time.monotonic() + CATCH_UP_SECONDS
-            if self._found.total() >= target:
+            if len(self._seen()) >= target:
                 break
         else:
-            self.problems.append(f"{target - self._found.total()} records are missing; {self.driver.tail()}")
+            self.problems.append(f"{target - len(self._seen())} records are missing; {self.driver.tail()}")
         self._compare(whole=False)
 
     def _read_input(self) -> bool:
@@ -191,15 +218,16 @@ class Episode:
         return count > RATE * READ_SECONDS
 
     def _compare(self, *, whole: bool) -> None:
-        twice = [value for value, count in self._found.items() if count > 1]
+        counters = (self._found, *self._before)
+        twice = [value for found in counters for value, count in found.items() if count > 1]
         for _ in range(
             CATCH_UP_SECONDS
         ):  # the input goes on, and what is written may be ahead of what was read
-            strange = self._found.keys() - self._wanted.keys()
+            strange = self._seen() - self._wanted.keys()
             if not strange or whole:
                 break
             self._read_input()
-        missing = self._wanted.keys() - self._found.keys() if whole else set()
+        missing = self._wanted.keys() - self._seen() if whole else set()
         for what, found in (("more than once", twice), ("invented", strange), ("missing", missing)):
             if found:
                 self.problems.append(f"{what}: {len(found)}, such as {sorted(found)[:3]}")
@@ -214,10 +242,10 @@ class Episode:
                 self.damage()
             for _ in range(CATCH_UP_SECONDS if damage else 1):
                 self._out.read(lambda part, offset, value: self._found.update([value]))
-                if self._found.total() > self._wanted.total():
+                if any(count > 1 for count in self._found.values()):
                     break
             self._compare(whole=True)
-        self.records = self._found.total()
+        self.records = len(self._seen())
 
     def close(self) -> None:
         """Ends whatever was begun."""

@@ -1,6 +1,6 @@
-"""The driver that gets killed: `query.py ADDRESS CHECKPOINT STOP`.
+"""The driver that gets killed: `query.py ADDRESS CHECKPOINT STOP TOPIC`.
 
-Copies the topic `in` to the topic `out`, each record with the place it came from. A query that fails is begun
+Copies the topic `in` to TOPIC, each record with the place it came from. A query that fails is begun
 again on its checkpoint. Ends when the file STOP is there, or nobody waits for it any more.
 """
 
@@ -19,7 +19,7 @@ from treecast.spark_connectors.workers import quick_start
 ROWS = 4000  # of a batch at most
 
 
-def begun(spark: SparkSession, address: str, checkpoint: str) -> StreamingQuery:
+def begun(spark: SparkSession, address: str, checkpoint: str, topic: str) -> StreamingQuery:
     options = {"kafka.bootstrap.servers": address}
     source = spark.readStream.format("treecast").options(
         **options, subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS)
@@ -27,12 +27,12 @@ def begun(spark: SparkSession, address: str, checkpoint: str) -> StreamingQuery:
     copied = source.load().selectExpr(
         "key", "concat(partition, ':', offset, ':', cast(value as string)) as value"
     )
-    writer = copied.writeStream.format("treecast").options(**options, topic="out")
+    writer = copied.writeStream.format("treecast").options(**options, topic=topic)
     return writer.option("checkpointLocation", checkpoint).trigger(processingTime="50 milliseconds").start()
 
 
 def main() -> None:
-    address, checkpoint, stop = sys.argv[1:]
+    address, checkpoint, stop, topic = sys.argv[1:]
     quick_start()
     spark = (
         SparkSession.builder.master("local[2,8]")  # a task may fail seven times
@@ -43,7 +43,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     above = os.getppid()
     while not Path(stop).exists() and os.getppid() == above:
-        query = begun(spark, address, checkpoint)
+        query = begun(spark, address, checkpoint, topic)
         print("begun", flush=True)
         try:
             while not query.awaitTermination(1) and not Path(stop).exists() and os.getppid() == above:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from treecast.middleware.broker.housekeeping import Chore, Housekeeping
+from treecast.middleware.model.errors import Fault, TreecastError
 
 
 class Diary:
@@ -32,6 +35,30 @@ async def test_each_is_done_when_it_is_due() -> None:
         *[("often", 100.0 + n) for n in range(1, 11)],
         *[("seldom", 110.0), ("often", 111.0)],
     ]
+
+
+async def test_what_the_disk_refuses_is_said_rarely_and_tried_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried: list[float] = []
+    fault = Fault.STORAGE
+
+    async def work(now: float) -> None:
+        tried.append(now)
+        raise TreecastError(fault, "no space left")
+
+    housekeeping = Housekeeping([Chore("chore", 1.0, work)])
+    for second in range(601):
+        await housekeeping.run(1000.0 + second)
+    assert len(tried) == 601
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first == "housekeeping: chore cannot be done, the disk refuses: no space left"
+    assert second.endswith("; 599 times more since it was last said")
+    caplog.clear()
+    fault = Fault.INTERNAL
+    for number in range(3):
+        await housekeeping.run(5000.0 + number)
+    assert len(caplog.records) == 3, "what is no disk's fault is an error each time"
 
 
 async def test_a_slow_one_holds_nobody_up_and_is_not_begun_twice() -> None:

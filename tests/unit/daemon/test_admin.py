@@ -19,6 +19,7 @@ from treecast.middleware.broker import CommittedOffset, MemberIdentity
 from treecast.middleware.daemon.admin import AdminServer
 from treecast.middleware.daemon.listeners import bound_address, listen, listen_unix
 from treecast.middleware.daemon.status import Subject
+from treecast.middleware.daemon.troubles import Look, Space, Troubles
 from treecast.middleware.model.identity import TopicPartition
 
 
@@ -91,6 +92,25 @@ async def test_health_and_readiness(subject: Subject, url: str) -> None:
     subject.ready = False
     assert await get(f"{url}/readyz") == (503, "text/plain", "shutting down\n")
     assert (await get(f"{url}/healthz"))[0] == 200
+
+
+async def test_what_keeps_the_daemon_from_its_work(subject: Subject, url: str) -> None:
+    """Ready means for writes; who only reads asks for that."""
+    subject.troubles = Troubles("/data", 64, 16)
+    assert (await get(f"{url}/readyz"))[0] == 200
+    subject.troubles.look(Look(Space(7, 100), "No space left on device"), 0.0)
+    status, _, text = await get(f"{url}/readyz")
+    assert (status, text) == (503, f"{subject.troubles.disk.text}\n")
+    assert (await get(f"{url}/readyz?for=reads"))[0] == 200
+    _, _, metrics = await get(f"{url}/metrics")
+    for line in ("disk_free_bytes 7.0", "disk_bytes 100.0", "disk_refuses 1.0", "descriptors_used_up 0.0"):
+        assert f"\ntreecast_{line}\n" in metrics
+    found = json.loads((await get(f"{url}/status"))[2])
+    assert found["problems"] == [subject.troubles.disk.text]
+    assert int(found["resources"]["disk_free_bytes"]) == 7
+    subject.troubles.look(Look(Space(7, 100), no_files=True), 1.0)
+    for query in ("", "?for=reads"):
+        assert (await get(f"{url}/readyz{query}"))[0] == 503
 
 
 async def test_the_front_page_links_the_others_and_unknown_pages_are_not_found(url: str) -> None:

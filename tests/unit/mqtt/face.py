@@ -167,6 +167,7 @@ class MemoryHost:
         self.turn = Turn(lambda: None)
         self.counting = MqttCounting()
         restore(self.sessions, self.now)
+        self.sessions.tick(self.now)
 
     def client(self, version: int = codec.V5) -> Client:
         return Client(self, version)

@@ -10,7 +10,8 @@ from tests.unit.mqtt.face import Client, MemoryHost
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V311
-from treecast.shims.mqtt.codec_packets import Ack, Publish
+from treecast.shims.mqtt.codec_packets import Ack, Publish, Will
+from treecast.shims.mqtt.codec_properties import Properties
 
 
 def lasting(host: MemoryHost, name: str) -> Client:
@@ -150,6 +151,150 @@ def test_unsubscribing_lasts(durable: MemoryHost) -> None:
     pub.publish("a", b"1", 1)
     pub.publish("b", b"2", 1)
     assert sub.payloads() == [b"2"]
+
+
+# --- wills are session state
+
+
+def watched(host: MemoryHost) -> Client:
+    sub = lasting(host, "watcher")
+    sub.subscribe("w", qos=1)
+    return sub
+
+
+def will(delay: int = 0, **properties: object) -> Will:
+    given = Properties(will_delay=delay, **properties)  # type: ignore[arg-type]
+    return Will(b"w", b"gone", 1, True, given)
+
+
+def test_a_will_whose_delay_runs_outlives_a_kill(durable: MemoryHost) -> None:
+    watched(durable)
+    asked = will(10, content_type="x", message_expiry=100)
+    durable.connected("a", will=asked, clean=False, session_expiry=1000).drop()
+    durable.pass_time(4)
+    durable.crash()
+    watcher = lasting(durable, "watcher")
+    durable.pass_time(5)
+    assert watcher.payloads() == []
+    durable.pass_time(1)
+    (sent,) = watcher.publishes()
+    assert (sent.payload, sent.qos, sent.properties.content_type) == (b"gone", 1, "x")
+    assert sent.properties.message_expiry == 100
+    late = durable.connected("late")
+    late.subscribe("w", qos=1)
+    assert late.payloads() == [b"gone"], "it is retained, as it was to be"
+    watcher.ack(codec.PUBACK, sent.packet_id)
+    durable.crash()
+    durable.pass_time(100)
+    assert lasting(durable, "watcher").payloads() == [], "it goes out once"
+
+
+def test_a_will_whose_delay_ends_while_the_process_is_away_goes_out_at_its_start(durable: MemoryHost) -> None:
+    watched(durable)
+    durable.connected("a", will=will(10), clean=False, session_expiry=1000).drop()
+    durable.end_turn()
+    durable.now += 20
+    durable.crash()
+    assert lasting(durable, "watcher").payloads() == [b"gone"]
+
+
+@pytest.mark.parametrize("version", [V311, codec.V5])
+def test_the_will_of_a_client_that_was_connected_outlives_a_kill(durable: MemoryHost, version: int) -> None:
+    watched(durable)
+    asked = Will(b"w", b"gone", 1)
+    durable.connected("a", version, will=asked, clean=False, session_expiry=1000)
+    durable.crash()
+    assert lasting(durable, "watcher").payloads() == [b"gone"]
+
+
+def test_its_delay_runs_from_the_restart(durable: MemoryHost) -> None:
+    """Nobody knows when the client went, and it may be back in time."""
+    watched(durable)
+    for name in ("back", "gone"):
+        durable.connected(name, will=will(10), clean=False, session_expiry=1000)
+    durable.now += 100
+    durable.crash()
+    watcher = lasting(durable, "watcher")
+    durable.pass_time(9)
+    durable.connected("back", clean=False, session_expiry=1000)
+    assert watcher.payloads() == []
+    durable.pass_time(10)
+    assert watcher.payloads() == [b"gone"]
+
+
+def test_a_will_that_is_no_more_stays_so_over_a_kill(durable: MemoryHost) -> None:
+    """Its client has left, has come back without one, or the session has ended, and it was published then."""
+    watched(durable)
+    durable.connected("left", will=will(), clean=False, session_expiry=1000).leave()
+    durable.connected("back", will=will(), clean=False, session_expiry=1000).drop()
+    durable.connected("back", clean=False, session_expiry=1000)
+    durable.connected("ended", will=will(50), clean=False, session_expiry=1000).drop()
+    durable.connected("ended", clean=True).leave()
+    assert len(lasting(durable, "watcher").payloads()) == 2
+    durable.crash()
+    durable.pass_time(100)
+    assert len(lasting(durable, "watcher").payloads()) == 2, "those of before, which are not acknowledged"
+
+
+def test_a_will_is_kept_when_segments_go(tmp_path: Path) -> None:
+    host = MemoryHost(hub_settings=PubSubSettings(segment_bytes=2048), data=tmp_path / "pubsub")
+    watched(host)
+    host.connected("a", will=will(), clean=False, session_expiry=1000)
+    busy = lasting(host, "busy")
+    busy.subscribe("t", qos=1)
+    for number in range(200):
+        host.connected("p").publish("t", b"%d" % number, 1)
+        for packet in busy.publishes():
+            busy.ack(codec.PUBACK, packet.packet_id)
+    host.crash()
+    assert lasting(host, "watcher").payloads() == [b"gone"]
+
+
+# --- DUP
+
+
+def test_what_was_never_sent_is_no_duplicate_after_a_restart(durable: MemoryHost) -> None:
+    """[MQTT-3.3.1-3]: of what waited for a client that was away, and of what its window kept back."""
+    away, here = lasting(durable, "away"), durable.client()
+    here.connect("here", clean=False, session_expiry=1000, receive_maximum=2)
+    for sub in (away, here):
+        sub.subscribe("t", qos=1)
+    away.drop()
+    pub = durable.connected("p")
+    for number in range(4):
+        pub.publish("t", b"%d" % number, 1)
+    assert here.payloads() == [b"0", b"1"]
+    for _ in range(2):
+        durable.crash()
+    got = lasting(durable, "away").publishes()
+    assert [(p.payload, p.duplicate) for p in got] == [(b"%d" % n, False) for n in range(4)]
+    got = lasting(durable, "here").publishes()
+    assert [(p.payload, p.duplicate) for p in got] == [
+        (b"0", True),
+        (b"1", True),
+        (b"2", False),
+        (b"3", False),
+    ]
+    durable.crash()
+    for name in ("away", "here"):
+        assert [p.duplicate for p in lasting(durable, name).publishes()] == [True] * 4
+
+
+def test_whether_it_was_sent_is_kept_when_segments_go(tmp_path: Path) -> None:
+    host = MemoryHost(hub_settings=PubSubSettings(segment_bytes=2048), data=tmp_path / "pubsub")
+    for name in ("sent", "waits", "busy"):
+        lasting(host, name).subscribe("rare" if name != "busy" else "t", qos=1)
+    host.connected("p").publish("rare", b"x", 1)
+    lasting(host, "waits").drop()
+    busy = lasting(host, "busy")
+    for number in range(200):
+        host.connected("p").publish("t", b"%d" % number, 1)
+        for packet in busy.publishes():
+            busy.ack(codec.PUBACK, packet.packet_id)
+    host.crash()
+    assert host.hub.journal is not None
+    assert host.hub.journal.segments < 10
+    assert [(p.payload, p.duplicate) for p in lasting(host, "sent").publishes()] == [(b"x", True)]
 
 
 @pytest.mark.parametrize("seed", range(4))

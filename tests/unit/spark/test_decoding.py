@@ -16,6 +16,7 @@ from treecast.spark_connectors.errors import DecodeError, OptionError
 from treecast.spark_connectors.source.columns import Columns
 from treecast.spark_connectors.source.decoding import DROP, FAIL, KEEP, DecodingMaker, decoder
 from treecast.spark_connectors.source.options import parse_options
+from treecast.spark_connectors.source.zones import zone_of
 
 t = pytest.importorskip("pyspark.sql.types")
 
@@ -43,8 +44,10 @@ def rows(
     form: str = "json",
     layout: str = "",
     mode: str = FAIL,
+    zone: str = "UTC",
 ) -> list[dict[str, Any]]:
-    maker = DecodingMaker(wanted, decoder(wanted, form, layout), mode, "t", 3)
+    decode = decoder(wanted, form, layout, zone=zone_of(zone), partly=mode == KEEP)
+    maker = DecodingMaker(wanted, decode, mode, "t", 3)
     return maker.make(columns(values)).to_pylist()
 
 
@@ -127,6 +130,97 @@ def test_or_is_kept() -> None:
     ]
 
 
+PARTLY = {
+    '{"n":"x","s":"keep"}': {"s": "keep"},
+    '{"n":1.5,"s":"k"}': {"s": "k"},
+    '{"n":99999999999,"s":"k"}': {"s": "k"},
+    '{"o":{"x":"bad","y":"ok"},"n":1}': {"n": 1, "o": {"x": None, "y": "ok"}},
+    '{"o":5,"n":1}': {"n": 1},
+    '{"l":[1,"x",3],"n":1}': {"n": 1},
+    '{"l":5,"n":1}': {"n": 1},
+    '{"m":{"k":1,"z":"bad"},"n":1}': {"n": 1},
+    '{"many":[{"x":1,"y":5.5},{"x":"2"},null],"n":1,"s":2.5}': {
+        "n": 1,
+        "many": [{"x": 1, "y": None}, {"x": None, "y": None}, None],
+    },
+    '{"t":"nonsense","n":1}': {"n": 1},
+    '{"t":"2026-07-01T12:00:00","n":"x"}': {"t": datetime.datetime(2026, 7, 1, 16, tzinfo=datetime.UTC)},
+    '{"d":"2026-13-01","n":1}': {"n": 1},
+    '{"p":99999.1,"n":1}': {"n": 1},
+    '{"p":"1.235","n":"x"}': {"p": decimal.Decimal("1.24")},
+    '{"b":"true","n":1}': {"n": 1},
+    "[1]": {},
+    "notjson": {},
+    '{"n":1': {},
+    "null": {},
+}
+
+
+def test_of_what_is_kept_all_is_there_that_fits() -> None:
+    """As `from_json` has it; tests/clients/test_spark.py asks Spark."""
+    inner = schema(x=t.IntegerType(), y=t.StringType())
+    wanted = schema(
+        n=t.IntegerType(),
+        s=t.StringType(),
+        o=inner,
+        l=t.ArrayType(t.IntegerType()),
+        m=t.MapType(t.StringType(), t.IntegerType()),
+        many=t.ArrayType(inner),
+        t=t.TimestampType(),
+        d=t.DateType(),
+        p=t.DecimalType(5, 2),
+        b=t.BooleanType(),
+    )
+    found = rows(wanted, [value.encode() for value in PARTLY], mode=KEEP, zone="America/New_York")
+    nothing = dict.fromkeys(wanted.names)
+    for value, row in zip(PARTLY, found, strict=True):
+        assert row == nothing | PARTLY[value], value
+    with pytest.raises(DecodeError):
+        rows(wanted, [next(iter(PARTLY)).encode()])
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "hour"),
+    [
+        ("America/New_York", "2026-07-01T12:00:00", 16),
+        ("America/New_York", "2026-01-01 12:00:00", 17),
+        ("America/New_York", "2026-03-08T02:30:00", 7),  # there is none: the clock goes from 2 to 3
+        ("America/New_York", "2026-11-01T01:30:00", 5),  # there are two: the first one
+        ("America/New_York", "2026-07-01T12:00:00Z", 12),
+        ("America/New_York", "2026-07-01T12:00:00+02:00", 10),
+        ("+02:00", "2026-07-01T12:00:00", 10),
+        ("GMT-3", "2026-07-01T12:00:00", 15),
+        ("UTC", "2026-07-01T12:00:00", 12),
+    ],
+)
+def test_timestamps_without_a_zone_are_in_that_of_the_session(zone: str, text: str, hour: int) -> None:
+    inner = schema(at=t.TimestampType())
+    wanted = schema(
+        at=t.TimestampType(),
+        o=inner,
+        many=t.ArrayType(t.TimestampType()),
+        by=t.MapType(t.StringType(), t.TimestampType()),
+        plain=t.TimestampNTZType(),
+    )
+    plain = text[:19]
+    value = {"at": text, "o": {"at": text}, "many": [text, None], "by": {"k": text}, "plain": plain}
+    for mode in (FAIL, KEEP):
+        (row,) = rows(wanted, [json.dumps(value).encode()], zone=zone, mode=mode)
+        found = row["at"]
+        assert found.utcoffset() == datetime.timedelta(0)
+        assert found.hour == hour
+        assert (row["o"], row["many"], dict(row["by"])) == ({"at": found}, [found, None], {"k": found})
+        assert row["plain"] == datetime.datetime.fromisoformat(plain)
+
+
+def test_decimals_are_rounded_to_their_scale_and_fit_or_not() -> None:
+    wanted = schema(p=t.DecimalType(5, 2))
+    values = [b'{"p": 1.235}', b'{"p": "-999.99"}', b'{"p": 999.995}', b'{"p": 1e9}', b'{"p": "x"}']
+    found = [row["p"] for row in rows(wanted, list(values), mode=KEEP)]
+    assert found == [decimal.Decimal("1.24"), decimal.Decimal("-999.99"), None, None, None]
+    assert len(rows(wanted, list(values), mode=DROP)) == 2
+
+
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), st.floats(allow_nan=False), st.binary(max_size=4)))
@@ -180,6 +274,8 @@ def test_schemas_that_do_not_fit(wanted: t.StructType, form: str, layout: str, m
         ({"format": "xml"}, "format is json or fixed, not 'xml'"),
         ({"format": "fixed"}, "layout goes with format fixed"),
         ({"format": "json", "layout": "<i"}, "layout goes with format fixed"),
+        ({"format": "json", "timeZone": "Nowhere/Else"}, "timeZone: 'Nowhere/Else' is no time zone"),
+        ({"timeZone": "UTC"}, "timeZone goes with format json"),
         ({"format": "json", "mode": "SKIP"}, "mode is failfast or dropmalformed or permissive"),
     ],
 )

@@ -135,8 +135,21 @@ def test_a_view_is_remembered_where_one_broker_stands_for_all(
         return view
 
     with kept.lent(server.address, 30) as link:
-        monkeypatch.setattr(link.connection, "metadata", metadata)
+        monkeypatch.setattr(link, "metadata", metadata)
         assert (link.view("t"), link.view("t")) == (view, view)
         assert len(calls) == asked
         assert (link.cluster_id(), link.cluster_id()) == ("c", "c")
         assert len(calls) == asked + 1
+
+
+def test_a_view_is_asked_anew_where_another_topic_of_that_name_is_meant(
+    server: Server, kept: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def view(topic_id: str) -> frames.ClusterView:
+        return frames.ClusterView({0: ("h", 0)}, {"t": (0, {0: 0})}, "c", {"t": topic_id})
+
+    said = [view("old"), view("new")]
+    with kept.lent(server.address, 30) as link:
+        monkeypatch.setattr(link, "metadata", lambda _: said.pop(0))
+        assert link.view("t").ids == link.view("t", topic_id="old").ids == {"t": "old"}
+        assert link.view("t", topic_id="new").ids == link.view("t").ids == {"t": "new"}

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.spark_connectors.errors import DataLossError
-from treecast.spark_connectors.source.offsets import Offsets, Partition, from_json, to_json
-from treecast.spark_connectors.source.planning import Range, limited, ranges, split
+from treecast.spark_connectors.source.offsets import (
+    Offsets,
+    Partition,
+    Place,
+    from_json,
+    made_anew,
+    parse_offsets,
+    to_json,
+)
+from treecast.spark_connectors.source.planning import (
+    Range,
+    begun_again,
+    begun_again_unknown,
+    limited,
+    ranges,
+    split,
+)
 
 T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 
@@ -17,17 +33,37 @@ offsets = st.dictionaries(partitions, st.integers(0, 1000))
 
 
 def test_json_and_back() -> None:
-    value: Offsets = {T1: 5, T0: 3, U0: 0}
-    assert to_json(value) == {"t": {"0": 3, "1": 5}, "u": {"0": 0}}
+    value = Place({T1: 5, T0: 3, U0: 0}, {"t": "an id"})
+    assert to_json(value) == {"t": {"id": "an id", "0": 3, "1": 5}, "u": {"0": 0}}
     assert from_json(to_json(value)) == value
+    assert parse_offsets(json.dumps(to_json(value)), "startingOffsets") == value.offsets
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_ids() -> None:
+    assert from_json({"t": {"0": 3}}) == Place({T0: 3}, {})
+
+
+def test_offsets_of_a_topic_that_was_made_anew_say_nothing_of_it() -> None:
+    before, now = Place({T0: 200, U0: 5}, {"t": "a", "u": "x"}), Place({T0: 10, U0: 9}, {"t": "b", "u": "x"})
+    assert made_anew(before.ids, now.ids) == ["t"]
+    assert begun_again(before, now) == Place({U0: 5}, {"u": "x"})
+    longer = Place({T0: 300, U0: 9}, now.ids)
+    assert begun_again(before, longer) == Place({U0: 5}, {"u": "x"}), "it has got further than it was"
+    assert begun_again(before, Place({T0: 10, U0: 9}, before.ids)) == before, "its end was cut off"
+    assert begun_again_unknown(before, now) == before
+    without = Place({T0: 200, U0: 5})
+    assert begun_again(without, now) == without
+    assert begun_again_unknown(without, now) == Place({U0: 5})
+    assert begun_again_unknown(without, longer) == without
 
 
 @given(offsets, offsets, st.integers(1, 2000))
 def test_a_trigger_takes_as_much_as_it_may(start: Offsets, latest: Offsets, max_rows: int) -> None:
     end = limited(start, latest, max_rows)
     assert set(end) == set(latest)
-    taken = {partition: end[partition] - start.get(partition, 0) for partition in end}
-    waiting = {partition: max(0, latest[partition] - start.get(partition, 0)) for partition in latest}
+    begun = {partition: min(start.get(partition, 0), latest[partition]) for partition in latest}
+    taken = {partition: end[partition] - begun[partition] for partition in end}
+    waiting = {partition: latest[partition] - begun[partition] for partition in latest}
     assert all(0 <= taken[partition] <= waiting[partition] for partition in end)
     assert sum(taken.values()) == min(max_rows, sum(waiting.values()))
 
@@ -47,8 +83,9 @@ def test_splits_cover_everything_once(sizes: Offsets, pieces: int) -> None:
 
 
 def test_ranges_of_new_partitions_begin_at_their_start() -> None:
-    found = ranges({T0: 5}, {T0: 9, T1: 4, U0: 3}, {T0: 0, T1: 0, U0: 3}, fail_on_data_loss=True)
-    assert found == [Range(T0, 5, 9), Range(T1, 0, 4)]
+    losses: list[str] = []
+    found = ranges({T0: 5}, {T0: 9, T1: 4, U0: 3}, {T0: 0, T1: 0, U0: 3}, losses)
+    assert (found, losses) == ([Range(T0, 5, 9), Range(T1, 0, 4)], [])
 
 
 @pytest.mark.parametrize(
@@ -61,10 +98,11 @@ def test_ranges_of_new_partitions_begin_at_their_start() -> None:
     ],
 )
 def test_losses(start: Offsets, end: Offsets, earliest: Offsets, message: str, left: list[Range]) -> None:
-    with pytest.raises(DataLossError, match=message):
-        ranges(start, end, earliest, fail_on_data_loss=True)
-    assert ranges(start, end, earliest, fail_on_data_loss=False) == left
+    losses: list[str] = []
+    assert ranges(start, end, earliest, losses) == left
+    assert losses == [message]
 
 
 def test_a_log_that_begins_later_than_all_that_was_read_is_no_loss() -> None:
-    assert ranges({T0: 9}, {T0: 9}, {T0: 20}, fail_on_data_loss=True) == []
+    losses: list[str] = []
+    assert ranges({T0: 9}, {T0: 9}, {T0: 20}, losses) == losses == []

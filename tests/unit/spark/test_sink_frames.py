@@ -90,7 +90,8 @@ def test_end() -> None:
         2,
         False,
     )
-    assert frames.parse_end(payload(EndTxnResponse(throttle_time_ms=0, error_code=51, version=3))) == 51
+    answer = payload(EndTxnResponse(throttle_time_ms=0, error_code=51, version=3))
+    assert frames.parse_end(answer) == (51, "")
 
 
 def test_the_end_of_a_batch_as_the_face_reads_it() -> None:
@@ -104,6 +105,17 @@ def test_the_end_of_a_batch_as_the_face_reads_it() -> None:
         STAGED,
         ("q//3/b", 8, 0),
     ]
+    assert read.treecast_content == ""
+    frame = frames.end_parts_request("q", 3, [], committed=True, content="5 rows: ä 5")
+    read = schema.decode_request(26, 3, memoryview(frame)[4 + 8 + 2 + len("treecast-spark") + 1 :])
+    assert (read.treecast_batch, read.treecast_parts, read.treecast_content) == (3, [], "5 rows: ä 5")
+
+
+def test_why_a_batch_is_refused_as_the_face_says_it() -> None:
+    frame = bytes(schema.encode_response(26, 3, 0, {"error_code": 48, "treecast_why": "no repeat"}))
+    assert frames.parse_end(frame[4:]) == (48, "no repeat")
+    plain = bytes(schema.encode_response(26, 3, 0, {"error_code": 0}))
+    assert plain[4:] == payload(EndTxnResponse(throttle_time_ms=0, error_code=0, version=3))
 
 
 def test_what_was_appended_and_what_was_not() -> None:
@@ -223,4 +235,4 @@ def test_what_stays_wrong_is_told(peers: list[Peer]) -> None:
 def test_a_peer_that_stays_away_is_told() -> None:
     lane = Lane(Address("127.0.0.1", 1), 0.2)
     with pytest.raises(WriteError, match=r"127\.0\.0\.1:1 has not taken what is written for 0\.2 s"):
-        lane.ask(frames.init_request(None, 1), frames.parse_end)
+        lane.ask(frames.init_request(None, 1), lambda payload: frames.parse_end(payload)[0])

@@ -26,7 +26,8 @@ def test_options_of_kafkas_producer_that_change_nothing_are_taken() -> None:
         "delivery": "atleastonce",
     }
     read = parse_options(given, streaming=True)
-    assert (read.compression, read.transactional) == (Compression.LZ4, False)
+    assert (read.compression, read.transactional, read.compares) == (Compression.LZ4, False, True)
+    assert not parse_options({"repeatedBatch": "skip"}, streaming=True).compares
 
 
 def test_a_batch_write_may_name_its_batch() -> None:
@@ -47,6 +48,7 @@ def test_a_batch_write_may_name_its_batch() -> None:
         ({"batchId": "1"}, False, "queryName and batchId go together"),
         ({"queryName": "q"}, False, "queryName and batchId go together"),
         ({"localDaemon": "no"}, True, "localDaemon is true or false, not 'no'"),
+        ({"repeatedBatch": "no"}, True, "repeatedBatch is compare or skip, not 'no'"),
     ],
 )
 def test_what_is_wrong_is_named(options: dict[str, str], streaming: bool, message: str) -> None:

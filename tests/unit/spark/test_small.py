@@ -105,7 +105,7 @@ def test_what_is_large_or_fails_is_left_to_tasks() -> None:
 
 
 def test_how_many_rows_a_plan_has_at_most() -> None:
-    parts = [reader_of.RangePartition(Range(Partition("t", n), 10, 10 + n), "h:1", "") for n in (1, 2)]
+    parts = [reader_of.RangePartition(Range(Partition("t", n), 10, 10 + n), "h:1", "", "") for n in (1, 2)]
     assert reader_of.rows_of(parts) == 3
     assert reader_of.TogetherPartition(parts).value == tuple(parts)
     assert reader_of.rows_of([]) == 0

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.broker.transactions.home import Bench
 from tests.unit.refusals import refusal
 
-from treecast.middleware.broker.transactions.parts import Part, part_of, whole_of
+from treecast.middleware.broker.transactions.parts import ANYTHING, Part, part_of, whole_of
 from treecast.middleware.broker.transactions.records import TRANSACTIONS, decode, items_of, rows_of
 from treecast.middleware.broker.values import InitProducer
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -47,8 +47,8 @@ class Home(Bench):
         assert await self.home.add_partitions(name, producer, partitions) == {}
         return {name: producer}
 
-    async def commit(self, batch: int, parts: Parts) -> None:
-        await self.home.end_parts("q", batch, parts, committed=True)
+    async def commit(self, batch: int, parts: Parts, content: str = "") -> None:
+        await self.home.end_parts("q", batch, parts, committed=True, content=content)
 
     async def abort(self, batch: int) -> None:
         await self.home.end_parts("q", batch, {}, committed=False)
@@ -91,11 +91,44 @@ async def test_a_batch_that_is_committed_is_over(bench: Home) -> None:
         for batch in (0, 3):
             with refusal(Fault.INVALID_TRANSACTION_STATE):
                 await bench.stage(f"q//{batch}/again", P[0])
-            await bench.commit(batch, {f"q//{batch}/1": ProducerIdentity(77, 0)})
+        await bench.commit(3, {"q//3/1": ProducerIdentity(77, 0)})
         await bench.restart()
     assert bench.cluster.deeds == deeds
     await bench.commit(4, await bench.stage("q//4/1", P[0]))
     assert len(bench.cluster.deeds) == 2
+
+
+async def test_a_batch_before_the_last_one_is_no_repeat(bench: Home) -> None:
+    """A query that began anew under an old name: its batches are not those that were committed."""
+    await bench.commit(3, await bench.stage("q//3/1", P[0]), "5 rows")
+    for content in ("", "5 rows"):
+        for parts in ({}, {"q//2/1": ProducerIdentity(77, 0)}):
+            with refusal(Fault.INVALID_TRANSACTION_STATE):
+                await bench.commit(2, parts, content)
+    assert bench.counters.batches_skipped == 0
+
+
+async def test_a_repeat_holds_what_the_batch_held(bench: Home) -> None:
+    """Also after a restart; each one that is not written again is counted."""
+    one = await bench.stage("q//3/1", P[0])
+    await bench.commit(3, one, "5 rows")
+    await bench.commit(3, one, "5 rows")  # the answer was lost
+    assert bench.counters.batches_skipped == 0
+    for skipped in (1, 2):
+        await bench.restart()
+        with refusal(Fault.INVALID_TRANSACTION_STATE):
+            await bench.commit(3, {}, "6 rows")
+        await bench.commit(3, {}, "5 rows" if skipped == 1 else ANYTHING)
+        assert bench.counters.batches_skipped == skipped
+    assert len(bench.cluster.deeds) == 1
+
+
+async def test_what_tasks_took_for_committed_has_to_be(bench: Home) -> None:
+    """They wrote nothing, so there are no parts; the home must not take that for an empty batch."""
+    for content in ("5 rows", ANYTHING):
+        with refusal(Fault.INVALID_TRANSACTION_STATE):
+            await bench.commit(0, {}, content)
+    await bench.commit(0, await bench.stage("q//0/1", P[0]), "5 rows")
 
 
 async def test_what_was_staged_before_a_repeat_does_not_count(bench: Home) -> None:

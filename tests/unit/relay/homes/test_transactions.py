@@ -288,6 +288,20 @@ async def test_parts_have_the_home_of_their_whole(town: Town) -> None:
     assert await fault_of(b.transaction.end_parts("q", 1, lost, committed=True)) is Fault.INVALID_REQUEST
 
 
+async def test_what_a_batch_holds_is_compared_at_its_home_and_at_the_next(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    parts = await stage(a, "q//3/a", P0)
+    await b.transaction.end_parts("q", 3, parts, committed=True, content="5 rows")
+    for kill in (False, True):
+        if kill:
+            a.kill()
+            await town.pass_time(TAKEOVER + 10)
+        await b.transaction.end_parts("q", 3, {}, committed=True, content="5 rows")
+        for batch, content in ((3, "6 rows"), (2, "5 rows")):
+            other = b.transaction.end_parts("q", batch, {}, committed=True, content=content)
+            assert await fault_of(other) is Fault.INVALID_TRANSACTION_STATE
+
+
 async def test_the_next_home_completes_a_batch_and_repeats_none(town: Town) -> None:
     a, b = await town.host("a"), await town.host("b")
     parts = await stage(a, "q//0/a", P0) | await stage(b, "q//0/b", P1)

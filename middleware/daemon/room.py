@@ -1,0 +1,156 @@
+"""Whether there is room for more: on the disk of the data directory, and for open files.
+
+A daemon whose descriptors are used up could not even say so: its status page needs one. So some are kept, and
+faces turn clients away before these are touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Final
+
+from treecast.middleware.model.counters import Counters
+
+from .troubles import Look, Space, Troubles
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+PROBE_BYTES: Final = 1 << 20  # what is written to see whether the disk takes it; less than that is no space
+MOST_KEPT: Final = 64
+AHEAD: Final = 64  # connections that are taken before descriptors are counted again
+_NO_FILES: Final = (errno.EMFILE, errno.ENFILE)
+
+
+def kept_of(limit: int) -> int:
+    """How many descriptors are kept for the daemon itself."""
+    return min(MOST_KEPT, limit // 4)
+
+
+class Descriptors:
+    """Says of each new connection whether there is a descriptor for it.
+
+    `free`: how many there are, counted up to a number. It is asked once for `AHEAD` connections, and for each
+    one where few are left.
+    """
+
+    def __init__(self, kept: int, free: Callable[[int], int]) -> None:
+        self.kept = kept
+        self.turned_away = 0
+        self._free = free
+        self._left = 0
+
+    def admits(self) -> bool:
+        """For a connection that has been accepted."""
+        if self._left <= 0 and not self.count():
+            self.turned_away += 1
+            return False
+        self._left -= 1
+        return True
+
+    def count(self) -> bool:
+        """Counts anew; whether there are more than those that are kept."""
+        self._left = self._free(self.kept + AHEAD) - self.kept
+        return self._left > 0
+
+    def plenty(self) -> bool:
+        """Whether there are so many that it is over, and not only for the next client or two."""
+        return self.count() and self._left >= self.kept // 2
+
+
+def free_descriptors(most: int) -> int:
+    """How many more may be opened, at most `most`."""
+    taken: list[int] = []
+    try:
+        first = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        taken.append(first)
+        while len(taken) < most:
+            taken.append(os.dup(first))
+    except OSError:
+        pass
+    for descriptor in taken:
+        os.close(descriptor)
+    return len(taken)
+
+
+def space_of(directory: str) -> Space | None:
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return None
+    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+
+def refusal_of(directory: str) -> OSError | None:
+    """Tries to write as much as a chunk of a log; what the disk says against it."""
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            data = memoryview(bytes(PROBE_BYTES))
+            while data:
+                data = data[file.write(data) :]
+    except OSError as error:
+        return error
+    return None
+
+
+class RoomWatch:
+    """Looks every second, from `start` to `close`; what it finds is in `troubles`."""
+
+    def __init__(self, data: str, counters: Counters) -> None:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.descriptors = Descriptors(kept_of(limit), free_descriptors)
+        self.troubles = Troubles(data, limit, self.descriptors.kept)
+        self.troubles.space = space_of(data)
+        self._data = data
+        self._counters = counters
+        self._errors = 0
+        self._turned_away = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("nobody could look for room")
+
+    async def look(self) -> None:
+        """One look, and what is to be said of it."""
+        space = space_of(self._data)
+        new = self._has_refused()
+        doubtful = new or bool(self.troubles.disk.text) or space is None or space.free < PROBE_BYTES
+        error = await asyncio.to_thread(refusal_of, self._data) if doubtful else None
+        turned_away = self.descriptors.turned_away - self._turned_away
+        self._turned_away += turned_away
+        no_files = turned_away > 0 or (error is not None and error.errno in _NO_FILES)
+        if self.troubles.descriptors.text and not no_files:
+            no_files = not self.descriptors.plenty()
+        if error is not None:
+            refused = error.strerror or str(error)
+        else:
+            refused = "some are refused, and others taken" if new else ""
+        seen = Look(space, refused, no_files)
+        for line in self.troubles.look(seen, time.monotonic()):
+            _log.warning("%s", line)
+
+    def _has_refused(self) -> bool:
+        """Whether the disk has refused anything since the last look."""
+        errors = self._counters.storage.write_errors + self._counters.pubsub.journal_errors
+        new, self._errors = errors > self._errors, errors
+        return new

@@ -1,0 +1,129 @@
+"""What keeps a daemon from doing its work: said at once, then rarely, and shown while it lasts. Pure.
+
+Fine ──BAD──> Troubled      said, unless the same was said less than `RARELY` seconds ago
+Troubled ──BAD──> Troubled  said again after `RARELY` seconds
+Troubled ──GOOD──> Fine     said, where the trouble was
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+RARELY: Final = 600.0  # seconds between two lines about the same
+
+
+class State(enum.Enum):
+    FINE = "fine"
+    TROUBLED = "troubled"
+
+
+class Seen(enum.Enum):
+    BAD = "it is there"
+    GOOD = "it is not there"
+
+
+class Say(enum.Enum):
+    NOTHING = "nothing"
+    BAD = "that it is there"
+    OVER = "that it is over"
+
+
+TRANSITIONS: Mapping[tuple[State, Seen], tuple[State, Say]] = MappingProxyType(
+    {
+        (State.FINE, Seen.BAD): (State.TROUBLED, Say.BAD),
+        (State.FINE, Seen.GOOD): (State.FINE, Say.NOTHING),
+        (State.TROUBLED, Seen.BAD): (State.TROUBLED, Say.BAD),
+        (State.TROUBLED, Seen.GOOD): (State.FINE, Say.OVER),
+    }
+)
+
+
+class Trouble:
+    """One kind of it. `over`: the line that says that it has ended."""
+
+    def __init__(self, over: str) -> None:
+        self.state = State.FINE
+        self.text = ""
+        self._over = over
+        self._said_at = -RARELY
+        self._said = False  # since it began
+
+    def look(self, text: str, now: float) -> str:
+        """What is there now, empty: nothing; `now` in seconds. Answers the line that is to be logged."""
+        self.state, say = TRANSITIONS[self.state, Seen.BAD if text else Seen.GOOD]
+        self.text = text
+        if say is Say.BAD and now - self._said_at >= RARELY:
+            self._said_at, self._said = now, True
+            return text
+        if say is Say.OVER and self._said:
+            self._said = False
+            return self._over
+        return ""
+
+
+class Space(Struct, frozen=True):
+    """Of the file system that the data directory is on, in bytes."""
+
+    free: int
+    size: int
+
+
+class Look(Struct, frozen=True):
+    """What was seen in one look.
+
+    `space`: None where the directory cannot be asked. `refused`: why the disk takes no more, from an attempt
+    to write; empty: it does, or nobody has tried.
+    """
+
+    space: Space | None
+    refused: str = ""
+    no_files: bool = False
+
+
+class Troubles:
+    """All kinds that are looked for."""
+
+    def __init__(self, data: str, files: int, kept: int) -> None:
+        """`data`: the directory. `files`: may be open at once, of which `kept` are for the daemon itself."""
+        self._data = data
+        self._files = files
+        self._kept = kept
+        self.disk = Trouble(f"the disk of {data} takes writes again")
+        self.descriptors = Trouble("there are file descriptors again, and connections are taken")
+        self.space: Space | None = None
+
+    def look(self, seen: Look, now: float) -> list[str]:
+        """The lines that are to be logged."""
+        self.space = seen.space
+        lines = (
+            self.disk.look(self._disk_text(seen), now),
+            self.descriptors.look(self._files_text(seen), now),
+        )
+        return [line for line in lines if line]
+
+    def texts(self) -> list[str]:
+        """What is wrong now."""
+        return [trouble.text for trouble in (self.disk, self.descriptors) if trouble.text]
+
+    def _disk_text(self, seen: Look) -> str:
+        if not seen.refused or seen.no_files:
+            return ""
+        left = f"; {seen.space.free:,} of {seen.space.size:,} bytes are free" if seen.space else ""
+        return (
+            f"the disk of {self._data} refuses writes: {seen.refused}{left}. Nothing that clients write is "
+            "acknowledged. Give it more space, or delete topics or records; writes go on by themselves then"
+        )
+
+    def _files_text(self, seen: Look) -> str:
+        if not seen.no_files:
+            return ""
+        return (
+            f"no file descriptors are left for clients: {self._files} may be open, of which {self._kept} are "
+            "kept for the daemon itself. New connections are closed at once. Raise LimitNOFILE, or "
+            "`ulimit -n`, and start the daemon again"
+        )
