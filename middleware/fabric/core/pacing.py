@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from msgspec import Struct
-
 from .settings import NEVER
 from .states import PaceEvent, PaceState, RateEvent, RateState, pace_step, rate_step
 
@@ -225,11 +223,14 @@ class Losses:
         return Verdict(size, False)
 
 
-class Verdict(Struct, frozen=True):
+class Verdict:
     """The size that a window has from now on, and whether that is for its losses."""
 
-    size: float
-    losing: bool
+    __slots__ = ("losing", "size")
+
+    def __init__(self, size: float, losing: bool) -> None:
+        self.size = size
+        self.losing = losing
 
 
 class LiveRate:
