@@ -24,7 +24,6 @@ from .flight import Flight
 from .log import StreamLog
 from .outbox import Outbox
 from .outgoing import Outgoing, OutgoingMessage
-from .pacing import LiveRate
 from .peers import Peer, Peers
 from .settings import NEVER, StreamSettings
 from .timing import TokenBucket, Weight
@@ -58,7 +57,6 @@ class Live:
         "bytes",
         "edge",
         "messages",
-        "rate",
         "sent_parts",
         "setter",
     )
@@ -78,7 +76,6 @@ class Live:
         self.messages = 0  # sent to all
         self.bytes = 0  # of these, each once
         self.sent_parts = 0  # of the message at `edge`, which was not sent whole yet
-        self.rate = LiveRate(settings.rate_lowest, settings.rate, now)
         self.setter: Peer | None = None  # whose window is the smallest
         self._log = log
         self._outbox = outbox
@@ -331,7 +328,6 @@ class Live:
         self.bytes += size
         self._flight.sent(self.edge, size, now)
         self._bucket.spend(size)
-        self.rate.sent(size)
         self._turn.sent_live(size)
 
     def take_newest(self, now: float) -> Message | None:
@@ -356,13 +352,6 @@ class Live:
         return self._outbox.message(self._message, host, Kind.REPLAY, (0, self.sent_parts))
 
     # --- when
-
-    def look_at_rate(self, now: float) -> bool:
-        """Whether the rate has changed with the losses of most receivers."""
-        if not self.rate.look(self._peers.live(), self.edge < self._log.end, now):
-            return False
-        self._bucket.set_rate(self.rate.rate, now)
-        return True
 
     def next_at(self, now: float) -> float:
         """When more may be sent, if nothing is heard before."""

@@ -1,21 +1,19 @@
-"""How fast an origin sends: a window for each receiver, and a rate for what goes to all.
+"""How much an origin may have on its way: a window for each receiver.
 
 A receiver has one window for what goes to all and one for its replay. They bound what is on its way (FACK),
 not what is settled, so a gap does not stop them. A window opens with what arrives and falls with what is lost
 beyond what the path always loses, and with queues: what it leaves in the queues on its way, others wait
 behind (the idea of LEDBAT, RFC 6817, without its target of 100 ms).
 
-What goes to all is sent as far as the smallest window of those that keep up allows (`live`). Its rate is
-bounded as well where the path to most receivers loses much of it.
+What goes to all is sent as far as the smallest window of those that keep up allows (`live`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from .settings import NEVER
-from .states import PaceEvent, PaceState, RateEvent, RateState, pace_step, rate_step
+from .states import PaceEvent, PaceState, pace_step
 
 _MUCH: Final = 3  # who asks for more than one part in so many of what was sent loses much
 _CLEARLY: Final = 0.06  # lost beyond what the path always loses, and a window is too large
@@ -26,11 +24,6 @@ _ENOUGH: Final = 64 * 1024  # bytes, to judge losses by
 _SHORTEST: Final = 1e-5  # seconds of a turnaround: a clock may stand still meanwhile
 _SAMPLES: Final = 3  # of a turnaround, to judge queues by
 _STILL: Final = 0.7  # of what was lost before a window was eased: if more is lost still, that did not help
-_FALL: Final = 0.7  # of what was sent
-_RISE: Final = 0.1  # a period, of the rate, and at least of the lowest one
-_FREE_AFTER: Final = 20  # periods in which the bound was of no use, and it is lifted
-PERIOD: Final = 0.1  # seconds
-_LEAST: Final = 64 * 1024  # bytes to judge by
 _REMEMBERED: Final = 10.0  # seconds: a way that has become longer is known for that after twice as long
 
 
@@ -231,72 +224,3 @@ class Verdict:
     def __init__(self, size: float, losing: bool) -> None:
         self.size = size
         self.losing = losing
-
-
-class LiveRate:
-    """Bytes per second of what goes to all: without a bound until most receivers lose much of it."""
-
-    def __init__(self, lowest: float, highest: float, now: float) -> None:
-        """`highest` is the operator's; NEVER: none."""
-        self.state = RateState.FREE
-        self.rate = highest
-        self._lowest = min(lowest, highest)
-        self._highest = highest
-        self._begun = now
-        self._sent = [0, 0]  # bytes: in this period, and the one before, which is being asked for
-        self._asked: list[dict[int, int]] = [{}, {}]  # by host
-        self._unused = 0  # periods in which all there was could be sent
-
-    def sent(self, size: int) -> None:
-        self._sent[0] += size
-
-    def asked(self, host: int, size: int) -> None:
-        """A live receiver lacks so many bytes."""
-        self._asked[0][host] = self._asked[0].get(host, 0) + size
-
-    def look(self, live: Iterable[int], waiting: bool, now: float) -> bool:
-        """Whether the rate has changed. `waiting`: more is there than the rate allows."""
-        took = now - self._begun
-        if took < PERIOD:
-            return False
-        before = self.rate
-        hosts = list(live)
-        losing = [host for host in hosts if _MUCH * self._lost(host) > sum(self._sent)]
-        if sum(self._sent) >= _LEAST and losing and 2 * len(losing) >= len(hosts):
-            self._fall(took)
-        elif waiting:
-            self._unused = 0
-            self._rise()
-        else:
-            self._rest()
-        self._turn(now)
-        return self.rate != before
-
-    def _lost(self, host: int) -> int:
-        return sum([asked.get(host, 0) for asked in self._asked])
-
-    def _fall(self, took: float) -> None:
-        """Of what was really sent, which may be less than was allowed."""
-        self.state = rate_step(self.state, RateEvent.LOST)
-        self._unused = 0
-        real = max(self._sent) / max(took, PERIOD)
-        self.rate = max(self._lowest, min(self.rate, real) * _FALL)
-        self._sent = [0, 0]
-        self._asked = [{}, {}]
-
-    def _rise(self) -> None:
-        self.state = rate_step(self.state, RateEvent.KEPT)
-        if self.state is RateState.BOUND:
-            self.rate = min(self._highest, self.rate + _RISE * max(self.rate, self._lowest))
-
-    def _rest(self) -> None:
-        self._unused += 1
-        if self._unused >= _FREE_AFTER:
-            self.state = rate_step(self.state, RateEvent.UNUSED)
-            self.rate = self._highest
-
-    def _turn(self, now: float) -> None:
-        """The next period."""
-        self._begun = now
-        self._sent = [0, self._sent[0]]
-        self._asked = [{}, self._asked[0]]

@@ -309,7 +309,7 @@ class Receiver:
         self._quiet_until = -NEVER
         if refused is None:
             before = self._buffer.newest
-            refused = self._buffer.add(segment, now + self._first_delay(), now + self.round_trip.timeout)
+            refused = self._buffer.add(segment, now + self._first_delay(), now + self._patience())
             if refused is None:
                 self._arrived(len(segment.payload), now, self._buffer.newest > before)
             if segment.kind is not _DATA:
@@ -357,6 +357,12 @@ class Receiver:
         """A quarter of a round trip for what was only reordered, then spread over the receivers."""
         return self.round_trip.smoothed * (0.25 + self._spread())
 
+    def _patience(self) -> float:
+        """How long what nothing has overtaken may be on its way: in a socket, or not sent yet."""
+        if self.state is _CATCHING_UP:
+            return self.round_trip.timeout
+        return max(self.round_trip.timeout, self._settings.patience)
+
     def _spread(self) -> float:
         """So that not all ask at once. What is replayed, one alone asks for."""
         return self._settings.nak_spread * self._random.random() if self.state is not _CATCHING_UP else 0.0
@@ -389,7 +395,7 @@ class Receiver:
                 if self.next == self._reported_next:
                     self._report_at = now + self._settings.report_idle
             # an echo may come another way than the data, and overtake it
-            self._know(heartbeat.end, now + self.round_trip.timeout)
+            self._know(heartbeat.end, now + self._patience())
             return
         self._buffer.passed(now + self._first_delay(), heartbeat.end)
         self._know(heartbeat.end, now + self._first_delay())
@@ -542,7 +548,7 @@ class Receiver:
             return
         before = self._ask_before(now)
         wanted: list[Gap] = []
-        whole = now - self._newest_at >= self.round_trip.timeout
+        whole = now - self._newest_at >= self._patience()
         for missing in self._buffer.gaps.due(now):
             if len(wanted) >= _MOST_NAKS * MAX_GAPS or (not self._buffer.room and missing.first != self.next):
                 missing.due = now + self.round_trip.timeout
@@ -552,7 +558,7 @@ class Receiver:
                 continue
             lacking = list(self._buffer.wanted(missing, before, whole))
             if not lacking:  # what it lacks may be on its way
-                missing.due = self._newest_at + self.round_trip.timeout
+                missing.due = self._newest_at + self._patience()
                 continue
             wanted += lacking
             missing.attempts = 1 if self._answered > missing.asked else missing.attempts + 1

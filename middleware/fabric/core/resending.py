@@ -70,12 +70,6 @@ class Resending:
         self._answers = Slices()
         self._first = 0  # of who is behind, in the next turn
 
-    def slow(self, rate: float, now: float) -> None:
-        """Live data is sent at `rate`, in bytes per second: what repairs it may not be more for each host."""
-        most = self._settings.repair_rate
-        mine = most if rate >= self._settings.rate else rate * max(1, len(self._peers))
-        self._bucket.set_rate(min(mine, most), now)
-
     def drop(self, host: int) -> None:
         """It is no receiver any more: what is for it alone is not sent."""
         self._answers.drop(host)
@@ -129,7 +123,6 @@ class Resending:
         else:
             size = min(size, (parts[1] - parts[0]) * self.part_size)
         if peer.state is _LIVE:
-            self._live.rate.asked(peer.host, size)
             peer.pace.asked(size)
         elif peer.state is _CATCHING_UP:
             peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived

@@ -111,11 +111,6 @@ class Sender:
         return self.live.messages
 
     @property
-    def live_rate(self) -> float:
-        """Bytes per second that what goes to all may take now."""
-        return self.live.rate.rate
-
-    @property
     def has_room(self) -> bool:
         """Whether `publish` takes a message."""
         return self._published - self.live.bytes < self._settings.unsent_bytes or not self.live.waits()
@@ -340,8 +335,6 @@ class Sender:
                 peer.announce_at = now + self._settings.announce_every
 
     def _live(self, out: list[Outgoing], now: float) -> None:
-        if self.live.look_at_rate(now):
-            self._resending.slow(self.live.rate.rate, now)
         if self.live.give(out, now):
             self._beats_from(now)
         if self.live.held_up:

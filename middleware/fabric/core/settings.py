@@ -15,8 +15,7 @@ class StreamSettings(Struct, frozen=True):
     catch_up_bytes: int = 4 << 20  # and bytes, as far as records are like those before
 
     # --- sender
-    rate: float = NEVER  # live data, at most; less while most receivers lose much of it
-    rate_lowest: float = 1e6  # it does not become less
+    rate: float = NEVER  # live data, at most
     burst: int = 256 * 1024
     send_at_once: int = 256 * 1024  # live bytes of one turn, of all streams together
     live_window: int = 4 << 20  # bytes on their way to all, at most; each receiver has its own below it
@@ -57,6 +56,7 @@ class StreamSettings(Struct, frozen=True):
     round_trip: float = 0.01  # taken for granted until one is measured
     nak_spread: float = 0.5  # round trips over which the first naks of receivers are spread
     nak_longest: float = 1.0
+    patience: float = 0.02  # before live data is asked for that nothing has overtaken
     report_every: float = 0.05  # while records come
     report_bytes: int = (
         128 * 1024

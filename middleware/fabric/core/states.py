@@ -57,17 +57,6 @@ class PaceEvent(enum.Enum):
     STALL = "nothing has arrived for long"
 
 
-class RateState(enum.Enum):
-    FREE = "as fast as the operator allows"
-    BOUND = "slower, for most receivers had lost much"
-
-
-class RateEvent(enum.Enum):
-    LOST = "most receivers ask for much of what was sent"
-    KEPT = "they do not, and more could be sent"
-    UNUSED = "for long, less was sent than the bound allows"
-
-
 _R, _E = ReceiverState, ReceiverEvent
 JOINING, LIVE, CATCHING_UP, ORPHANED, DONE = ReceiverState
 
@@ -101,15 +90,8 @@ _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
 }
 
-# event: (in FREE, BOUND)
-_RATE_ROWS: dict[RateEvent, tuple[RateState | None, ...]] = {
-    RateEvent.LOST: (RateState.BOUND, RateState.BOUND),
-    RateEvent.KEPT: (RateState.FREE, RateState.BOUND),
-    RateEvent.UNUSED: (RateState.FREE, RateState.FREE),
-}
-
-_State = TypeVar("_State", ReceiverState, PeerState, PaceState, RateState)
-_Event = TypeVar("_Event", ReceiverEvent, PeerEvent, PaceEvent, RateEvent)
+_State = TypeVar("_State", ReceiverState, PeerState, PaceState)
+_Event = TypeVar("_Event", ReceiverEvent, PeerEvent, PaceEvent)
 
 
 def _table(
@@ -126,7 +108,6 @@ def _table(
 RECEIVER_TABLE = _table(ReceiverState, _RECEIVER_ROWS)
 PEER_TABLE = _table(PeerState, _PEER_ROWS)
 PACE_TABLE = _table(PaceState, _PACE_ROWS)
-RATE_TABLE = _table(RateState, _RATE_ROWS)
 
 
 class ImpossibleEvent(Exception):
@@ -149,13 +130,6 @@ def peer_step(state: PeerState, event: PeerEvent) -> PeerState:
 
 def pace_step(state: PaceState, event: PaceEvent) -> PaceState:
     following = PACE_TABLE[state][event]
-    if following is None:
-        raise ImpossibleEvent(f"{event.name} in {state.name}")
-    return following
-
-
-def rate_step(state: RateState, event: RateEvent) -> RateState:
-    following = RATE_TABLE[state][event]
     if following is None:
         raise ImpossibleEvent(f"{event.name} in {state.name}")
     return following

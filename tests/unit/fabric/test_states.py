@@ -11,20 +11,16 @@ import pytest
 from treecast.middleware.fabric.core.states import (
     PACE_TABLE,
     PEER_TABLE,
-    RATE_TABLE,
     RECEIVER_TABLE,
     ImpossibleEvent,
     PaceEvent,
     PaceState,
     PeerEvent,
     PeerState,
-    RateEvent,
-    RateState,
     ReceiverEvent,
     ReceiverState,
     pace_step,
     peer_step,
-    rate_step,
     receiver_step,
 )
 
@@ -33,7 +29,6 @@ TABLES: list[tuple[Table, type[enum.Enum], type[enum.Enum], Callable[[Any, Any],
     (RECEIVER_TABLE, ReceiverState, ReceiverEvent, receiver_step),
     (PEER_TABLE, PeerState, PeerEvent, peer_step),
     (PACE_TABLE, PaceState, PaceEvent, pace_step),
-    (RATE_TABLE, RateState, RateEvent, rate_step),
 ]
 
 
@@ -58,7 +53,6 @@ def test_every_pair_has_an_entry_which_step_follows(
         (RECEIVER_TABLE, {ReceiverState.JOINING, ReceiverState.LIVE}),
         (PEER_TABLE, {PeerState.LIVE, PeerState.CATCHING_UP}),
         (PACE_TABLE, {PaceState.OPENING}),
-        (RATE_TABLE, {RateState.FREE}),
     ],
 )
 def test_every_state_is_reached_from_where_a_life_begins(table: Table, begins: set[Any]) -> None:
