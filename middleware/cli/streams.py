@@ -65,6 +65,11 @@ SENT = (
     *("stream", "name", "epoch", "to", "state", "carrier", "addressed", "live", "repaired", "replayed"),
     *("filtered", "expired", "refused", "outstanding", "account"),
 )
+PACE = (
+    *("stream", "name", "epoch", "rate/s", "window", "on its way", "records unsent", "set by", "why"),
+    "copies",
+)
+PACED = ("stream", "name", "epoch", "to", "state", "window", "turnaround ms", "out for s", "left, times")
 COST = ("stream", "name", "epoch", "carrier", "purpose", "packets", "bytes")
 LED = "led"
 TROUBLED = ("partition", "leader", "state", "copy here ends at", "problem")
@@ -83,6 +88,11 @@ RECEIVED = ("from", "stream", "name", "epoch", "state", "next", "end", "behind")
 def _show(sent: Sequence[pb.StreamStatus], received: Sequence[pb.StreamStatus]) -> None:
     rows = [_sent(stream, account) for stream in sent for account in stream.accounts]
     print_table(SENT, rows, empty="no stream of this host has a receiver")
+    print()
+    print_table(PACE, [_pace(stream) for stream in sent if stream.HasField("pace")], empty="nothing is paced")
+    print()
+    paced = [_paced(stream, one) for stream in sent for one in stream.accounts if one.window]
+    print_table(PACED, paced, empty="nobody receives")
     print()
     print_table(
         COST, [_cost(stream, one) for stream in sent for one in stream.sent], empty="nothing was sent"
@@ -108,6 +118,42 @@ def _sent(stream: pb.StreamStatus, account: pb.StreamAccount) -> list[Cell]:
         _reasons(account.refused),
         account.outstanding,
         "DOES NOT ADD UP" if not account.balanced else "closed" if account.closed else "open",
+    ]
+
+
+def copies(stream: pb.StreamStatus) -> float:
+    """Bytes on the wire for all purposes, for each payload byte that was sent to all; 0 before the first."""
+    sent = sum(one.bytes for one in stream.sent)
+    return sent / stream.pace.payload_bytes if stream.pace.payload_bytes else 0.0
+
+
+def _pace(stream: pb.StreamStatus) -> list[Cell]:
+    pace = stream.pace
+    return [
+        str(stream.stream),
+        stream.name or "-",
+        str(stream.epoch),
+        size_text(int(pace.rate)),
+        size_text(pace.window),
+        size_text(pace.on_way),
+        pace.unsent,
+        pace.set_by or "-",
+        pace.why or "-",
+        f"{copies(stream):.2f}",
+    ]
+
+
+def _paced(stream: pb.StreamStatus, account: pb.StreamAccount) -> list[Cell]:
+    return [
+        str(stream.stream),
+        stream.name or "-",
+        str(stream.epoch),
+        account.host,
+        account.state,
+        size_text(account.window),
+        f"{account.turnaround * 1000:.1f}",
+        f"{account.out_for:.1f}",
+        account.left,
     ]
 
 

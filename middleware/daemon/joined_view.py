@@ -209,6 +209,7 @@ class Joined:
     def _outgoing(self, origin: Origin) -> pb.StreamStatus:
         host, stream, epoch = origin.key
         peers = {peer.host: peer for peer in origin.peers()}
+        pace = origin.pace()
         return pb.StreamStatus(
             name=origin.name,
             origin_id=host,
@@ -227,6 +228,15 @@ class Joined:
                 )
                 for sent in origin.sent()
             ],
+            pace=pb.StreamPace(
+                rate=pace.rate,
+                window=pace.window,
+                on_way=pace.on_way,
+                unsent=pace.unsent,
+                set_by=self._name(pace.set_by) if pace.set_by else "",
+                why=pace.why,
+                payload_bytes=pace.payload,
+            ),
         )
 
     def _resting(self) -> Iterator[pb.StreamStatus]:
@@ -247,6 +257,10 @@ class Joined:
             host=self._name(host),
             state=peer.state.name.lower() if peer is not None else "",
             carrier=peer.carrier if peer is not None else "",
+            window=peer.window if peer is not None else 0,
+            turnaround=peer.turnaround if peer is not None else 0.0,
+            out_for=peer.out_for if peer is not None else 0.0,
+            left=peer.left if peer is not None else 0,
             addressed=row.addressed,
             live=row.live,
             repaired=row.repaired,

@@ -192,13 +192,29 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
     ways = [*labels[:2], "carrier", "purpose"]
     packets = GaugeMetricFamily("treecast_stream_sent_packets", "packets sent, each copy counts", labels=ways)
     sizes = GaugeMetricFamily("treecast_stream_sent_bytes", "bytes of segments in these packets", labels=ways)
+    payload = GaugeMetricFamily(
+        "treecast_stream_payload_bytes", "payload bytes sent to all receivers, each once", labels=labels[:2]
+    )
+    copies = GaugeMetricFamily(
+        "treecast_stream_copies_per_payload",
+        "bytes sent for all purposes, for each payload byte: by one group little more than 1",
+        labels=labels[:2],
+    )
+    out = GaugeMetricFamily(
+        "treecast_stream_out_seconds", "seconds that a receiver has not been live", labels=labels[:3]
+    )
     for stream in streams:
         where = [stream.name or str(stream.stream), str(stream.epoch)]
+        if stream.pace.payload_bytes:
+            payload.add_metric(where, stream.pace.payload_bytes)
+            copies.add_metric(where, sum(sent.bytes for sent in stream.sent) / stream.pace.payload_bytes)
         for sent in stream.sent:
             packets.add_metric([*where, sent.carrier, sent.purpose], sent.packets)
             sizes.add_metric([*where, sent.carrier, sent.purpose], sent.bytes)
         for account in stream.accounts:
             closed.add_metric([*where, account.host], int(account.closed))
+            if stream.outgoing:
+                out.add_metric([*where, account.host], account.out_for)
             for fate in ("addressed", "live", "repaired", "replayed", "filtered", "outstanding"):
                 records.add_metric([*where, account.host, fate, ""], getattr(account, fate))
             for fate in ("expired", "refused"):
@@ -206,7 +222,7 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
                     records.add_metric([*where, account.host, fate, reason], count)
         if not stream.outgoing:
             behind.add_metric([*where, stream.origin], stream.end - stream.next)
-    yield from (records, closed, packets, sizes, behind)
+    yield from (records, closed, packets, sizes, behind, payload, copies, out)
 
 
 def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:

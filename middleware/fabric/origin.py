@@ -34,6 +34,22 @@ class PeerView(Struct, frozen=True):
     next: int
     heard: float  # by the fabric's clock
     carrier: str  # what live data goes to it by: unicast, ip-multicast, stare
+    window: int  # bytes that may be on their way to it: of live data, or of its replay
+    turnaround: float  # seconds from sending to the report of it
+    out_for: float  # seconds that it has not been live
+    left: int  # how often it has left the group for being slow
+
+
+class PaceView(Struct, frozen=True):
+    """How fast what goes to all is sent. Sizes in bytes of payload, `rate` in bytes per second."""
+
+    rate: float
+    window: int  # that may be on their way to who has got least
+    on_way: int
+    unsent: int  # records that wait in the log
+    set_by: int  # the host whose window is the smallest; 0 where nobody is live
+    why: str  # what last changed its window
+    payload: int  # sent to all since the stream began, each once
 
 
 class SentView(Struct, frozen=True):
@@ -129,10 +145,35 @@ class Origin:
 
     def peers(self) -> list[PeerView]:
         """The receivers now."""
+        now = self._fabric.now()
         return [
-            PeerView(peer.host, peer.state, peer.next, peer.heard, self._carrier_of(peer.host))
+            PeerView(
+                peer.host,
+                peer.state,
+                peer.next,
+                peer.heard,
+                self._carrier_of(peer.host),
+                int(peer.pace.size if peer.live else peer.window.size),
+                peer.turnaround.smoothed if peer.turnaround.measured else 0.0,
+                max(0.0, now - peer.out_since) if peer.out_since < NEVER else 0.0,
+                peer.left,
+            )
             for peer in self._sender.peers
         ]
+
+    def pace(self) -> PaceView:
+        """How fast what goes to all is sent now, and who sets it."""
+        live = self._sender.live
+        setter = live.setter if live.setter is not None and live.setter.live else None
+        return PaceView(
+            live.speed(self._fabric.now()),
+            live.window,
+            live.on_way,
+            self._sender.end - live.edge,
+            setter.host if setter is not None else 0,
+            live.why,
+            live.bytes,
+        )
 
     def _carrier_of(self, host: int) -> str:
         return self._carrier(self.state_id is not None and host in self.confirmed)

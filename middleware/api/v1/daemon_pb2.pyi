@@ -269,7 +269,7 @@ class ListStreamsResponse(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts", "sent")
+    __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts", "sent", "pace")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
@@ -282,6 +282,7 @@ class StreamStatus(_message.Message):
     STATE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
+    PACE_FIELD_NUMBER: _ClassVar[int]
     name: str
     origin_id: int
     origin: str
@@ -294,7 +295,26 @@ class StreamStatus(_message.Message):
     state_id: int
     accounts: _containers.RepeatedCompositeFieldContainer[StreamAccount]
     sent: _containers.RepeatedCompositeFieldContainer[StreamSent]
-    def __init__(self, name: _Optional[str] = ..., origin_id: _Optional[int] = ..., origin: _Optional[str] = ..., stream: _Optional[int] = ..., epoch: _Optional[int] = ..., outgoing: _Optional[bool] = ..., end: _Optional[int] = ..., next: _Optional[int] = ..., state: _Optional[str] = ..., state_id: _Optional[int] = ..., accounts: _Optional[_Iterable[_Union[StreamAccount, _Mapping]]] = ..., sent: _Optional[_Iterable[_Union[StreamSent, _Mapping]]] = ...) -> None: ...
+    pace: StreamPace
+    def __init__(self, name: _Optional[str] = ..., origin_id: _Optional[int] = ..., origin: _Optional[str] = ..., stream: _Optional[int] = ..., epoch: _Optional[int] = ..., outgoing: _Optional[bool] = ..., end: _Optional[int] = ..., next: _Optional[int] = ..., state: _Optional[str] = ..., state_id: _Optional[int] = ..., accounts: _Optional[_Iterable[_Union[StreamAccount, _Mapping]]] = ..., sent: _Optional[_Iterable[_Union[StreamSent, _Mapping]]] = ..., pace: _Optional[_Union[StreamPace, _Mapping]] = ...) -> None: ...
+
+class StreamPace(_message.Message):
+    __slots__ = ("rate", "window", "on_way", "unsent", "set_by", "why", "payload_bytes")
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    ON_WAY_FIELD_NUMBER: _ClassVar[int]
+    UNSENT_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    rate: float
+    window: int
+    on_way: int
+    unsent: int
+    set_by: str
+    why: str
+    payload_bytes: int
+    def __init__(self, rate: _Optional[float] = ..., window: _Optional[int] = ..., on_way: _Optional[int] = ..., unsent: _Optional[int] = ..., set_by: _Optional[str] = ..., why: _Optional[str] = ..., payload_bytes: _Optional[int] = ...) -> None: ...
 
 class StreamSent(_message.Message):
     __slots__ = ("carrier", "purpose", "packets", "bytes")
@@ -309,7 +329,7 @@ class StreamSent(_message.Message):
     def __init__(self, carrier: _Optional[str] = ..., purpose: _Optional[str] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class StreamAccount(_message.Message):
-    __slots__ = ("host_id", "host", "state", "carrier", "addressed", "live", "repaired", "replayed", "filtered", "expired", "refused", "outstanding", "closed", "balanced")
+    __slots__ = ("host_id", "host", "state", "carrier", "addressed", "live", "repaired", "replayed", "filtered", "expired", "refused", "outstanding", "closed", "balanced", "window", "turnaround", "out_for", "left")
     class ExpiredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -338,6 +358,10 @@ class StreamAccount(_message.Message):
     OUTSTANDING_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     BALANCED_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    TURNAROUND_FIELD_NUMBER: _ClassVar[int]
+    OUT_FOR_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     host: str
     state: str
@@ -352,7 +376,11 @@ class StreamAccount(_message.Message):
     outstanding: int
     closed: bool
     balanced: bool
-    def __init__(self, host_id: _Optional[int] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., carrier: _Optional[str] = ..., addressed: _Optional[int] = ..., live: _Optional[int] = ..., repaired: _Optional[int] = ..., replayed: _Optional[int] = ..., filtered: _Optional[int] = ..., expired: _Optional[_Mapping[str, int]] = ..., refused: _Optional[_Mapping[str, int]] = ..., outstanding: _Optional[int] = ..., closed: _Optional[bool] = ..., balanced: _Optional[bool] = ...) -> None: ...
+    window: int
+    turnaround: float
+    out_for: float
+    left: int
+    def __init__(self, host_id: _Optional[int] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., carrier: _Optional[str] = ..., addressed: _Optional[int] = ..., live: _Optional[int] = ..., repaired: _Optional[int] = ..., replayed: _Optional[int] = ..., filtered: _Optional[int] = ..., expired: _Optional[_Mapping[str, int]] = ..., refused: _Optional[_Mapping[str, int]] = ..., outstanding: _Optional[int] = ..., closed: _Optional[bool] = ..., balanced: _Optional[bool] = ..., window: _Optional[int] = ..., turnaround: _Optional[float] = ..., out_for: _Optional[float] = ..., left: _Optional[int] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("name", "topic_id", "internal", "partitions", "overrides", "records", "bytes")

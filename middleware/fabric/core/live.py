@@ -44,6 +44,7 @@ class Live:
         "_limit",
         "_log",
         "_looked",
+        "_marks",
         "_message",
         "_most",
         "_most_ahead",
@@ -76,6 +77,7 @@ class Live:
         self.messages = 0  # sent to all
         self.bytes = 0  # of these, each once
         self.sent_parts = 0  # of the message at `edge`, which was not sent whole yet
+        self._marks = [(now, 0), (now, 0)]  # bytes at two earlier times, for the rate
         self.setter: Peer | None = None  # whose window is the smallest
         self._log = log
         self._outbox = outbox
@@ -124,6 +126,23 @@ class Live:
     def on_way_to(self, peer: Peer) -> int:
         """Live bytes on their way to it, 0 where it is not live."""
         return self._flight.total - peer.arrived if peer.live else 0
+
+    @property
+    def why(self) -> str:
+        """What bounds the window of who sets the pace."""
+        setter = self.setter
+        if setter is None or not setter.live:
+            return ""
+        if setter.room < setter.pace.size:
+            return "room"
+        return setter.pace.why.name.lower()
+
+    def speed(self, now: float) -> float:
+        """Bytes per second, over the last second or two in which it was asked."""
+        before, then = self._marks[0]
+        if now - self._marks[1][0] >= 1.0:
+            self._marks = [self._marks[1], (now, self.bytes)]
+        return (self.bytes - then) / max(now - before, 1e-3)
 
     def waits(self) -> bool:
         """Whether there is more than has been sent."""

