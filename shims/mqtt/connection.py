@@ -100,6 +100,15 @@ class Connection(Session):
     def eof_received(self) -> bool:
         return False
 
+    def pause_reading(self) -> None:
+        """What the client sends waits in its socket. To be called again without harm."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def pause_writing(self) -> None:
         self.congest(True)
 

@@ -68,6 +68,7 @@ class MqttFace:
         self._started_at = 0.0
         self._sys_at = 0.0
         self._refused = Rarely()  # turns that the disk has refused
+        self._held_back: dict[Connection, None] = {}  # not read from until other hosts have more room
         self._syncing = False
         self._again = False  # a turn has ended while a sync was under way
         self._sync_task: asyncio.Task[None] | None = None
@@ -209,7 +210,23 @@ class MqttFace:
     def _say(self, gathered: Gathered) -> None:
         for departures in self.hub.departures:
             departures.send()
+        if any(departures.congested for departures in self.hub.departures):
+            self._hold_back(gathered)
+        elif self._held_back:
+            self._let_on()
         _write(gathered)
+
+    def _hold_back(self, gathered: Gathered) -> None:
+        """Who publishes what is promised is not read from: it would wait here, in memory."""
+        for session, _ in gathered:
+            if isinstance(session, Connection) and session.promises:
+                session.pause_reading()
+                self._held_back[session] = None
+
+    def _let_on(self) -> None:
+        held_back, self._held_back = self._held_back, {}
+        for connection in held_back:
+            connection.resume_reading()
 
     def _refuse(self, gathered: Gathered) -> None:
         """The disk refuses, so nothing of what this turn promises may be said."""
@@ -283,6 +300,7 @@ class MqttFace:
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
         self._connections.discard(connection)
+        self._held_back.pop(connection, None)
         if connection.failure:
             self._report(connection)
         if self._all_closed is not None and not self._connections:

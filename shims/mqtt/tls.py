@@ -209,6 +209,12 @@ class TlsTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._layer.write(data)
 
+    def pause_reading(self) -> None:
+        self._layer.raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._layer.raw.resume_reading()
+
     def can_write_eof(self) -> bool:
         return False
 

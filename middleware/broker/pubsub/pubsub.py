@@ -87,6 +87,11 @@ class Recorder(Subscriber):
 class Departures:
     """What leaves this host at the end of a turn of the event loop."""
 
+    @property
+    def congested(self) -> bool:
+        """Whether so much waits to leave that publishers have to be held back."""
+        return False
+
     def place(self) -> None:
         """Before the journal is written: says there what has been promised."""
 

@@ -32,6 +32,7 @@ from .ports import FIRST_STREAM, EventMethod
 from .stream import EventStream, Parcel, name_of
 
 _log = logging.getLogger(__name__)
+_HOLD_BACK = 4  # a stream in which a quarter of its queue waits holds publishers back
 _MOST_SETS = 4096  # lists of hosts whose stream is remembered
 
 
@@ -76,6 +77,7 @@ class Sending(Departures):
         self._owing = Owing(run, common.hub)
         self.accounts = EventAccounts(run, tables, common.settings.accounts_every)
         self._dirty: dict[EventStream, None] = {}
+        self._heavy: dict[EventStream, None] = {}  # streams in which much waits for the fabric
         self._tasks: set[Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -133,8 +135,8 @@ class Sending(Departures):
         self._outbox.let_go(items)
 
     def _add(self, batches: dict[EventStream, Batch], stream: EventStream, message: Message) -> None:
-        if stream.waiting_bytes > self._settings.queue_bytes:
-            self._counters.dropped += 1
+        if not message.qos and stream.waiting_bytes > self._settings.queue_bytes:
+            self._counters.dropped += 1  # of what was promised, publishers are held back instead
             return
         waits = self._places.move(message.topic, stream)
         batch = batches.get(stream)
@@ -180,6 +182,26 @@ class Sending(Departures):
         dirty, self._dirty = self._dirty, {}
         for stream in dirty:
             stream.send()
+            if stream.waiting_bytes > self._settings.queue_bytes // _HOLD_BACK:
+                self._heavy[stream] = None
+
+    @property
+    def congested(self) -> bool:
+        """Implements `Departures`."""
+        return bool(self._heavy)
+
+    def _room(self, stream: EventStream) -> None:
+        """The fabric takes more of it."""
+        stream.pump()
+        self._lighten(stream)
+
+    def _lighten(self, stream: EventStream) -> None:
+        """Publishers go on where nothing waits any more that they were held back for."""
+        light = stream.waiting_bytes <= self._settings.queue_bytes // (2 * _HOLD_BACK)
+        if stream in self._heavy and (light or stream.number not in self._all):
+            del self._heavy[stream]
+            if not self._heavy:
+                self._outbox.wake()
 
     def _send_again(self, old: Owed) -> None:
         """What an earlier run owed, in its order."""
@@ -221,7 +243,7 @@ class Sending(Departures):
             FIRST_STREAM + self._count, self._run, name=name_of(hosts), settings=self._stream_settings
         )
         stream = EventStream(origin, hosts, self._loop.time())
-        origin.on_room = stream.pump
+        origin.on_room = lambda: self._room(stream)
         self._all[stream.number] = self._streams[hosts] = stream
         for host in sorted(hosts):
             origin.add_receiver(host, 0)
@@ -356,6 +378,8 @@ class Sending(Departures):
                 self._retire(stream)
             if stream.finished:
                 self._forget(stream)
+        for stream in list(self._heavy):
+            self._lighten(stream)
         self._owing.sweep()
 
     def _forget(self, stream: EventStream) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from tests.unit.events.world import World, until
+from tests.unit.events.world import Client, TestHost, World, until
 
 from treecast.middleware.broker.pubsub import Message
 from treecast.middleware.relay.events.ports import EventSettings
@@ -177,19 +178,38 @@ async def test_messages_that_nobody_else_wants_make_no_stream(world: World) -> N
     assert a.streams == []
 
 
-async def test_a_message_may_wait_only_so_long_for_its_place(world: World) -> None:
-    """A stream that cannot be sent takes `queue_bytes`, and what is more is dropped and counted."""
+async def a_stream_that_nobody_opens(world: World) -> tuple[TestHost, TestHost, Client, Any]:
+    """Of `a` to `b`, which does not answer when it is asked to receive; what would answer."""
     world.settings = EventSettings(queue_bytes=1000, open_wait=60.0, retry=0.05, tick=0.02, batch_bytes=100)
     a, b = await world.start(1, 2)
     client = b.client()
     await client.subscribe("t")
     assert b.events is not None
-    entry = b.methods._entries.pop(120)  # b does not answer when it is asked to receive
+    return a, b, client, b.methods._entries.pop(120)
+
+
+async def test_a_message_that_may_be_lost_waits_only_where_there_is_room(world: World) -> None:
+    """A stream that cannot be sent takes `queue_bytes`, and what is more is dropped and counted."""
+    a, b, client, entry = await a_stream_that_nobody_opens(world)
     for number in range(20):
-        a.publish("t", b"%2d" % number + bytes(98), 1)
+        a.publish("t", b"%2d" % number + bytes(98), 0)
         a.end_turn()
     assert a.counters.dropped > 0
     b.methods._entries[120] = entry
     await until(lambda: len(client.got) == 20 - a.counters.dropped)
     assert [p[:2] for p in client.payloads] == [b"%2d" % n for n in range(20 - a.counters.dropped)]
+
+
+async def test_what_is_promised_is_not_dropped_but_holds_its_publishers_back(world: World) -> None:
+    a, b, client, entry = await a_stream_that_nobody_opens(world)
+    assert a.events is not None
+    for number in range(20):
+        a.publish("t", b"%2d" % number + bytes(98), 1)
+        a.end_turn()
+    assert a.counters.dropped == 0
+    assert a.events.sending.congested
+    b.methods._entries[120] = entry
+    await until(lambda: len(client.got) == 20)
+    assert [p[:2] for p in client.payloads] == [b"%2d" % n for n in range(20)]
+    await until(lambda: not a.events.sending.congested)
     assert isinstance(client.messages[0], Message)
