@@ -43,6 +43,7 @@ DATA: Final = PURPOSES[int(Kind.DATA)]
 _DATA: Final = Kind.DATA
 _PLACE: Final = struct.Struct(">IIIQ")  # origin, stream, epoch, sequence
 _PLACE_AT: Final = 4
+_STREAM_BYTES: Final = 12  # origin, stream and epoch
 _DATA_KIND: Final = int(Kind.DATA)
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
@@ -191,13 +192,22 @@ class Streams:
         `skip` bytes lie before each segment: a header of STARE, or nothing.
         """
         start = 0
+        seen = b""  # how the last datagram that was let in began: those of one stream begin alike
         while start < length:
             end = min(start + size, length) if size > 0 else length
-            if not skip or (
-                self._check_stare(buffer, start, end) and self._concerns(buffer, start + skip, end)
-            ):
-                self._datagram(buffer, start + skip, end, now)
+            at = start + skip
+            if not skip:
+                self._datagram(buffer, at, end, now)
+            elif seen and end - at >= HEADER_SIZE and self._beginning(buffer, start, at) == seen:
+                self._datagram(buffer, at, end, now)
+            elif self._check_stare(buffer, start, end) and self._concerns(buffer, at, end):
+                seen = self._beginning(buffer, start, at) if end - at >= HEADER_SIZE else b""
+                self._datagram(buffer, at, end, now)
             start = end
+
+    def _beginning(self, buffer: memoryview, start: int, at: int) -> bytes:
+        """Its header of STARE, and of the segment at `at` origin, stream and epoch."""
+        return bytes(buffer[start:at]) + bytes(buffer[at + _PLACE_AT : at + _PLACE_AT + _STREAM_BYTES])
 
     def carried(self, buffer: memoryview, start: int, end: int, now: float) -> None:
         """Takes the segment behind a stack of labels."""
