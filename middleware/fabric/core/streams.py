@@ -196,14 +196,20 @@ class Streams:
         while start < length:
             end = min(start + size, length) if size > 0 else length
             at = start + skip
-            if not skip:
-                self._datagram(buffer, at, end, now)
-            elif seen and end - at >= HEADER_SIZE and self._beginning(buffer, start, at) == seen:
-                self._datagram(buffer, at, end, now)
-            elif self._check_stare(buffer, start, end) and self._concerns(buffer, at, end):
-                seen = self._beginning(buffer, start, at) if end - at >= HEADER_SIZE else b""
+            if self._is_let_in(buffer, start, at, end, seen):
+                if skip and end - at >= HEADER_SIZE:
+                    seen = self._beginning(buffer, start, at)
                 self._datagram(buffer, at, end, now)
             start = end
+
+    def _is_let_in(self, buffer: memoryview, start: int, at: int, end: int, seen: bytes) -> bool:
+        """Whether a datagram whose segment begins at `at` is looked at further; `seen`: how the last one
+        began."""
+        if start == at:
+            return True
+        if seen and end - at >= HEADER_SIZE and self._beginning(buffer, start, at) == seen:
+            return True
+        return self._check_stare(buffer, start, end) and self._concerns(buffer, at, end)
 
     def _beginning(self, buffer: memoryview, start: int, at: int) -> bytes:
         """Its header of STARE, and of the segment at `at` origin, stream and epoch."""
