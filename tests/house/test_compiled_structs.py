@@ -16,6 +16,7 @@ HARMLESS = {
     ("middleware/fabric/channel/greeting.py", "Identity"),
     ("middleware/fabric/core/outcomes.py", "Filtered"),
     ("middleware/fabric/core/outcomes.py", "Progress"),
+    ("middleware/fabric/origin.py", "PaceView"),
     ("middleware/fabric/origin.py", "PeerView"),
     ("middleware/fabric/origin.py", "SentView"),
     ("middleware/fabric/fabric.py", "FabricState"),
