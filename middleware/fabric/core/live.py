@@ -299,9 +299,7 @@ class Live:
         return min(self._turn.live, min(self._most, self._limit) - self._flight.total)
 
     def _send(self, out: list[Outgoing], end: int, now: float) -> None:
-        if self._rest is not None and self._may() > 0:
-            self._send_rest(out, now)
-        if self._rest is not None:
+        if self._message is not None and (self._may() <= 0 or not self._send_rest(out, now)):
             return
         for found in self._outbox.entries(self.edge, end):
             if self._may() <= 0 or not self._bucket.ready(now):
@@ -313,8 +311,7 @@ class Live:
             self._message = found
             self._rest = self._outbox.message(found, None, Kind.DATA)
             self._weight.add(found.records, len(found.payload))
-            self._send_rest(out, now)
-            if self._rest is not None:
+            if not self._send_rest(out, now):
                 return
         if self.edge < end:
             self._passed(end, now)
@@ -324,17 +321,22 @@ class Live:
         self.edge = end
         self._flight.sent(end, 0, now)
 
-    def _send_rest(self, out: list[Outgoing], now: float) -> None:
-        """Of the message under way, what may be sent; at least one part."""
+    def _send_rest(self, out: list[Outgoing], now: float) -> bool:
+        """Of the message under way, what may be sent; at least one part. Whether that is all of it.
+
+        The answer tells, because mypyc would take `_rest` after the call for what it was before.
+        """
         message, rest = self._message, self._rest
         assert message is not None
         assert rest is not None
-        one, self._rest = rest.parted(self._may())
+        one, left = rest.parted(self._may())
+        self._rest = left
         out.append(one)
         self.sent_parts += one.count
-        if self._rest is None:
+        if left is None:
             self._over(message)
         self._count(one.size or 1, now)
+        return left is None
 
     def _over(self, message: Message) -> None:
         """All of it was sent."""
