@@ -189,7 +189,9 @@ def test_a_full_disk_is_said(daemon_on, small_disk, tmp_path, wire_client, dial,
     lines.write_bytes(b"\n".join(b"%d" % n + b"x" * 10_000 for n in range(500)))
     program, environment = command(daemon_on, "produce", "full", "--file", str(lines))
     producing = subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True)
-    said = producing.stderr.readline()
+    said = "treecast: answered by"
+    while said.startswith("treecast: answered by"):
+        said = producing.stderr.readline()
     assert f"waiting for {daemon_on.kafka} to acknowledge 500 records: the disk of {daemon_on.data}" in said
     assert "refuses writes: No space left on device" in said
     assert logged(daemon_on, "refuses writes") == 1

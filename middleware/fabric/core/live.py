@@ -111,7 +111,7 @@ class Live:
 
     @property
     def window(self) -> int:
-        """Bytes that may be on their way now, of them those that are: (`on_way`)."""
+        """Bytes that may be on their way to who has got least."""
         return max(0, self._limit - self._least_arrived())
 
     @property
@@ -122,10 +122,6 @@ class Live:
     def _least_arrived(self) -> int:
         places = [peer.arrived for peer in self._peers if peer.live]
         return min(places, default=self._flight.total)
-
-    def on_way_to(self, peer: Peer) -> int:
-        """Live bytes on their way to it, 0 where it is not live."""
-        return self._flight.total - peer.arrived if peer.live else 0
 
     @property
     def why(self) -> str:
