@@ -107,9 +107,10 @@ def _append(
         leader = cluster.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:
-        internal = internal_partition(asked.topic, asked.partition) is not None
-        refused = not_writable(asked.topic) if internal else error
-        return _failed(asked.topic, asked.partition, refused, version)
+        # no second name for `error`: it would hold itself, and what was unpacked, until a collection
+        if internal_partition(asked.topic, asked.partition) is not None:
+            return _failed(asked.topic, asked.partition, not_writable(asked.topic), version)
+        return _failed(asked.topic, asked.partition, error, version)
     return appended if isinstance(appended, Future) else _appended(asked.topic, asked.partition, appended)
 
 
