@@ -221,8 +221,9 @@ class Sender:
         if not peer.reported:
             peer.reported = True
             peer.announce_at = now  # what was sent before it listened, it has not heard
-        late = report.stamp < peer.stamp  # a later one has overtaken it
-        peer.stamp = max(peer.stamp, report.stamp)
+        # a later one has overtaken it; of who was silent, the clock may have begun anew
+        late = report.stamp < peer.stamp and peer.state is not _SILENT
+        peer.stamp = max(peer.stamp, report.stamp) if peer.state is not _SILENT else report.stamp
         peer.done = report.mode is Mode.DONE
         peer.settle(report.next, now)
         peer.heard = now

@@ -78,6 +78,23 @@ def test_a_replay_that_stood_still_for_too_long_is_a_lag() -> None:
     assert (peer.state, peer.sent, peer.flight.on_way) == (PeerState.CATCHING_UP, 10, 0)
 
 
+def test_who_was_silent_is_heard_though_its_clock_has_begun_anew() -> None:
+    sender = Sender(*KEY, SETTINGS, 0.0)
+    sender.add_receiver(2, 0.0, 0)
+
+    def report(stamp: int, now: float) -> PeerState:
+        body = Report(Mode.LIVE, 0, 0, 1 << 20, stamp)
+        sender.receive(control(Kind.REPORT, *KEY, 2, body.encode()), now)
+        peer = sender.peers.get(2)
+        assert peer is not None
+        return peer.state
+
+    assert report(5_000_000, 0.1) is PeerState.LIVE
+    sender.to_send(10.0)
+    assert report(1_000, 10.1) is PeerState.CATCHING_UP
+    assert report(2_000, 10.2) is PeerState.CATCHING_UP
+
+
 def test_who_was_silent_is_replayed_to_however_near_it_is() -> None:
     """What was sent to all meanwhile was not sent to it."""
     peers = Peers(SETTINGS)
