@@ -152,7 +152,7 @@ class Signer:
         if found is None:
             raise TreecastError(
                 Fault.POLICY_VIOLATION,
-                "the coordinator does not know this cluster's key: look at --join and at the join token",
+                "the other end does not know this cluster's key: look at its address and at the token",
             )
         self._run, time = found
         self._ahead = time / 1000 - now

@@ -36,6 +36,7 @@ from .call_auth import (
     Signer,
 )
 from .join_token import JoinToken
+from .lasting import BackOff, lasting
 from .rpc import FAULT_KEY, OPTIONS, methods
 from .v1 import coordinator_pb2 as pb
 
@@ -58,23 +59,6 @@ _SILENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.
 _FINAL = {Fault.POLICY_VIOLATION, Fault.UNSUPPORTED_VERSION, Fault.INVALID_REQUEST, Fault.NOT_SUPPORTED}
 
 R = TypeVar("R", bound=Message)
-
-
-class BackOff:
-    """Pauses that double from `first` to `longest` seconds, each drawn from its upper half."""
-
-    def __init__(self, rng: random.Random, first: float = 0.1, longest: float = 5.0) -> None:
-        self._rng = rng
-        self._first = first
-        self._longest = longest
-        self._next = first
-
-    def reset(self) -> None:
-        self._next = self._first
-
-    def pause(self) -> float:
-        whole, self._next = self._next, min(self._next * 2, self._longest)
-        return whole * (0.5 + self._rng.random() / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +224,12 @@ class CoordinatorCalls(ABC):
         """The version that is recorded now."""
         request = pb.PutInterestRequest(session=session, version=version, patterns=patterns)
         return (await self._call("PutInterest", request, pb.PutInterestResponse)).version
+
+    # --- itself
+
+    async def status(self) -> pb.CoordinatorStatusResponse:
+        """The coordinator's own; one of an earlier version has none: then INTERNAL."""
+        return await self._call("Status", pb.CoordinatorStatusRequest(), pb.CoordinatorStatusResponse)
 
     # --- watching
 
@@ -436,7 +426,8 @@ class Attachment:
     def start(self) -> None:
         """From now on, in the background: attach where that is not done yet, renew, attach again."""
         if self._task is None:
-            self._task = asyncio.create_task(self._run())
+            work = lasting("the attachment to the coordinator", self._run, BackOff(self._client.rng))
+            self._task = asyncio.create_task(work)
 
     async def close(self, *, detach: bool) -> None:
         """Stops renewing. With `detach` it also says so; where that fails, the lease runs out."""

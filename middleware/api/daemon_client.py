@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from .discovery import Endpoint, find_control
+from .join_token import JoinToken
 from .rpc import Caller
 from .v1 import daemon_pb2 as pb
 
@@ -16,10 +17,17 @@ CALL_SECONDS = 30.0
 class DaemonClient:
     """One connection. Every method raises `TreecastError` for a refusal and `rpc.Unreachable`."""
 
-    def __init__(self, endpoint: Endpoint | str | None = None, *, timeout: float = CALL_SECONDS) -> None:
-        """`endpoint`: HOST:PORT, or what discovery found; None looks for this host's daemon."""
+    def __init__(
+        self,
+        endpoint: Endpoint | str | None = None,
+        *,
+        timeout: float = CALL_SECONDS,
+        token: JoinToken | None = None,
+    ) -> None:
+        """`endpoint`: HOST:PORT, or what discovery found; None looks for this host's daemon. `token`: what
+        changes from another host are signed with."""
         self.endpoint = find_control() if endpoint is None else endpoint
-        self._caller = Caller(SERVICE, _target(self.endpoint), timeout)
+        self._caller = Caller(SERVICE, _target(self.endpoint), timeout, token)
 
     def status(self) -> pb.StatusResponse:
         return cast(pb.StatusResponse, self._caller.call("Status", pb.StatusRequest()))

@@ -14,6 +14,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass, field
 
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -65,6 +66,11 @@ class JoinToken:
         """A key of 32 bytes for one purpose; HKDF-Expand (RFC 5869) with one block."""
         info = f"treecast {purpose}".encode() + b"\0" + self.cluster_id.encode()
         return hmac.digest(self.key, info + b"\x01", "sha256")
+
+
+def new_token(cluster_id: str, key_id: int = 1) -> JoinToken:
+    """A token with a fresh key."""
+    return JoinToken(cluster_id, key_id, secrets.token_bytes(KEY_BYTES))
 
 
 def _bad(detail: str) -> TreecastError:

@@ -1,4 +1,4 @@
-"""gRPC from descriptors: servers and clients of `proto/treecast/v1` without generated stubs.
+"""gRPC from descriptors: methods and blocking clients of `proto/treecast/v1` without generated stubs.
 
 A refusal crosses as a status: the code below for its fault, the detail as message, and the fault's name
 in the trailing metadata, from which a client makes the same `TreecastError` again.
@@ -6,9 +6,10 @@ in the trailing metadata, from which a client makes the same `TreecastError` aga
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+import secrets
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -19,6 +20,17 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from .call_auth import (
+    AUTH_KEY,
+    CHALLENGE_KEY,
+    CLUSTER_KEY,
+    NONCE_BYTES,
+    PROTOCOL,
+    PROTOCOL_KEY,
+    Signer,
+)
+from .join_token import JoinToken
+
 FAULT_KEY = "treecast-fault"
 # No other process may share the port, and no proxy stands between a host and its own daemon.
 OPTIONS = (("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0))
@@ -28,9 +40,9 @@ KEEPALIVE = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
+_LARGEST = ("grpc.max_receive_message_length", 256 << 20)  # bytes: 100,000 topics come in one answer
 MAX_CALLS = 20_000  # at once; what is beyond is refused by gRPC
 
-_log = logging.getLogger(__name__)
 _Code = grpc.StatusCode
 
 _NOT_FOUND = {Fault.UNKNOWN_TOPIC, Fault.UNKNOWN_TOPIC_ID, Fault.GROUP_NOT_FOUND, Fault.UNKNOWN_MEMBER}
@@ -97,65 +109,65 @@ def methods(service: ServiceDescriptor) -> Iterator[Method]:
         )
 
 
-Implementation = Callable[[Any], Awaitable[Message]]
-
-
-def serve(service: ServiceDescriptor, implementation: object) -> grpc.GenericRpcHandler:
-    """A handler for `grpc.aio`: each method is the coroutine of its `attribute` on `implementation`.
-
-    AttributeError where one is missing, at once rather than at the first call.
-    """
-    handlers = {
-        method.name: grpc.unary_unary_rpc_method_handler(
-            _guarded(getattr(implementation, method.attribute), method.name),
-            request_deserializer=method.request.FromString,
-            response_serializer=method.response.SerializeToString,
-        )
-        for method in methods(service)
-    }
-    return grpc.method_handlers_generic_handler(service.full_name, handlers)
-
-
-def _guarded(call: Implementation, name: str) -> Callable[[Any, Any], Awaitable[Message]]:
-    async def answer(request: Any, context: Any) -> Message:
-        try:
-            return await call(request)
-        except TreecastError as refusal:
-            error = refusal
-        except Exception:
-            _log.exception("%s failed", name)
-            error = TreecastError(Fault.INTERNAL)
-        await context.abort(status_code(error.fault), error.detail, ((FAULT_KEY, error.fault.name),))
-        raise AssertionError("abort returned")
-
-    return answer
-
-
 class Unreachable(Exception):
     """Nobody answers at the address. The text says what to do."""
 
 
 class Caller:
-    """Blocking calls over one channel. Raises TreecastError for refusals and Unreachable."""
+    """Blocking calls over one channel, signed by a token's key. Raises TreecastError and Unreachable."""
 
-    def __init__(self, service: ServiceDescriptor, target: str, timeout: float) -> None:
+    def __init__(
+        self, service: ServiceDescriptor, target: str, timeout: float, token: JoinToken | None = None
+    ) -> None:
         self._target = target
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(target, options=OPTIONS)
-        self._calls = {
-            method.name: self._channel.unary_unary(
-                method.path,
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
-            )
-            for method in methods(service)
-        }
+        self._signer = Signer(token) if token is not None else None
+        self._methods = {method.name: method for method in methods(service)}
+        self._channel = grpc.insecure_channel(target, options=(*OPTIONS, _LARGEST))
+        self._calls = {name: self._channel.unary_unary(one.path) for name, one in self._methods.items()}
 
     def call(self, name: str, request: Message) -> Any:
-        try:
-            return self._calls[name](request, timeout=self._timeout)
-        except grpc.RpcError as error:
-            raise self._translate(error) from error
+        """A signed call is made again once, as the first tells the other end's run and clock."""
+        method, body = self._methods[name], request.SerializeToString()
+        for last in (False, True):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            metadata = self._metadata(method, body, nonce)
+            try:
+                answer = self._calls[name](body, timeout=self._timeout, metadata=metadata)
+            except grpc.RpcError as error:
+                if last or not self._learn(error, nonce):
+                    raise self._translate(error) from error
+            else:
+                return method.response.FromString(self._open(method, nonce, answer))
+        raise AssertionError("unreachable")
+
+    def _metadata(self, method: Method, body: bytes, nonce: bytes) -> tuple[tuple[str, str], ...]:
+        if self._signer is None:
+            return ()
+        proof = self._signer.sign(method.path, body, nonce, time.monotonic())
+        cluster_id = self._signer.key.cluster_id
+        return (PROTOCOL_KEY, PROTOCOL), (CLUSTER_KEY, cluster_id), (AUTH_KEY, proof)
+
+    def _learn(self, error: Any, nonce: bytes) -> bool:
+        """Takes over a challenge; whether there was one."""
+        for key, value in error.trailing_metadata() or ():
+            if key == CHALLENGE_KEY and self._signer is not None:
+                self._signer.learn(value, nonce, time.monotonic())
+                return True
+        return False
+
+    def _open(self, method: Method, nonce: bytes, answer: bytes) -> bytes:
+        """The answer's bytes, if who made them knows the key."""
+        if self._signer is None:
+            return answer
+        body = self._signer.key.open(method.path, nonce, 0, answer)
+        if body is None:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"the daemon at {self._target} does not know the key of this token: look at the address and"
+                " at the token",
+            )
+        return body
 
     def _translate(self, error: Any) -> Exception:
         for key, value in error.trailing_metadata() or ():

@@ -19,9 +19,12 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 
 from .values import (
+    NOBODY,
     Appended,
     CommittedOffset,
     ConfigChange,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
     GroupDescription,
     GroupListing,
     InitProducer,
@@ -114,6 +117,9 @@ class GroupHome(Protocol):
 
     def heartbeat(self, group_id: str, member: MemberIdentity) -> Awaitable[None]: ...
 
+    def consumer_heartbeat(self, request: ConsumerHeartbeat) -> Awaitable[ConsumerHeartbeatAnswer]:
+        """Joins, stays in and leaves a group of the new protocol (KIP-848)."""
+
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity]
     ) -> Awaitable[Sequence[TreecastError | None]]:
@@ -125,9 +131,15 @@ class GroupHome(Protocol):
         """Answered when the home has the offsets on disk. The answer names the refused partitions only."""
 
     def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        member: MemberIdentity = NOBODY,
     ) -> Awaitable[Mapping[TopicPartition, CommittedOffset | TreecastError]]:
-        """None asks for all. A partition without a committed offset is left out."""
+        """None asks for all. A partition without a committed offset is left out. `member`: on whose behalf,
+        in a group of the new protocol."""
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -137,6 +149,11 @@ class GroupHome(Protocol):
         """A group that does not exist is described as Dead, as Kafka does."""
 
     def delete(self, group_id: str) -> Awaitable[None]: ...
+
+    def alter_config(
+        self, group_id: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Awaitable[Mapping[str, str]]:
+        """The group's own settings after `changes`, of which there may be none."""
 
     def commit_transaction_offsets(
         self,
@@ -191,13 +208,22 @@ class Definitions(Protocol):
 
     def topics(self) -> Mapping[str, Topic]: ...
 
-    def listen(self, listener: Callable[[], None] | None) -> None:
-        """`listener` is called after each change of the topics; None: nobody any more."""
+    def listen(self, listener: Callable[[str], None] | None) -> None:
+        """`listener` is called after each change of a topic, with its name; None: nobody any more."""
+
+    @property
+    def revision(self) -> int:
+        """Rises with every change of the topics."""
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         """UNKNOWN_TOPIC_ID where there is none."""
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Awaitable[Topic]: ...
+
+    def create_topics(
+        self, new: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Awaitable[Sequence[Topic | TreecastError]]:
+        """One answer for each, in their order: many together are written down together."""
 
     def delete_topic(self, name: str) -> Awaitable[Topic]: ...
 

@@ -11,7 +11,6 @@ import logging
 import random
 import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
@@ -21,7 +20,7 @@ from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.segment import SharedFiles
 from treecast.middleware.storage.settings import LogSettings
-from treecast.middleware.storage.tables import Tables
+from treecast.middleware.storage.tables import Change, Tables
 
 from .cluster import Cluster
 from .directory import DataDirectory, DataDirectoryError
@@ -38,6 +37,7 @@ from .transactions.repair import abort_hanging
 
 _log = logging.getLogger(__name__)
 
+_PARTITIONS, _LEAST_EPOCH = "partitions", "least_epoch"  # a table, and its one key
 _AT_ONCE = 256  # partitions that a chore sees to before the loop gets its turn
 
 
@@ -83,6 +83,7 @@ class Parts:
             counters.broker,
             clock,
             None if directory.was_clean else directory.run,
+            _least_epoch(self.tables, directory),
         )
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
@@ -103,6 +104,7 @@ class Parts:
         )
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)
+        self.groups.look_at(self.cluster.definitions)
         self.housekeeping = Housekeeping(self._chores(settings))
 
     async def start(self) -> None:
@@ -141,11 +143,11 @@ class Parts:
         self.tables.close()
         self._directory.close(clean=False)
 
-    def _open_log(self, path: Path, config: TopicConfig) -> PartitionLog:
-        now_ms = int(self._clock() * 1000)
-        return PartitionLog.open(
-            path, config, self._log_settings, self._counters.storage, now_ms, self._shared
-        )
+    def _open_log(
+        self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
+    ) -> PartitionLog:
+        now_ms, counters = int(self._clock() * 1000), self._counters.storage
+        return PartitionLog.open(path, config, self._log_settings, counters, now_ms, self._shared, claim)
 
     # --- chores
 
@@ -165,7 +167,7 @@ class Parts:
         ]
 
     async def _flush(self, now: float) -> None:
-        self.flusher.flush_due((partition.log for partition in self.partitions), int(now * 1000))
+        self.flusher.flush_due(self._shared.to_flush(), int(now * 1000))
 
     async def _expire_transactions(self, now: float) -> None:
         await self.transactions.expire()
@@ -185,8 +187,10 @@ class Parts:
             self.flusher.remove_doomed(partition.log)
 
     async def _compact(self, now: float) -> None:
-        for partition in self.partitions:
-            if partition.log.config.cleanup_compact:
+        for number, partition in enumerate(self.partitions):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if partition.log.config.cleanup_compact and partition.log.has_files:
                 try:
                     await self.flusher.compact(partition.log, int(now * 1000))
                 except TreecastError as error:
@@ -203,6 +207,20 @@ def _open_tables(directory: DataDirectory, settings: BrokerSettings) -> Tables:
         ) from error
 
 
+def _least_epoch(tables: Tables, directory: DataDirectory) -> int:
+    """The leader epoch of logs that were never written: that of the last run that began after a crash.
+
+    They have no file that says it, and a client does not believe an epoch that falls.
+    """
+    if directory.was_clean:
+        return int(tables.load(_PARTITIONS).get(_LEAST_EPOCH, b"0"))
+    try:
+        tables.write([Change(_PARTITIONS, _LEAST_EPOCH, b"%d" % directory.run)])
+    except TreecastError as error:
+        _log.warning("the leader epoch of this run is not kept for empty partitions: %s", error)
+    return directory.run
+
+
 def _log_settings(settings: BrokerSettings) -> LogSettings:
     return LogSettings(
         fsync=settings.fsync,
@@ -217,6 +235,12 @@ def _group_settings(settings: BrokerSettings) -> GroupSettings:
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         max_size=settings.group_max_size,
+        consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        consumer_min_session_timeout_ms=settings.group_consumer_min_session_timeout_ms,
+        consumer_max_session_timeout_ms=settings.group_consumer_max_session_timeout_ms,
+        consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        consumer_min_heartbeat_interval_ms=settings.group_consumer_min_heartbeat_interval_ms,
+        consumer_max_heartbeat_interval_ms=settings.group_consumer_max_heartbeat_interval_ms,
         offset_metadata_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,

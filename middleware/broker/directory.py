@@ -81,7 +81,7 @@ class DataDirectory:
         """
         try:
             known = _read_meta(path, host_id)
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o750, parents=True, exist_ok=True)
             lock = _take_lock(path)
         except OSError as error:
             raise DataDirectoryError(f"cannot use data directory {path}: {error.strerror}") from error
@@ -90,7 +90,7 @@ class DataDirectory:
             meta = known or _read_meta(path, host_id) or _write_meta(path, fresh)
             clean = known is None or (path / _CLEAN).exists()
             (path / _CLEAN).unlink(missing_ok=True)
-            (path / "logs").mkdir(exist_ok=True)
+            (path / "logs").mkdir(mode=0o750, exist_ok=True)
             run = _next_run(path)
             _sync(path)
         except OSError as error:
@@ -251,7 +251,7 @@ def _write_run(path: Path, run: int) -> int:
 
 
 def _take_lock(path: Path) -> int:
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -28,16 +28,20 @@ class PartitionDirectories:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._root = str(directory)
         self._removals: set[asyncio.Future[None]] = set()
 
-    def path(self, topic: str, index: int) -> Path:
-        return self._directory / f"{topic}-{index}"
+    def path(self, topic: str, index: int) -> str:
+        return f"{self._root}/{topic}-{index}"
+
+    def exists(self, topic: str, index: int) -> bool:
+        return os.path.exists(self.path(topic, index))
 
     # --- whose it is
 
     def claim(self, topic: str, topic_id: TopicId, index: int) -> None:
         """Writes down whose a directory is that was just made."""
-        path = self.path(topic, index) / _METADATA
+        path = Path(self.path(topic, index), _METADATA)
         coded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
         try:
             path.write_text(f"version: 0\ntopic_id: {coded}\n")
@@ -47,7 +51,7 @@ class PartitionDirectories:
     def owner(self, topic: str, index: int) -> TopicId | None:
         """The id of the directory's topic; None where there is no directory, or it does not say."""
         try:
-            lines = (self.path(topic, index) / _METADATA).read_text().splitlines()
+            lines = Path(self.path(topic, index), _METADATA).read_text().splitlines()
             coded = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
             return uuid.UUID(bytes=base64.urlsafe_b64decode(coded + "=="))
         except (OSError, StopIteration, ValueError):

@@ -6,14 +6,16 @@ logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, n
 logs/<id>.<n>-aside.<t>   a copy that was not its leader's, put aside at <t> (Unix ms): the same
 
 A host alone leads all partitions of its topics. A joined host leads some, follows some, and has nothing of
-the others.
+the others. A partition that is led and was never written has no directory: its first record makes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -31,7 +33,13 @@ from .values import Topic
 _AT_ONCE = 16  # partitions that are made before the loop gets its turn
 _FLUSHED_TOGETHER = 64
 
-LogOpener = Callable[[Path, TopicConfig], PartitionLog]
+
+class LogOpener(Protocol):
+    """Opens or makes a log; with `claim`, once something is written (see `PartitionLog.open`)."""
+
+    def __call__(
+        self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
+    ) -> PartitionLog: ...
 
 
 class LocalPartitions:
@@ -40,6 +48,7 @@ class LocalPartitions:
     `guard` is asked for the transactions of producers. `unclean_epoch`: the leader epoch with which logs
     go on that this host leads and an earlier run did not close in order; above all that such a run can
     have used, so that replicas can tell what was lost from what came after it. None after a clean stop.
+    `least_epoch`: that of logs that were there before, and have no file to say theirs.
     """
 
     def __init__(
@@ -51,6 +60,7 @@ class LocalPartitions:
         counters: BrokerCounters,
         clock: Callable[[], float],
         unclean_epoch: int | None = None,
+        least_epoch: int = 0,
     ) -> None:
         self.guard = guard
         self._directories = PartitionDirectories(directory)
@@ -59,6 +69,7 @@ class LocalPartitions:
         self._counters = counters
         self._clock = clock
         self._unclean_epoch = unclean_epoch
+        self._least_epoch = least_epoch
         self._by_topic: dict[str, dict[int, LocalPartition]] = {}
         self._followed: dict[str, dict[int, FollowedPartition]] = {}
 
@@ -115,7 +126,7 @@ class LocalPartitions:
         try:
             for index in range(first, topic.partitions):
                 self._directories.put_aside(topic.name, topic.topic_id, index, "stray")
-                made[index] = self._opened(topic, index, 0)
+                made[index] = self._local(topic.name, index, self._unwritten(topic, index))
                 if index % _AT_ONCE == _AT_ONCE - 1:
                     await asyncio.sleep(0)
         except BaseException:
@@ -244,7 +255,11 @@ class LocalPartitions:
 
     def _opened(self, topic: Topic, index: int, epoch: int, *, at_start: bool = False) -> LocalPartition:
         """Of a log that is missing at the start, replicas may have what was lost."""
-        log = self._log(topic, index)
+        if self._directories.exists(topic.name, index):
+            log = self._log(topic, index)
+        else:
+            log = self._unwritten(topic, index)
+            epoch = max(epoch, self._least_epoch if at_start else 0)
         if self._unclean_epoch is not None and (at_start or not log.made):
             log.begin_epoch(max(self._unclean_epoch, log.leader_epoch + 1))
         _raise_epoch(log, epoch)
@@ -255,6 +270,10 @@ class LocalPartitions:
         if log.made:
             self._directories.claim(topic.name, topic.topic_id, index)
         return log
+
+    def _unwritten(self, topic: Topic, index: int) -> PartitionLog:
+        claim = partial(self._directories.claim, topic.name, topic.topic_id, index)
+        return self._open_log(self._directories.path(topic.name, index), topic.config, claim)
 
     def _local(self, topic: str, index: int, log: PartitionLog) -> LocalPartition:
         return LocalPartition(

@@ -21,7 +21,7 @@ class BrokerSettings(Struct, frozen=True):
     fsync_interval_ms: int = 1000
 
     default_partitions: int = 1
-    max_partitions: int = 20_000  # of all topics together
+    max_partitions: int = 200_000  # of all topics together
     auto_create_topics: bool = True
     accept_replication_factor: bool = True
     topic_defaults: Mapping[str, str] = {}
@@ -30,6 +30,12 @@ class BrokerSettings(Struct, frozen=True):
     group_max_session_timeout_ms: int = 30 * MINUTE_MS
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1
+    group_consumer_session_timeout_ms: int = 45_000  # of the new protocol (KIP-848)
+    group_consumer_min_session_timeout_ms: int = 45_000  # what a group's own setting may be
+    group_consumer_max_session_timeout_ms: int = MINUTE_MS
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * DAY_MS
 

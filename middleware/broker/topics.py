@@ -19,10 +19,11 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -35,6 +36,8 @@ from .settings import BrokerSettings
 from .values import ConfigChange, ConfigOperation, NewTopic, Topic
 
 TOPICS, DELETIONS = "topics", "deletions"
+_AT_ONCE = 16  # topics that are made before the loop gets its turn
+_CONFIGS = 1000
 
 
 class TopicStorage(Protocol):
@@ -53,6 +56,25 @@ class TopicStorage(Protocol):
 
     def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
         """Finishes a deletion that a crash broke off."""
+
+
+class Configs:
+    """Topics' configurations: those with the same overrides are one value, since most topics have none."""
+
+    def __init__(self, defaults: Mapping[str, str]) -> None:
+        self._defaults = defaults
+        self._known: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """As `TopicConfig.of`."""
+        key = frozenset(overrides.items())
+        known = self._known.get(key)
+        if known is None:
+            known = TopicConfig.of(overrides, self._defaults)
+            if len(self._known) >= _CONFIGS:
+                self._known.clear()
+            self._known[key] = known
+        return known
 
 
 class TopicRegistry:
@@ -74,8 +96,11 @@ class TopicRegistry:
         self._topics: dict[str, Topic] = {}
         self._view = MappingProxyType(self._topics)
         self._by_id: dict[TopicId, str] = {}
+        self._partitions = 0  # of all topics together
+        self._configs = Configs(settings.topic_defaults)
         self._changing = asyncio.Lock()
-        self._listener: Callable[[], None] | None = None
+        self._listener: Callable[[str], None] | None = None
+        self.revision = 0
 
     async def load(self) -> None:
         """Reads the tables, finishes broken-off deletions, and opens every partition."""
@@ -98,7 +123,7 @@ class TopicRegistry:
     def topics(self) -> Mapping[str, Topic]:
         return self._view
 
-    def listen(self, listener: Callable[[], None] | None) -> None:
+    def listen(self, listener: Callable[[str], None] | None) -> None:
         self._listener = listener
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
@@ -108,11 +133,57 @@ class TopicRegistry:
         return self._topics[name]
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
+        (made,) = await self.create_topics([new], validate_only=validate_only)
+        if isinstance(made, TreecastError):
+            raise made
+        return made
+
+    async def create_topics(
+        self, new: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[Topic | TreecastError]:
         async with self._changing:
-            topic = self._defined(new)
-            if validate_only:
-                return topic
-            return await self._grow(topic, 0)
+            answers = await self._made(new, validate_only)
+            topics = [answer for answer in answers if isinstance(answer, Topic)]
+            if validate_only or not topics:
+                return answers
+            try:
+                await self._tables.commit([self._entry(topic) for topic in topics])
+            except TreecastError as error:
+                self._withdraw(topics)
+                return [error if isinstance(answer, Topic) else answer for answer in answers]
+            except BaseException:
+                self._withdraw(topics)
+                raise
+            for topic in topics:
+                self._keep(topic)
+            return answers
+
+    async def _made(self, new: Sequence[NewTopic], validate_only: bool) -> list[Topic | TreecastError]:
+        """The topics with their partitions, which count once they are written down."""
+        answers: list[Topic | TreecastError] = []
+        names: set[str] = set()
+        partitions = 0
+        for number, one in enumerate(new):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            try:
+                topic = self._defined(one, names, partitions)
+                if not validate_only:
+                    await self._storage.create(topic, 0)
+            except TreecastError as error:
+                answers.append(error)
+                continue
+            except BaseException:
+                self._withdraw([] if validate_only else [made for made in answers if isinstance(made, Topic)])
+                raise
+            answers.append(topic)
+            names.add(topic.name)
+            partitions += topic.partitions
+        return answers
+
+    def _withdraw(self, topics: Sequence[Topic]) -> None:
+        for topic in topics:
+            self._storage.remove(topic, 0)
 
     async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
         async with self._changing:
@@ -134,7 +205,7 @@ class TopicRegistry:
         async with self._changing:
             topic = self._existing(name)
             overrides = altered(topic.config.overrides, self._settings.topic_defaults, changes)
-            config = TopicConfig.of(overrides, self._settings.topic_defaults)
+            config = self._configs.of(overrides)
             changed = replace(topic, config=config)
             if validate_only:
                 return changed
@@ -150,8 +221,9 @@ class TopicRegistry:
             broken_off = json.dumps({"name": name, "partitions": topic.partitions}).encode()
             await self._tables.commit([Change(TOPICS, name, None), Change(DELETIONS, key, broken_off)])
             del self._topics[name]
+            self._partitions -= topic.partitions
             del self._by_id[topic.topic_id]
-            self._tell()
+            self._tell(name)
             self._storage.remove(topic, 0)
             await self._on_removed(name)
             await self._tables.commit([Change(DELETIONS, key, None)])
@@ -168,29 +240,30 @@ class TopicRegistry:
         self._keep(topic)
         return topic
 
-    def _defined(self, new: NewTopic) -> Topic:
+    def _defined(self, new: NewTopic, beside: Collection[str], more: int) -> Topic:
+        """`beside`: names of topics that are being made with it, which have `more` partitions together."""
         check_new_kafka_name(new.name)
-        if new.name in self._topics:
+        if new.name in self._topics or new.name in beside:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
         if new.leaders:
             raise TreecastError(
                 Fault.INVALID_ASSIGNMENT, "this host is alone and leads everything: name no leaders"
             )
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
-        self._check_partitions(partitions, partitions)
-        config = TopicConfig.of(new.config, self._settings.topic_defaults)
+        self._check_partitions(partitions, partitions + more)
+        config = self._configs.of(new.config)
         topic_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         return Topic(new.name, topic_id, partitions, config)
 
     def _check_partitions(self, total: int, more: int) -> None:
         if total < 1:
             raise TreecastError(Fault.INVALID_PARTITIONS, f"a topic has at least one partition, not {total}")
-        taken = sum(topic.partitions for topic in self._topics.values())
-        if taken + more > self._settings.max_partitions:
+        most = self._settings.max_partitions
+        if self._partitions + more > most:
             raise TreecastError(
                 Fault.INVALID_PARTITIONS,
-                f"{more} partitions more than the {taken} there are would pass this daemon's bound"
-                f" of {self._settings.max_partitions} (max_partitions)",
+                f"{more} partitions more than the {self._partitions} there are would pass this daemon's bound"
+                f" of {most}: raise it with --max-partitions",
             )
 
     def _existing(self, name: str) -> Topic:
@@ -200,13 +273,16 @@ class TopicRegistry:
         return topic
 
     def _keep(self, topic: Topic) -> None:
+        before = self._topics.get(topic.name)
+        self._partitions += topic.partitions - (before.partitions if before is not None else 0)
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic.name
-        self._tell()
+        self._tell(topic.name)
 
-    def _tell(self) -> None:
+    def _tell(self, name: str) -> None:
+        self.revision += 1
         if self._listener is not None:
-            self._listener()
+            self._listener(name)
 
     def _entry(self, topic: Topic) -> Change:
         value = {
@@ -217,8 +293,8 @@ class TopicRegistry:
         return Change(TOPICS, topic.name, json.dumps(value).encode())
 
     def _decode(self, name: str, value: bytes) -> Topic:
-        entry = json.loads(value)
-        config = TopicConfig.of(entry["config"], self._settings.topic_defaults)
+        entry = msgspec.json.decode(value)
+        config = self._configs.of(entry["config"])
         return Topic(name, uuid.UUID(entry["id"]), entry["partitions"], config)
 
 

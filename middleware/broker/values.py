@@ -202,6 +202,9 @@ class MemberIdentity(Struct, frozen=True):
     reason: str = ""  # LeaveGroup >= 5 (KIP-800)
 
 
+NOBODY = MemberIdentity()
+
+
 class CommittedOffset(Struct, frozen=True):
     """`leader_epoch` -1 where unknown."""
 
@@ -214,27 +217,100 @@ OffsetCommits = Mapping[TopicPartition, CommittedOffset]
 PartitionErrors = Mapping[TopicPartition, TreecastError]
 
 
+Place = tuple[TopicId, int]  # a partition as the new group protocol names it
+Places = frozenset[Place]
+
+LEAVE_EPOCH = -1  # a member epoch in a request: the member leaves
+AWAY_EPOCH = -2  # a static member leaves and will be back
+
+
+class ConsumerHeartbeat(Struct, frozen=True):
+    """ConsumerGroupHeartbeat (KIP-848). None, and -1 for the time-out: as in the member's last request.
+
+    `member_epoch`: 0 joins, LEAVE_EPOCH and AWAY_EPOCH leave. `regex` "": none any more. `owned`: what the
+    member holds on to.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Places | None = None
+
+
+class ConsumerHeartbeatAnswer(Struct, frozen=True):
+    """`assignment` None: as before."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: Places | None = None
+
+
+class GroupType(enum.Enum):
+    """The values are Kafka's spelling in ListGroups."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
 class GroupListing(Struct, frozen=True):
+    """`state` in Kafka's spelling; of a classic group Empty, PreparingRebalance, CompletingRebalance, Stable
+    or Dead, of the others Empty, Assigning, Reconciling, Stable or Dead."""
+
     group_id: str
     protocol_type: str
-    state: str  # Kafka's spelling: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead
+    state: str
+    group_type: GroupType = GroupType.CLASSIC
+
+
+class ConsumerMemberState(Struct, frozen=True):
+    """What there is to tell of a member of a group of type consumer beyond a classic one's.
+
+    `classic`: it speaks the classic protocol. `regex` "": none.
+    """
+
+    epoch: int
+    rack_id: str
+    topics: tuple[str, ...]
+    regex: str
+    assigned: Places
+    target: Places
+    classic: bool
 
 
 class GroupMember(Struct, frozen=True):
+    """`metadata`, `assignment`: as its assignor wrote them; of a group of type consumer the assignment is
+    in the embedded protocol of consumers. `consumer`: of such groups only."""
+
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     metadata: bytes
     assignment: bytes
+    consumer: ConsumerMemberState | None = None
 
 
 class GroupDescription(Struct, frozen=True):
+    """`epoch`: the group epoch, or the generation. `assignment_epoch`: of the target; of a group of type
+    consumer only. `protocol`: the assignor."""
+
     group_id: str
     state: str
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
+    group_type: GroupType = GroupType.CLASSIC
+    epoch: int = 0
+    assignment_epoch: int = 0
 
 
 # --- producers and transactions

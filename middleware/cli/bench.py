@@ -1,15 +1,20 @@
-"""`treecast bench`: one load of `middleware.load` against a Kafka face."""
+"""`treecast bench`: one load of `middleware.load` against a Kafka face, or by way of it to other hosts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, cast
 
 import typer
 
-from .options import Json, Kafka, kafka_at
+from treecast.middleware.api.discovery import Address
+
+from .fanout import fanout
+from .options import Control, Json, Kafka, kafka_at
 from .output import CommandError, print_json
 
-KINDS = ("produce", "fetch", "latency")
+KINDS = ("produce", "fetch", "latency", "fanout")
 
 
 def bench(
@@ -27,8 +32,9 @@ def bench(
     rate: Annotated[float, typer.Option("--rate", min=1, help="Records a second, of latency.")] = 5_000,
     json: Json = False,
     kafka: Kafka = None,
+    control: Control = None,
 ) -> None:
-    """Sends pre-encoded batches, reads a topic, or measures latency at a rate."""
+    """Sends pre-encoded batches, reads a topic, measures latency at a rate, or how a topic reaches others."""
     from treecast.middleware import load
 
     if kind not in KINDS:
@@ -47,18 +53,31 @@ def bench(
         compression=compression,
         rate=rate,
     )
+    if kind == "fanout":
+        with _reachable(address):
+            fanout(options, control, json)
+        return
     chosen = cast(load.Kind, kind)
-    try:
+    with _reachable(address):
         result = load.run_bench(chosen, options)
-    except load.LoadError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(
-            f"{address}: {error.strerror or error}; start one with `treecast up`, or give --kafka HOST:PORT"
-        ) from error
     if json:
         print_json(load.as_json(chosen, options, result))
         return
     from rich.console import Console
 
     Console().print(load.as_table(chosen, options, result))
+
+
+@contextmanager
+def _reachable(address: Address) -> Iterator[None]:
+    """What the load cannot do is a CommandError that says what to do next."""
+    from treecast.middleware import load
+
+    try:
+        yield
+    except load.LoadError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(
+            f"{address}: {error.strerror or error}; start one with `treecast up`, or give --kafka HOST:PORT"
+        ) from error

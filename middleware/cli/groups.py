@@ -8,7 +8,7 @@ import typer
 
 from treecast.middleware.api.plain import as_dict
 
-from .options import INT63, Control, Json, daemon_at
+from .options import INT63, Control, Json, Token, daemon_at
 from .output import CommandError, print_json, print_pairs, print_table
 from .times import milliseconds
 
@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and change them.")
 
+_AWAY = -2  # the epoch of a static member that has left and will be back
+
 Id = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 
 
 @app.command("list")
 def list_groups(json: Json = False, control: Control = None) -> None:
-    """Lists all groups."""
+    """Lists all groups. A classic group's epoch is its generation."""
     with daemon_at(control) as client:
         groups = client.list_groups()
     if json:
         print_json([as_dict(group) for group in groups])
         return
     print_table(
-        ("group", "state", "members", "protocol"),
-        [(g.group_id, g.state, g.members, g.protocol_type or "-") for g in groups],
+        ("group", "type", "state", "epoch", "members", "protocol"),
+        [(g.group_id, g.type or "-", g.state, g.epoch, g.members, g.protocol_type or "-") for g in groups],
         empty="no groups; one comes to be when a consumer joins it or commits an offset",
     )
 
@@ -45,15 +47,24 @@ def describe(group: Id, json: Json = False, control: Control = None) -> None:
         return
     lag = sum(offset.lag for offset in found.offsets)
     state = found.group.state + (f", {found.protocol}" if found.protocol else "")
-    print_pairs([("group", group), ("state", state), ("lag", lag)])
+    epochs = [("epoch", str(found.group.epoch))]
+    if found.group.assignment_epoch:
+        epochs.append(("assignment epoch", str(found.group.assignment_epoch)))
+    print_pairs([("group", group), ("type", found.group.type), ("state", state), *epochs, ("lag", lag)])
     print()
     print_table(
-        ("member", "client", "host", "partitions"),
-        [(m.instance_id or m.member_id, m.client_id, m.client_host, _assigned(m)) for m in found.members],
+        ("member", "protocol", "epoch", "client", "host", "partitions"),
+        [_member_row(m) for m in found.members],
         empty="no members",
     )
     print()
     _print_offsets(found.offsets)
+
+
+def _member_row(member: pb.GroupMember) -> tuple[str | int, ...]:
+    name = member.instance_id or member.member_id
+    epoch: str | int = "away" if member.epoch == _AWAY else member.epoch
+    return name, member.protocol, epoch, member.client_id, member.client_host, _assigned(member)
 
 
 def _assigned(member: pb.GroupMember) -> str:
@@ -75,9 +86,10 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Deletes a group without members, and its committed offsets."""
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         if not yes:
             offsets = client.describe_group(group).offsets
             typer.confirm(f"delete {group} with {len(offsets)} committed offsets?", abort=True, err=True)
@@ -107,13 +119,14 @@ def reset(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Sets the committed offsets of a group without members."""
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
     request = pb.ResetGroupRequest(group_id=group, topic=topic, dry_run=dry_run)
     _set_target(request, earliest, latest, offset, time, shift)
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         done = client.reset_group(request)
     if json:
         print_json(as_dict(done))

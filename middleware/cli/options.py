@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ from .output import CommandError
 
 if TYPE_CHECKING:
     from treecast.middleware.api.daemon_client import DaemonClient
+    from treecast.middleware.api.join_token import JoinToken
 
 NAMED = "the command line"
 
@@ -31,6 +33,15 @@ Control = Annotated[
         help="The daemon's control address. Default: TREECAST_CONTROL, else this host's daemon.",
     ),
 ]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOKEN|@FILE",
+        envvar="TREECAST_TOKEN",
+        help="What changes at another host's daemon are signed with: its join-token or control-token.",
+        show_envvar=False,
+    ),
+]
 Kafka = Annotated[
     str | None,
     typer.Option(
@@ -41,13 +52,16 @@ Kafka = Annotated[
 
 
 @contextmanager
-def daemon_at(control: str | None) -> Iterator[DaemonClient]:
-    """A client of the daemon; one that cannot be reached is a CommandError that says how to start it."""
+def daemon_at(control: str | None, token: str | None = None) -> Iterator[DaemonClient]:
+    """A client of the daemon; one that cannot be reached is a CommandError that says how to start it.
+
+    `token`: as `--token` has it.
+    """
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
 
     endpoint = control_at(control)
-    with DaemonClient(endpoint) as client:
+    with DaemonClient(endpoint, token=read_token(token) if token else None) as client:
         try:
             yield client
         except Unreachable as error:
@@ -58,6 +72,20 @@ def daemon_at(control: str | None) -> Iterator[DaemonClient]:
             tell_which(endpoint)
             raise
     tell_which(endpoint)
+
+
+def read_token(text: str) -> JoinToken:
+    """Of `--token TOKEN|@FILE`."""
+    from treecast.middleware.api.join_token import JoinToken
+
+    name = f"--token {text}" if text.startswith("@") else "--token"
+    try:
+        return JoinToken.parse(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise CommandError(f"{name}: the file cannot be read: {reason}") from error
+    except TreecastError as error:
+        raise CommandError(f"{name}: {error}") from error
 
 
 def control_at(control: str | None) -> Endpoint:

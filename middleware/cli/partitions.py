@@ -8,7 +8,7 @@ import typer
 
 from treecast.middleware.api.plain import as_dict
 
-from .options import Control, Json, daemon_at
+from .options import Control, Json, Token, daemon_at
 from .output import Cell, print_json, print_table
 from .streams import LED, LOST, lost_rows
 
@@ -84,12 +84,13 @@ def promote(
     accept_loss: AcceptLoss = False,
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Lets a host with a copy lead a partition whose leader is gone."""
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
     request = pb.PromotePartitionRequest(topic=topic, partition=partition, host=host, accept_loss=accept_loss)
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         done = client.promote_partition(request)
     _tell(done, json)
 
@@ -109,6 +110,7 @@ def rebuild(
     accept_loss: AcceptLoss = False,
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Lets a partition that waits go on with the furthest copy, or begins a copy anew that was refused.
 
@@ -117,7 +119,7 @@ def rebuild(
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
     request = pb.RebuildPartitionRequest(topic=topic, partition=partition, host=host, accept_loss=accept_loss)
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         done = client.rebuild_partition(request)
     _tell(done, json)
 

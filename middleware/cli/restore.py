@@ -36,11 +36,13 @@ def restore_coordinator(
     offsets, comes from the homes.
     """
     from treecast.middleware.control.restore import restored, write_store
+    from treecast.middleware.daemon.private import DIRECTORY_MODE, keep_private
     from treecast.middleware.daemon.settings import STORE
     from treecast.middleware.daemon.tokens import given_token, keep_token
 
     token = given_token(join_token)
-    with daemon_at(source) as client:
+    keep_private()
+    with daemon_at(source, join_token) as client:
         told = client.export_view()
     if told.cluster_id != token.cluster_id:
         raise CommandError(
@@ -48,7 +50,7 @@ def restore_coordinator(
             " of that cluster"
         )
     changes = restored(told.changes)
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     write_store(data / STORE, token.cluster_id, changes)
     keep_token(data, token)
     done = {"store": str(data / STORE), "entries": len(changes), "revision": told.revision}

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from treecast.middleware.api.plain import as_dict
 
 from .options import Control, Json, daemon_at
-from .output import Cell, duration_text, print_json, print_pairs, print_table, size_text
+from .output import Cell, CommandError, duration_text, print_json, print_pairs, print_table, size_text
 
 if TYPE_CHECKING:
+    from treecast.middleware.api.v1 import coordinator_pb2
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
 
-def status(json: Json = False, control: Control = None) -> None:
+def status(
+    json: Json = False,
+    control: Control = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Show the coordinator at this control address instead."),
+    ] = None,
+    join_token: Annotated[
+        str | None,
+        typer.Option("--join-token", metavar="TOKEN|@FILE", help="The cluster's, for --coordinator."),
+    ] = None,
+) -> None:
     """Shows the daemon: its faces, topics, connections, records, memory."""
+    if coordinator is not None:
+        _show_coordinator(coordinator, join_token, json=json)
+        return
     with daemon_at(control) as client:
         found = client.status()
     if json:
         print_json(as_dict(found))
         return
+    problems = [
+        *found.problems,
+        *(f"at the coordinator: {problem}" for problem in found.coordinator.problems),
+    ]
     print_pairs(_summary(found))
-    for problem in found.problems:
+    for problem in problems:
         print(f"\nPROBLEM: {problem}")
     print()
     columns = ("face", "address", "connections", "requests", "received", "sent", "errors", "socket")
@@ -29,10 +51,54 @@ def status(json: Json = False, control: Control = None) -> None:
     if found.hosts:
         print()
         print_table(HOSTS, [_host(host) for host in found.hosts], empty="")
-    if found.problems:
+    if problems:
         print()
-    for problem in found.problems:
+    for problem in problems:
         print(f"PROBLEM: {problem}")
+
+
+def _show_coordinator(address: str, join_token: str | None, *, json: bool) -> None:
+    found = asyncio.run(_asked(address, join_token))
+    if json:
+        print_json(as_dict(found))
+        return
+    print_pairs(_of_coordinator(found))
+    for problem in found.problems:
+        print(f"\nPROBLEM: {problem}")
+
+
+async def _asked(address: str, join_token: str | None) -> coordinator_pb2.CoordinatorStatusResponse:
+    from treecast.middleware.api.coordinator_client import CoordinatorClient
+    from treecast.middleware.daemon.tokens import given_token
+
+    if join_token is None:
+        raise CommandError("--coordinator needs --join-token TOKEN or @FILE: it answers its own cluster only")
+    client = CoordinatorClient(address, given_token(join_token))
+    try:
+        return await client.status()
+    finally:
+        await client.close()
+
+
+def _of_coordinator(found: coordinator_pb2.CoordinatorStatusResponse) -> list[tuple[str, str | int]]:
+    rows: list[tuple[str, str | int]] = [
+        ("cluster", found.cluster_id),
+        ("version", found.version),
+        ("revision", found.revision),
+        ("hosts", f"{found.hosts} attached, {found.watchers} watch"),
+        ("refused writes", found.refused_writes),
+    ]
+    if found.pid:  # else it is in a daemon, whose status has the rest
+        space = _space(found.disk_free_bytes, found.disk_bytes)
+        rows += [
+            ("up for", duration_text(found.uptime_seconds)),
+            ("process", f"pid {found.pid}"),
+            ("data", f"{found.data_dir}, fsync {found.fsync}{space}"),
+            ("memory", size_text(found.resident_bytes)),
+            ("CPU time", f"{found.cpu_seconds:.1f} s"),
+            ("open files", f"{found.open_files:,} of {found.open_files_limit:,}"),
+        ]
+    return rows
 
 
 HOSTS = ("id", "host", "fabric", "presence", "channel", "round trip", "received", "sent", "leads", "problem")
@@ -74,10 +140,8 @@ def _row(face: pb.Face) -> list[Cell]:
     return [face.name, face.address, *counted, face.unix_socket or "-"]
 
 
-def _space(resources: pb.Resources) -> str:
-    if not resources.disk_bytes:
-        return ""
-    return f", {size_text(resources.disk_free_bytes)} of {size_text(resources.disk_bytes)} free"
+def _space(free: int, size: int) -> str:
+    return f", {size_text(free)} of {size_text(size)} free" if size else ""
 
 
 def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
@@ -94,7 +158,10 @@ def _summary(found: pb.StatusResponse) -> list[tuple[str, str | int]]:
             "hot modules",
             f"{compiled} compiled" if compiled else f"interpreted, slower: {found.why_interpreted}",
         ),
-        ("data", f"{found.data_dir}, fsync {found.fsync}{_space(resources)}"),
+        (
+            "data",
+            f"{found.data_dir}, fsync {found.fsync}{_space(resources.disk_free_bytes, resources.disk_bytes)}",
+        ),
         ("topics", f"{totals.topics:,} with {totals.partitions:,} partitions"),
         ("groups", totals.groups),
         ("records in", f"{totals.records_in:,} ({size_text(totals.bytes_in)}) since the start"),

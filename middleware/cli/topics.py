@@ -9,7 +9,7 @@ import typer
 from treecast.middleware.api.plain import as_dict
 from treecast.middleware.model.topic_config import WISHED_COPIES
 
-from .options import INT31, Control, Json, daemon_at, pairs
+from .options import INT31, Control, Json, Token, daemon_at, pairs
 from .output import CommandError, print_json, print_pairs, print_table, size_text
 
 if TYPE_CHECKING:
@@ -111,17 +111,24 @@ def create(
     ] = None,
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Creates a topic."""
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         made = client.create_topic(topic, partitions or 0, pairs(config or [], "--config"), leader or [])
     _tell(made, f"created {topic}: {_partitions(made)}", json)
 
 
 @app.command()
-def delete(topic: Name, yes: Yes = False, json: Json = False, control: Control = None) -> None:
+def delete(
+    topic: Name,
+    yes: Yes = False,
+    json: Json = False,
+    control: Control = None,
+    token: Token = None,
+) -> None:
     """Deletes a topic and all its records."""
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         if not yes:
             found = client.describe_topic(topic).topic
             typer.confirm(f"delete {topic} with {found.records:,} records?", abort=True, err=True)
@@ -139,11 +146,12 @@ def alter(
     ] = None,
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Changes a topic's settings."""
     if not config and not unset:
         raise CommandError("nothing to change: give --config NAME=VALUE or --unset NAME")
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         changed = client.alter_topic(topic, pairs(config or [], "--config"), unset or [])
     _tell(changed, f"changed {topic}: {_settings(changed)}", json)
 
@@ -154,9 +162,10 @@ def grow(
     partitions: Annotated[int, typer.Argument(min=1, max=INT31, help="How many it shall have in all.")],
     json: Json = False,
     control: Control = None,
+    token: Token = None,
 ) -> None:
     """Adds partitions to a topic."""
-    with daemon_at(control) as client:
+    with daemon_at(control, token) as client:
         grown = client.create_partitions(topic, partitions)
     _tell(grown, f"grew {topic}: {_partitions(grown)}", json)
 

@@ -68,6 +68,7 @@ class Coordinator:
         self._snapshots: list[asyncio.Future[asyncio.Task[Snapshot]]] = []
         self._last_snapshot: asyncio.Task[Snapshot] | None = None  # of `revision`, for all who ask
         self._closed = False
+        self.refused_writes = 0  # groups of commands that the disk has not taken
         self._read_store()
 
     def _read_store(self) -> None:
@@ -202,7 +203,9 @@ class Coordinator:
         self.wake()
 
     def _recover(self, error: TreecastError) -> None:
-        _log.error("the coordinator's store refused: %s", error)
+        self.refused_writes += 1
+        if self.refused_writes & (self.refused_writes - 1) == 0:  # the 1st, 2nd, 4th, ...
+            _log.error("the coordinator's store refused, %d times by now: %s", self.refused_writes, error)
         self._last_snapshot = None
         try:
             self._read_store()

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import grpc.aio
 
+from treecast.middleware.api.admission import Admission
+from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.join_token import KEY_BYTES, JoinToken
+from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import new_cluster_id
 from treecast.middleware.storage.fsync import FsyncPolicy
 
-from .admission import Admission
-from .calls import Calls
 from .coordinator import Coordinator, CoordinatorSettings
 from .service import SERVICE, CoordinatorService
 from .store import SqliteStore, Store
@@ -139,6 +139,11 @@ class CoordinatorServer:
         return self._open.coordinator
 
     @property
+    def service(self) -> CoordinatorService:
+        assert self._open is not None, "not started"
+        return self._open.service
+
+    @property
     def calls(self) -> Calls:
         """For its counters."""
         assert self._open is not None, "not started"
@@ -155,8 +160,3 @@ class CoordinatorServer:
 def new_id() -> str:
     """A random cluster id."""
     return new_cluster_id(secrets.randbits(128))
-
-
-def new_token(cluster_id: str, key_id: int = 1) -> JoinToken:
-    """A token with a fresh key."""
-    return JoinToken(cluster_id, key_id, secrets.token_bytes(KEY_BYTES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
+import treecast
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -19,6 +20,7 @@ from .values import (
     HomeKind,
     HostEntry,
     InterestEntry,
+    Presence,
     StateEntry,
     TopicEntry,
     ends_home,
@@ -36,11 +38,13 @@ class CoordinatorService:
     def __init__(
         self, coordinator: Coordinator, new_topic_id: Callable[[], uuid.UUID], max_watchers: int
     ) -> None:
+        """`about`, which may be set later, fills in what only the process knows of itself."""
         self._coordinator = coordinator
         self._new_topic_id = new_topic_id
         self._max_watchers = max_watchers
         self._watchers = 0
         self._watched = True
+        self.about: Callable[[pb.CoordinatorStatusResponse], None] = lambda status: None
 
     def end_watches(self) -> None:
         """Before the address closes: watchers are told no more, and go away to ask again."""
@@ -234,6 +238,21 @@ class CoordinatorService:
         command = commands.PutInterest(_session(request.session), request.version, tuple(request.patterns))
         recorded: InterestEntry = await self._coordinator.do(command)
         return pb.PutInterestResponse(version=recorded.version)
+
+    # --- itself
+
+    async def status(self, request: pb.CoordinatorStatusRequest) -> pb.CoordinatorStatusResponse:
+        coordinator = self._coordinator
+        found = pb.CoordinatorStatusResponse(
+            cluster_id=coordinator.cluster_id,
+            version=treecast.__version__,
+            revision=coordinator.revision,
+            hosts=sum(host.presence is Presence.ATTACHED for host in coordinator.state.hosts()),
+            watchers=self._watchers,
+            refused_writes=coordinator.refused_writes,
+        )
+        self.about(found)
+        return found
 
 
 # --- messages as values, and back

@@ -24,7 +24,7 @@ from .settings import FACES, NOT_SERVED, PREFIX, Key, Settings, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of ours that are not settings of a daemon.
-_OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE"})
+_OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE", "TREECAST_TOKEN"})
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _MISSPELT = 0.8  # how alike, from 0 to 1, makes a variable a misspelt setting
 
@@ -210,6 +210,11 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise ConfigError(
             f"{where('group_min_session_timeout_ms')}: the shortest session timeout is above the longest"
+        )
+    if settings.group_consumer_heartbeat_interval_ms >= settings.group_consumer_session_timeout_ms:
+        raise ConfigError(
+            f"{where('group_consumer_heartbeat_interval_ms')}: members would be silent for longer than the"
+            " session timeout"
         )
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import grpc.aio
 
+from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.daemon_client import SERVICE
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, serve
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import (
     Cluster,
@@ -20,6 +22,8 @@ from treecast.middleware.broker import (
     Definitions,
     GroupDescription,
     GroupListing,
+    GroupMember,
+    GroupType,
     NewTopic,
     Topic,
 )
@@ -27,6 +31,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS
 
 from .assignment import assigned_partitions
+from .control_access import ControlAdmission
 from .listeners import StartError, check_free
 from .reset import reset_offsets
 from .settings import value_text
@@ -42,6 +47,7 @@ _HOME_AWAY = {
 }
 _GONE = ("", "over")  # accounts of hosts that receive a stream no more
 
+_STALL_SECONDS = 30.0  # no call of this service is a stream
 DEAD = "Dead"  # how the home describes a group that there is none of
 
 
@@ -54,11 +60,15 @@ class ControlServer:
         address: Address,
         unix_path: Path | None,
         coordinator: grpc.GenericRpcHandler | None = None,
+        token: JoinToken | None = None,
     ) -> None:
-        """`coordinator`: its calls, where it is embedded in this daemon."""
+        """`coordinator`: its calls, where it is embedded in this daemon. `token`: its key signs changes that
+        come from other hosts; None: none may come."""
         options = OPTIONS if coordinator is None else (*OPTIONS, *KEEPALIVE)
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
-        self._server.add_generic_rpc_handlers((serve(SERVICE, DaemonService(subject)),))
+        admission = ControlAdmission(subject.cluster.cluster_id, token, lambda: self.address.port)
+        self.calls = Calls(SERVICE, DaemonService(subject), admission, time.monotonic, _STALL_SECONDS)
+        self._server.add_generic_rpc_handlers((self.calls.handler,))
         if coordinator is not None:
             self._server.add_generic_rpc_handlers((coordinator,))
         self._unix_path = unix_path
@@ -82,7 +92,7 @@ class ControlServer:
 
 
 class DaemonService:
-    """The calls. Refusals are raised as TreecastError; `rpc.serve` turns them into statuses."""
+    """The calls. Refusals are raised as TreecastError; `Calls` turns them into statuses."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -189,7 +199,12 @@ class DaemonService:
 
     async def _listed_group(self, listed: GroupListing) -> pb.Group:
         """One whose home is away is listed all the same, and in the state Unknown."""
-        unknown = pb.Group(group_id=listed.group_id, protocol_type=listed.protocol_type, state=UNKNOWN)
+        unknown = pb.Group(
+            group_id=listed.group_id,
+            protocol_type=listed.protocol_type,
+            state=UNKNOWN,
+            type="" if listed.state == UNKNOWN else listed.group_type.value,
+        )
         if listed.state == UNKNOWN:
             return unknown
         try:
@@ -308,6 +323,9 @@ def _group_message(description: GroupDescription) -> pb.Group:
         protocol_type=description.protocol_type,
         state=description.state,
         members=len(description.members),
+        type=description.group_type.value,
+        epoch=description.epoch,
+        assignment_epoch=description.assignment_epoch,
     )
 
 
@@ -319,6 +337,8 @@ def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
             instance_id=member.instance_id or "",
             client_id=member.client_id,
             client_host=member.client_host,
+            epoch=description.epoch if member.consumer is None else member.consumer.epoch,
+            protocol=_protocol(member).value,
             assigned=[
                 pb.AssignedTopic(topic=topic, partitions=partitions)
                 for topic, partitions in (assigned_partitions(member.assignment) if consumers else ())
@@ -326,6 +346,12 @@ def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
         )
         for member in description.members
     ]
+
+
+def _protocol(member: GroupMember) -> GroupType:
+    """By which group protocol it speaks."""
+    classic = member.consumer is None or member.consumer.classic
+    return GroupType.CLASSIC if classic else GroupType.CONSUMER
 
 
 def offset_message(view: OffsetView) -> pb.GroupOffset:

@@ -2,6 +2,8 @@
 
 <data>/coordinator.db   its store
 <data>/join-token       the token that hosts join with (mode 0600); made at the first start
+
+It looks for room on its disk and for descriptors as a daemon does; log and status say what is wrong.
 """
 
 from __future__ import annotations
@@ -10,20 +12,26 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id, new_token
+from treecast.middleware.api.join_token import JoinToken, new_token
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id
 from treecast.middleware.model.errors import TreecastError
 
 from . import logs, tuning
 from .config import Loaded
 from .listeners import StartError, check_free
 from .notify import Notifier
+from .private import DIRECTORY_MODE, keep_private, tighten
+from .room import RoomWatch
 from .run import FAILED, Signals, say
 from .settings import STORE, Settings
 from .tokens import given_token, keep_token, kept_token
+from .troubles import COORDINATOR
+from .view import view_process
 
 # What of a daemon's settings means something to a coordinator.
 SETTINGS = ("data", "control", "join_token", "fsync", "log_level", "log_format")
@@ -33,6 +41,7 @@ _log = logging.getLogger(__name__)
 
 def run(loaded: Loaded) -> int:
     """Serves until SIGTERM, SIGINT or SIGHUP; answers the exit code. One ready line goes to stdout."""
+    keep_private()
     tuning.raise_open_files()
     logs.configure(loaded.settings)
     for remark in loaded.remarks:
@@ -56,6 +65,7 @@ async def _serve(loaded: Loaded) -> int:
     except (StartError, TreecastError, OSError) as error:
         print(f"treecast coordinator: {error}", file=sys.stderr)
         return FAILED
+    room = _watched(loaded.settings, data, server)
     notifier.send("READY=1", f"STATUS=coordinator of cluster {server.coordinator.cluster_id}")
     _log.info("coordinator of cluster %s, from %s", server.coordinator.cluster_id, data)
     say(f"ready control={server.address}")
@@ -65,9 +75,31 @@ async def _serve(loaded: Loaded) -> int:
     _log.info("stopping")
     notifier.send("STOPPING=1")
     feeding.cancel()
+    await room.close()
     await server.close()
+    notifier.close()
     _log.info("stopped")
     return 0
+
+
+def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomWatch:
+    """Looks for trouble from now on; the coordinator's status has what it finds, and what the process is."""
+    coordinator, started = server.coordinator, time.monotonic()
+    room = RoomWatch(str(data), lambda: coordinator.refused_writes, COORDINATOR, admits=False)
+
+    def about(status: pb.CoordinatorStatusResponse) -> None:
+        process = view_process()
+        status.pid, status.uptime_seconds = os.getpid(), time.monotonic() - started
+        status.data_dir, status.fsync = str(data), settings.fsync.value
+        status.resident_bytes, status.cpu_seconds = process.resident_bytes, process.cpu_seconds
+        status.open_files, status.open_files_limit = process.open_files, process.open_files_limit
+        if (space := room.troubles.space) is not None:
+            status.disk_free_bytes, status.disk_bytes = space.free, space.size
+        status.problems.extend(room.troubles.texts())
+
+    server.service.about = about
+    room.start()
+    return room
 
 
 async def _feed(notifier: Notifier) -> None:
@@ -83,7 +115,8 @@ def _opened(data: Path) -> Path:
             f"{data} is a daemon's data directory: give the coordinator one of its own with --data;"
             " a daemon that joins nobody has a coordinator in it already"
         )
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    tighten(data, STORE)
     return data
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.broker import ALONE, Broker, BrokerSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
@@ -22,6 +23,7 @@ from .admin import AdminServer
 from .control import ControlServer
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
+from .private import tighten
 from .room import RoomWatch
 from .runtime_dir import RuntimeDir
 from .settings import SHOWN, STORE, Settings
@@ -79,7 +81,8 @@ class Daemon:
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
         self._listen_admin()
         broker = await self._start_broker()
-        self._room = room = RoomWatch(settings.data, self.counters)
+        tighten(Path(settings.data))
+        self._room = room = RoomWatch(settings.data, self._refused_writes)
         self.subject = Subject(
             settings, self.counters, broker.cluster, self._faces, time.time(), troubles=room.troubles
         )
@@ -87,6 +90,10 @@ class Daemon:
             from .joined_view import Joined
 
             self.subject.joined = Joined(self._joining)
+            if self._joining.coordinator is not None:
+                self._joining.coordinator.service.about = lambda status: status.problems.extend(
+                    room.troubles.texts()
+                )
         admits = room.descriptors.admits
         await self._start_kafka(broker, admits)
         await self._start_stare(admits)
@@ -99,6 +106,15 @@ class Daemon:
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
+
+    def _refused_writes(self) -> int:
+        """How often the disk of the data directory has refused a write."""
+        counters, coordinator = (
+            self.counters,
+            self._joining.coordinator if self._joining is not None else None,
+        )
+        refused = counters.storage.write_errors + counters.pubsub.journal_errors
+        return refused + (coordinator.coordinator.refused_writes if coordinator is not None else 0)
 
     def _wanted(self, face: str) -> Address | None:
         text = getattr(self.settings, face)
@@ -190,10 +206,23 @@ class Daemon:
         unix_path = self._claim("control")
         coordinator = self._joining.coordinator if self._joining is not None else None
         self._control = ControlServer(
-            self.subject, address, unix_path, coordinator.calls.handler if coordinator is not None else None
+            self.subject,
+            address,
+            unix_path,
+            coordinator.calls.handler if coordinator is not None else None,
+            self._control_token(),
         )
         await self._control.start()
         self._opened("control", self._control.address, unix_path)
+
+    def _control_token(self) -> JoinToken:
+        """Whose key signs what comes to the control address from other hosts."""
+        if self._joining is not None:
+            return self._joining.token
+        from .control_access import control_token
+
+        assert self.subject is not None
+        return control_token(Path(self.settings.data), self.subject.cluster.cluster_id)
 
     # --- serving
 
@@ -256,6 +285,7 @@ class Daemon:
             await self._joining.close()
         if self._runtime is not None:
             self._runtime.remove()
+        self._notifier.close()
 
 
 def alone(settings: BrokerSettings, name: str, counters: Counters) -> Broker:
@@ -275,11 +305,15 @@ def _stare_alone(counters: Counters) -> Stare:
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
-    """The broker's part of the settings."""
+    """The broker's part of the settings. A group's own settings may be what the daemon's are."""
+    defaults = BrokerSettings(Path(settings.data))
+    session_ms = settings.group_consumer_session_timeout_ms
+    beat_ms = settings.group_consumer_heartbeat_interval_ms
     return BrokerSettings(
         data=Path(settings.data),
         fsync=settings.fsync,
         fsync_interval_ms=settings.fsync_interval_ms,
+        max_partitions=settings.max_partitions,
         default_partitions=settings.default_partitions,
         auto_create_topics=settings.auto_create_topics,
         accept_replication_factor=settings.accept_replication_factor,
@@ -287,6 +321,16 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,
         group_max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        group_consumer_session_timeout_ms=session_ms,
+        group_consumer_min_session_timeout_ms=min(session_ms, defaults.group_consumer_min_session_timeout_ms),
+        group_consumer_max_session_timeout_ms=max(session_ms, defaults.group_consumer_max_session_timeout_ms),
+        group_consumer_heartbeat_interval_ms=beat_ms,
+        group_consumer_min_heartbeat_interval_ms=min(
+            beat_ms, defaults.group_consumer_min_heartbeat_interval_ms
+        ),
+        group_consumer_max_heartbeat_interval_ms=max(
+            beat_ms, defaults.group_consumer_max_heartbeat_interval_ms
+        ),
         offsets_retention_ms=settings.offsets_retention_ms,
         retention_check_interval_ms=settings.retention_check_interval_ms,
         compaction_check_interval_ms=settings.compaction_check_interval_ms,

@@ -5,20 +5,36 @@
 /healthz   200 while the event loop turns
 /readyz    200 while the daemon serves; 503 while it shuts down, no other host accepts it, the disk refuses
            writes, or clients are turned away. With ?for=reads it is 200 although the disk refuses writes
+
+Each answers 421 to a request for another host than this one (`host_names`).
 """
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 import treecast
 from treecast.middleware.api.plain import as_dict
 
+from .host_names import is_own_name
 from .metrics import Observed, encode
+from .settings import Settings
 from .status import Subject, take_status
-from .view import view_groups, view_process, view_topics
+from .view import list_groups, list_partitions, view_process
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_LONGEST_NAME = 200  # characters of a foreign name that are told
+
+
+def _own_names(settings: Settings) -> frozenset[str]:
+    """By which the host is known, beside its addresses, in lower case."""
+    bound = settings.admin.rpartition(":")[0].strip("[]")
+    names = (settings.name, socket.gethostname(), bound, *settings.admin_names.split())
+    return frozenset(name.lower().rstrip(".") for name in names if name)
 
 
 def _always(group_id: str) -> bool:
@@ -30,6 +46,20 @@ class Pages:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
+        self._names = _own_names(subject.settings)
+
+    @web.middleware
+    async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """421 for a name that is not this host's. A Unix socket has no names, and no browser reaches it."""
+        asked = request.headers.get("Host")
+        reached = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        if asked is None or not isinstance(reached, tuple) or is_own_name(asked, reached[0], self._names):
+            return await handler(request)
+        return web.Response(
+            status=421,
+            text=f"this daemon does not know itself as {asked[:_LONGEST_NAME]!r}: call it by its address, as"
+            " localhost, or by its own name; --admin-names allows others\n",
+        )
 
     async def index(self, request: web.Request) -> web.Response:
         links = "".join(f'<li><a href="{path}">{path}</a></li>' for path in PATHS[1:])
@@ -39,6 +69,11 @@ class Pages:
 
     async def metrics(self, request: web.Request) -> web.Response:
         subject, joined = self._subject, self._subject.joined
+        most = subject.settings.metrics_listed
+        here = joined.is_home if joined is not None else _always
+        groups = await list_groups(subject.cluster, here, most)
+        streams = joined.streams() if joined is not None else ()
+        partitions = await list_partitions(subject.cluster, most)
         observed = Observed(
             info={
                 "version": treecast.__version__,
@@ -47,14 +82,20 @@ class Pages:
             },
             started_at=subject.started_at,
             counters=subject.counters,
-            topics=await view_topics(subject.cluster),
-            groups=await view_groups(subject.cluster, joined.is_home if joined is not None else _always),
+            partitions=partitions,
+            groups=groups.listed,
             process=view_process(),
             hosts=joined.hosts() if joined is not None else (),
-            streams=joined.streams() if joined is not None else (),
+            streams=streams[:most],
             calls=joined.calls() if joined is not None else None,
             coordinator=joined.coordinator() if joined is not None else None,
             troubles=subject.troubles,
+            left_out={
+                "partitions": partitions.left_out,
+                "groups": groups.groups_left_out,
+                "offsets": groups.offsets_left_out,
+                "streams": max(len(streams) - most, 0),
+            },
         )
         body, content_type = encode(observed, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
@@ -84,7 +125,7 @@ PATHS = ("/", "/metrics", "/status", "/healthz", "/readyz")
 
 def application(subject: Subject) -> web.Application:
     pages = Pages(subject)
-    app = web.Application()
+    app = web.Application(middlewares=[pages.check_host])
     handlers = (pages.index, pages.metrics, pages.status, pages.healthz, pages.readyz)
     app.add_routes([web.get(path, handler) for path, handler in zip(PATHS, handlers, strict=True)])
     return app

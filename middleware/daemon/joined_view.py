@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
@@ -25,6 +27,7 @@ from .status import CoordinatorCounts
 E = TypeVar("E", bound=Enum)
 
 _PAGE_BYTES = 1 << 20
+_ASK_SECONDS = 1.0  # that a status waits for the coordinator
 _MOST_TOLD = 20  # partitions in trouble, in a status
 
 
@@ -46,6 +49,14 @@ class Joined:
             revision=self._view.position.revision,
             problem=str(link.refused or link.last_error or ""),
         )
+
+    async def ask_coordinator(self) -> pb.CoordinatorStatus:
+        found = self.coordinator()
+        if found.address and found.reachable:
+            with contextlib.suppress(TreecastError, TimeoutError):
+                async with asyncio.timeout(_ASK_SECONDS):
+                    found.problems.extend((await self._joining.link.client.status()).problems)
+        return found
 
     def calls(self) -> CoordinatorCounts | None:
         coordinator = self._joining.coordinator

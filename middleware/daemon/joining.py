@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 import treecast
 from treecast.middleware.api.coordinator_client import (
     Attachment,
-    BackOff,
     CoordinatorCalls,
     CoordinatorClient,
 )
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.join_token import JoinToken, new_token
+from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership
 from treecast.middleware.control.local import LocalCoordinator
-from treecast.middleware.control.server import OpenCoordinator, ServerSettings, new_token
+from treecast.middleware.control.server import OpenCoordinator, ServerSettings
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters

@@ -6,6 +6,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .repeats import DiskRepeats
 from .settings import LogFormat, LogLevel, Settings
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def configure(settings: Settings) -> None:
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(DiskRepeats())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -19,7 +19,7 @@ from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .status import CoordinatorCounts
 from .troubles import Troubles
-from .view import GroupView, ProcessView, TopicView
+from .view import GroupView, Listing, ProcessView
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Observed:
     info: Mapping[str, str]
     started_at: float  # seconds since the Unix epoch
     counters: Counters
-    topics: Sequence[TopicView]
+    partitions: Listing
     groups: Sequence[GroupView]
+    left_out: Mapping[str, int]  # by kind: what is there and not listed
     process: ProcessView
     hosts: Sequence[pb.HostStatus] = ()
     streams: Sequence[pb.StreamStatus] = ()
@@ -70,8 +71,9 @@ class Observation:
                 yield from _calls(observed.calls)
             yield from _hosts(observed.hosts)
             yield from _streams(observed.streams)
-        yield from _topics(observed.topics)
-        yield from _groups(observed.groups)
+        yield from _topics(observed.partitions)
+        yield from _groups(observed.groups, observed.left_out.get("groups", 0))
+        yield _left_out(observed.left_out)
 
 
 def encode(observed: Observed, accept: str) -> tuple[bytes, str]:
@@ -225,9 +227,18 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
     yield from (records, closed, packets, sizes, behind, payload, copies, out)
 
 
-def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:
-    yield _gauge("treecast_topics", "topics", len(topics))
-    yield _gauge("treecast_partitions", "partitions", sum(len(t.partitions) for t in topics))
+def _left_out(counts: Mapping[str, int]) -> Metric:
+    doc = "what is there and not listed, by kind; --metrics-listed says how many are"
+    family = GaugeMetricFamily("treecast_metrics_left_out", doc, labels=["kind"])
+    for kind, count in counts.items():
+        family.add_metric([kind], count)
+    return family
+
+
+def _topics(partitions: Listing) -> Iterator[Metric]:
+    yield _gauge("treecast_topics", "topics", partitions.topics)
+    yield _gauge("treecast_partitions", "partitions", partitions.partitions)
+    yield _gauge("treecast_log_bytes", "size of all logs on this host", partitions.size)
     families = {
         attribute: GaugeMetricFamily(f"treecast_partition_{name}", doc, labels=["topic", "partition"])
         for attribute, name, doc in (
@@ -237,7 +248,7 @@ def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:
             ("size", "log_bytes", "size of the log on this host"),
         )
     }
-    for topic in topics:
+    for topic in partitions.listed:
         for partition in topic.partitions:
             for attribute, family in families.items():
                 value = getattr(partition, attribute)
@@ -246,8 +257,8 @@ def _topics(topics: Sequence[TopicView]) -> Iterator[Metric]:
     yield from families.values()
 
 
-def _groups(groups: Sequence[GroupView]) -> Iterator[Metric]:
-    yield _gauge("treecast_groups", "consumer groups", len(groups))
+def _groups(groups: Sequence[GroupView], more: int) -> Iterator[Metric]:
+    yield _gauge("treecast_groups", "consumer groups", len(groups) + more)
     members = GaugeMetricFamily("treecast_group_members", "members", labels=["group", "state"])
     labels = ["group", "topic", "partition"]
     committed = GaugeMetricFamily("treecast_group_committed_offset", "committed offset", labels=labels)

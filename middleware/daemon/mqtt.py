@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import ssl
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker import Cluster
 from treecast.middleware.broker.bridge import Bridge
 from treecast.middleware.broker.pubsub import Journal, PubSub, PubSubSettings, open_journal
@@ -98,9 +100,11 @@ class MqttPart:
         except OSError as error:
             wanted = self._wanted or Address.parse(self._settings.mqtt_tls)
             raise cannot_listen("mqtt" if self._wanted else "mqtt-tls", wanted, error) from error
-        self._tasks.append(asyncio.create_task(self._sweep()))
+        works = {"the sweep of MQTT sessions": self._sweep}
         if self._settings.fsync is FsyncPolicy.INTERVAL:
-            self._tasks.append(asyncio.create_task(self._sync_each_interval()))
+            works["forcing the journal to the disk"] = self._sync_each_interval
+        for what, work in works.items():
+            self._tasks.append(asyncio.create_task(lasting(what, work, BackOff(random.Random()))))
 
     def _share(self, joining: Joining) -> None:
         """From now on publishes cross hosts."""

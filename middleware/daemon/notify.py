@@ -18,6 +18,7 @@ class Notifier:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
+        self._channel: socket.socket | None = None  # kept: there may be no descriptor left for another
         self.watchdog_seconds = _watchdog_seconds(environment)
 
     @property
@@ -29,13 +30,20 @@ class Notifier:
         if not self._address:
             return False
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-            channel.setblocking(False)
-            try:
-                channel.sendto("\n".join(assignments).encode(), address)
-            except OSError:
-                return False
+        try:
+            if self._channel is None:
+                self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+                self._channel.setblocking(False)
+            self._channel.sendto("\n".join(assignments).encode(), address)
+        except OSError:
+            return False
         return True
+
+    def close(self) -> None:
+        """Lets go of its socket; the next `send` has another."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:

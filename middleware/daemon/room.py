@@ -1,7 +1,8 @@
 """Whether there is room for more: on the disk of the data directory, and for open files.
 
 A daemon whose descriptors are used up could not even say so: its status page needs one. So some are kept, and
-faces turn clients away before these are touched.
+faces turn clients away before these are touched. A coordinator that is a process of its own turns nobody
+away, as gRPC takes its connections; it says so when no more are left than a daemon keeps.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from treecast.middleware.model.counters import Counters
-
-from .troubles import Look, Space, Troubles
+from .troubles import DAEMON, Consequences, Look, Space, Troubles
 
 _log = logging.getLogger(__name__)
 
@@ -103,13 +102,18 @@ def refusal_of(directory: str) -> OSError | None:
 class RoomWatch:
     """Looks every second, from `start` to `close`; what it finds is in `troubles`."""
 
-    def __init__(self, data: str, counters: Counters) -> None:
+    def __init__(
+        self, data: str, refusals: Callable[[], int], means: Consequences = DAEMON, *, admits: bool = True
+    ) -> None:
+        """`refusals`: how often the disk has refused a write so far. `admits`: whether who takes connections
+        asks `descriptors` first; else they are counted in each look."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.descriptors = Descriptors(kept_of(limit), free_descriptors)
-        self.troubles = Troubles(data, limit, self.descriptors.kept)
+        self.troubles = Troubles(data, limit, self.descriptors.kept, means)
         self.troubles.space = space_of(data)
         self._data = data
-        self._counters = counters
+        self._refusals = refusals
+        self._admits = admits
         self._errors = 0
         self._turned_away = 0
         self._task: asyncio.Task[None] | None = None
@@ -139,6 +143,7 @@ class RoomWatch:
         turned_away = self.descriptors.turned_away - self._turned_away
         self._turned_away += turned_away
         no_files = turned_away > 0 or (error is not None and error.errno in _NO_FILES)
+        no_files = no_files or not (self._admits or self.descriptors.count())
         if self.troubles.descriptors.text and not no_files:
             no_files = not self.descriptors.plenty()
         if error is not None:
@@ -151,6 +156,6 @@ class RoomWatch:
 
     def _has_refused(self) -> bool:
         """Whether the disk has refused anything since the last look."""
-        errors = self._counters.storage.write_errors + self._counters.pubsub.journal_errors
+        errors = self._refusals()
         new, self._errors = errors > self._errors, errors
         return new

@@ -11,6 +11,7 @@ from . import logs, tuning
 from .config import Loaded
 from .daemon import Daemon
 from .listeners import StartError
+from .private import keep_private
 
 _log = logging.getLogger(__name__)
 FAILED = 1
@@ -19,6 +20,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def run(loaded: Loaded) -> int:
     """Serves until SIGTERM, SIGINT or SIGHUP; answers the exit code. One ready line goes to stdout."""
+    keep_private()
     tuning.tune_malloc()
     tuning.raise_open_files()
     logs.configure(loaded.settings)

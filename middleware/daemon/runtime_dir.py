@@ -1,7 +1,10 @@
 """The runtime directory: one Unix socket per face, and beside it a file with the face's TCP address.
 
-    <face>.sock       the socket; who may reach loopback may reach it, so its mode is 0666
-    <face>.address    HOST:PORT, for clients that know no Unix sockets
+    <face>.sock       the socket, mode 0660
+    <face>.address    HOST:PORT, for clients that know no Unix sockets, mode 0640
+
+The directory has mode 0750: all of it is for the daemon's user and group. Other users of the host reach faces
+by TCP. A directory that the operator has named and made keeps its mode.
 
 What a dead daemon left is replaced. What another living daemon listens on is left alone: then this
 daemon has no socket for that face, and clients find it by address only.
@@ -11,12 +14,16 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from treecast.middleware.api.discovery import Address, is_live, runtime_dirs
 
+from .private import DIRECTORY_MODE, OTHERS
+
 _log = logging.getLogger(__name__)
+_SOCKET_MODE, _FILE_MODE = 0o660, 0o640
 _LONGEST_PATH = 107  # bytes of sun_path, less the final NUL; unix(7)
 
 
@@ -37,7 +44,7 @@ class RuntimeDir:
                 reasons.append(f"{path}: {reason}")
                 continue
             try:
-                made = _make(path)
+                made = _make(path, named=named)
             except OSError as error:
                 reasons.append(f"{path}: {error.strerror}")
                 continue
@@ -59,16 +66,16 @@ class RuntimeDir:
         return path
 
     def publish(self, face: str, address: Address) -> None:
-        """Says where the face is by TCP, and lets everybody use its socket."""
+        """Says where the face is by TCP, and lets the group use its socket."""
         path = self.path / f"{face}.sock"
         if path not in self._ours:
             return
         if path.exists():
-            path.chmod(0o666)
+            path.chmod(_SOCKET_MODE)
         beside = self.path / f"{face}.address"
         new = beside.with_suffix(".new")
         new.write_text(f"{address.reachable}\n")
-        new.chmod(0o644)  # whatever the umask
+        new.chmod(_FILE_MODE)  # whatever the umask
         new.replace(beside)
         self._ours.append(beside)
 
@@ -113,11 +120,15 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def _make(path: Path) -> bool:
+def _make(path: Path, *, named: bool) -> bool:
     """Whether the directory had to be made; OSError where it cannot be."""
     try:
-        path.mkdir(mode=0o755)
+        path.mkdir(mode=DIRECTORY_MODE)
     except FileExistsError:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & OTHERS and not named:  # of an earlier version, and ours: see `refusal`
+            path.chmod(mode & ~OTHERS)
+            _log.info("others could look into %s: it is private now", path)
         return False
-    path.chmod(0o755)  # whatever the umask
+    path.chmod(DIRECTORY_MODE)  # whatever the umask
     return True

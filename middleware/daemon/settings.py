@@ -101,6 +101,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]
     fabric: Annotated[str, _address("UDP and TCP between hosts; off: a host alone")] = OFF
 
+    admin_names: Annotated[
+        str,
+        Meta(
+            description="names by which the admin address may be called beside its addresses, localhost and"
+            " the host's own, parted by spaces; others get 421",
+            extra={"placeholder": "NAMES"},
+        ),
+    ] = ""
     fabric_advertised: Annotated[
         str,
         Meta(
@@ -217,6 +225,25 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = FsyncPolicy.INTERVAL
     fsync_interval_ms: Annotated[int, _milliseconds("with fsync = interval: how often", 1)] = 1000
 
+    metrics_listed: Annotated[
+        int,
+        Meta(
+            description="partitions, streams, groups and committed offsets that /metrics lists, so many of"
+            " each; treecast_metrics_left_out counts the others",
+            ge=0,
+            le=INT31,
+            extra={"placeholder": "N"},
+        ),
+    ] = 2000
+    max_partitions: Annotated[
+        int,
+        Meta(
+            description="partitions of all topics together; of a joined host the coordinator's bound counts",
+            ge=1,
+            le=INT31,
+            extra={"placeholder": "N"},
+        ),
+    ] = 200_000
     default_partitions: Annotated[
         int, Meta(description="partitions of a topic that is created without a number", ge=1, le=20_000)
     ] = 1
@@ -252,6 +279,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     group_max_session_timeout_ms: Annotated[
         int, _milliseconds("the longest session timeout that a group member may ask for", 1)
     ] = 1_800_000
+    group_consumer_session_timeout_ms: Annotated[
+        int, _milliseconds("how long a member of the new group protocol (KIP-848) may be silent", 1)
+    ] = 45_000
+    group_consumer_heartbeat_interval_ms: Annotated[
+        int, _milliseconds("how often members of the new group protocol are told to send heartbeats", 1)
+    ] = 5_000
     offsets_retention_ms: Annotated[
         int, _milliseconds("how long an empty group's committed offsets are kept", 1)
     ] = 604_800_000

@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as coordinator_pb
 from treecast.middleware.api.v1 import peer_stare_pb2 as pb
 from treecast.middleware.control.replica_service import ReplicaService
@@ -90,7 +91,8 @@ class JoinedStare:
 
         channels.on_up = up
         self._use(self._view.replicas_home(HOME))
-        self._asking = asyncio.create_task(self._ask(), name="home of the replica controller")
+        work = lasting("stare: asking for the home", self._ask, BackOff(random.Random()))
+        self._asking = asyncio.create_task(work, name="home of the replica controller")
 
     async def close(self) -> None:
         self._closed = True

@@ -43,6 +43,9 @@ class JoinedView(Protocol):
 
     def coordinator(self) -> pb.CoordinatorStatus: ...
 
+    async def ask_coordinator(self) -> pb.CoordinatorStatus:
+        """The same, with what a coordinator elsewhere says is wrong with itself, if it answers soon."""
+
     def calls(self) -> CoordinatorCounts | None:
         """What the coordinator in this daemon counted; None where it is elsewhere."""
 
@@ -137,7 +140,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
             disk_free_bytes=space.free if space is not None else 0,
             disk_bytes=space.size if space is not None else 0,
         ),
-        coordinator=subject.joined.coordinator() if subject.joined is not None else None,
+        coordinator=await subject.joined.ask_coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
         problems=_problems(subject),
     )

@@ -1,4 +1,7 @@
-"""The join token as operators hand it around, and as it lies in a data directory (mode 0600)."""
+"""The join token as operators hand it around, and as it lies in a data directory (mode 0600).
+
+The key of a host alone is kept in the same form, in a file of its own: nobody can join with it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from treecast.middleware.model.errors import TreecastError
 from .listeners import StartError
 
 FILE = "join-token"
+CONTROL_FILE = "control-token"
 
 
 def given_token(text: str) -> JoinToken:
@@ -25,9 +29,9 @@ def given_token(text: str) -> JoinToken:
         raise StartError(f"--join-token {text}: the file cannot be read: {reason}") from error
 
 
-def kept_token(data: Path) -> JoinToken | None:
+def kept_token(data: Path, file: str = FILE) -> JoinToken | None:
     """The one in a data directory; None where there is none. Raises StartError."""
-    path = data / FILE
+    path = data / file
     try:
         return _parsed(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
@@ -37,16 +41,16 @@ def kept_token(data: Path) -> JoinToken | None:
         raise StartError(f"{path} cannot be read: {reason}") from error
 
 
-def keep_token(data: Path, token: JoinToken) -> None:
+def keep_token(data: Path, token: JoinToken, file: str = FILE) -> None:
     """Writes it durably, for its owner's eyes only. Raises StartError."""
-    path = data / FILE
-    new = data / (FILE + ".new")
+    path = data / file
+    new = data / (file + ".new")
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
+        with open(descriptor, "w", encoding="utf-8") as written:
             os.fchmod(descriptor, 0o600)
-            file.write(token.format() + "\n")
-            file.flush()
+            written.write(token.format() + "\n")
+            written.flush()
             os.fsync(descriptor)
         new.rename(path)
     except OSError as error:

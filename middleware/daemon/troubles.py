@@ -85,14 +85,41 @@ class Look(Struct, frozen=True):
     no_files: bool = False
 
 
+class Consequences(Struct, frozen=True):
+    """What trouble means for one kind of process, and what to do, as sentences. `kept`: of descriptors; its
+    `{}` is their number."""
+
+    process: str
+    disk: str
+    kept: str
+    files: str
+
+
+DAEMON: Final = Consequences(
+    "daemon",
+    "Nothing that clients write is acknowledged. Give it more space, or delete topics or records; writes go "
+    "on by themselves then",
+    ", of which {} are kept for the daemon itself",
+    "New connections are closed at once",
+)
+COORDINATOR: Final = Consequences(
+    "coordinator",
+    "Topics cannot be made or changed, and new hosts cannot attach; hosts go on with what they know. Give it "
+    "more space; it goes on by itself then",
+    ", and less than {} are left",
+    "New connections wait; those that are there go on",
+)
+
+
 class Troubles:
     """All kinds that are looked for."""
 
-    def __init__(self, data: str, files: int, kept: int) -> None:
-        """`data`: the directory. `files`: may be open at once, of which `kept` are for the daemon itself."""
+    def __init__(self, data: str, files: int, kept: int, means: Consequences = DAEMON) -> None:
+        """`data`: the directory. `files`: may be open at once, of which `kept` are for the process itself."""
         self._data = data
         self._files = files
         self._kept = kept
+        self._means = means
         self.disk = Trouble(f"the disk of {data} takes writes again")
         self.descriptors = Trouble("there are file descriptors again, and connections are taken")
         self.space: Space | None = None
@@ -114,16 +141,13 @@ class Troubles:
         if not seen.refused or seen.no_files:
             return ""
         left = f"; {seen.space.free:,} of {seen.space.size:,} bytes are free" if seen.space else ""
-        return (
-            f"the disk of {self._data} refuses writes: {seen.refused}{left}. Nothing that clients write is "
-            "acknowledged. Give it more space, or delete topics or records; writes go on by themselves then"
-        )
+        return f"the disk of {self._data} refuses writes: {seen.refused}{left}. {self._means.disk}"
 
     def _files_text(self, seen: Look) -> str:
         if not seen.no_files:
             return ""
         return (
-            f"no file descriptors are left for clients: {self._files} may be open, of which {self._kept} are "
-            "kept for the daemon itself. New connections are closed at once. Raise LimitNOFILE, or "
-            "`ulimit -n`, and start the daemon again"
+            f"no file descriptors are left for clients: {self._files} may be open"
+            f"{self._means.kept.format(self._kept)}. {self._means.files}. Raise LimitNOFILE, or `ulimit -n`, "
+            f"and start the {self._means.process} again"
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from treecast.middleware.model.identity import TopicPartition
 
 T = TypeVar("T")
 _AWAY = {Fault.LEADER_UNAVAILABLE, Fault.NOT_LEADER, Fault.TIMED_OUT}
+_AT_ONCE = 256  # partitions that are looked at before the loop gets its turn
 _ASK_SECONDS = 2.0  # for all leaders together
 _BOUNDS = (
     (EARLIEST_TIMESTAMP, Isolation.READ_UNCOMMITTED),
@@ -145,22 +147,86 @@ async def view_topic(cluster: Cluster, topic: Topic) -> TopicView:
     return TopicView(topic, tuple(one.view() for one in asked))
 
 
-async def view_topics(cluster: Cluster) -> list[TopicView]:
-    """All topics by name. One that is deleted meanwhile is left out."""
+async def view_topics(cluster: Cluster, chosen: Mapping[str, Sequence[int]] | None = None) -> list[TopicView]:
+    """All topics by name, or of those in `chosen` the partitions there. One that is deleted meanwhile is
+    left out."""
     asked: list[tuple[Topic, list[_Asked]]] = []
-    for _, topic in sorted(cluster.definitions.topics().items()):
+    seen = _Turns()
+    for name, topic in sorted(cluster.definitions.topics().items()):
+        if chosen is not None and name not in chosen:
+            continue
         try:
-            asked.append((topic, [_Asked(cluster, topic.name, index) for index in range(topic.partitions)]))
+            partitions = []
+            for index in range(topic.partitions) if chosen is None else chosen[name]:
+                partitions.append(_Asked(cluster, name, index))
+                await seen.another()
+            asked.append((topic, partitions))
         except TreecastError:
             continue
     await _settle([one for _, partitions in asked for one in partitions])
     found = []
     for topic, partitions in asked:
+        await seen.another()
         try:
-            found.append(TopicView(topic, tuple(one.view() for one in partitions)))
+            found.append(TopicView(topic, tuple([one.view() for one in partitions])))
         except TreecastError:
             continue
     return found
+
+
+class _Turns:
+    """Gives the loop its turn where there is much to look at."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def another(self) -> None:
+        self._count += 1
+        if not self._count % _AT_ONCE:
+            await asyncio.sleep(0)
+
+
+class Listing(Struct, frozen=True):
+    """Topics with some of their partitions, and what there is in all."""
+
+    listed: Sequence[TopicView]
+    topics: int
+    partitions: int
+    size: int  # bytes of all logs on this host
+    left_out: int  # partitions
+
+
+async def list_partitions(cluster: Cluster, most: int) -> Listing:
+    """At most so many partitions: first those with records on this host, then the others; by name."""
+    chosen: dict[str, list[int]] = {}
+    empty: list[tuple[str, int]] = []
+    count = total = size = 0
+    topics = sorted(cluster.definitions.topics().items())
+    seen = _Turns()
+    for name, topic in topics:
+        total += topic.partitions
+        for index in range(topic.partitions):
+            await seen.another()
+            stored = _stored(cluster, name, index)
+            size += stored
+            if stored and count < most:
+                chosen.setdefault(name, []).append(index)
+                count += 1
+            elif not stored and len(empty) < most:
+                empty.append((name, index))
+    for name, index in empty[: most - count]:
+        chosen.setdefault(name, []).append(index)
+        count += 1
+    for indexes in chosen.values():
+        indexes.sort()
+    return Listing(await view_topics(cluster, chosen), len(topics), total, size, total - count)
+
+
+def _stored(cluster: Cluster, topic: str, index: int) -> int:
+    try:
+        return cluster.partition(topic, index).size
+    except TreecastError:
+        return 0  # deleted meanwhile, or nobody leads it
 
 
 async def view_offsets(
@@ -192,29 +258,52 @@ async def view_group(cluster: Cluster, group_id: str) -> GroupView:
     return GroupView(description, await view_offsets(cluster, group_id))
 
 
-async def view_groups(
-    cluster: Cluster, here: Callable[[str], bool] = lambda group_id: True
-) -> list[GroupView]:
-    """All groups by id for which `here` says so. One whose home went away meanwhile is left out."""
-    found = []
+class GroupsListing(Struct, frozen=True):
+    """Groups with committed offsets, and how many of each were left out. Of a group that was left out, nobody
+    looks how many offsets it has."""
+
+    listed: Sequence[GroupView]
+    groups_left_out: int
+    offsets_left_out: int
+
+
+async def list_groups(cluster: Cluster, here: Callable[[str], bool], most: int) -> GroupsListing:
+    """Groups for which `here` says so, by id, at most so many and so many offsets. One whose home went away
+    meanwhile is passed over."""
+    found: list[GroupView] = []
+    room, groups, offsets = most, 0, 0
     for group_id in sorted(entry.group_id for entry in await cluster.list_groups()):
         if not here(group_id):
             continue
+        if room <= 0 or len(found) >= most:
+            groups += 1
+            continue
         try:
-            found.append(await view_group(cluster, group_id))
+            group = await view_group(cluster, group_id)
         except TreecastError:
             continue
-    return found
+        found.append(GroupView(group.description, group.offsets[:room]))
+        offsets += max(len(group.offsets) - room, 0)
+        room -= len(group.offsets)
+    return GroupsListing(found, groups, offsets)
 
 
 def view_process() -> ProcessView:
-    times = os.times()
+    times, limit = os.times(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return ProcessView(
         resident_bytes=_resident_bytes(),
         cpu_seconds=times.user + times.system,
-        open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
-        open_files_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        open_files=_open_files(limit),
+        open_files_limit=limit,
     )
+
+
+def _open_files(limit: int) -> int:
+    """0 where nobody can tell; `limit` where there is not even one left to look with."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError as error:
+        return limit if error.errno == errno.EMFILE else 0
 
 
 def _resident_bytes() -> int:

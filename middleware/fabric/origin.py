@@ -199,8 +199,18 @@ class Origin:
         self._fabric.check_group(state_id)
         self.served.use(state_id, frozenset(hosts), self._fabric.now())
 
+    def group_stands(self) -> None:
+        """What has waited for a group goes on."""
+        if self._sender.live.group_stands():
+            self._fabric.wake(self)
+
+    def await_group(self, seconds: float) -> None:
+        """A group is being formed: a burst waits for it so long, at most, before it goes by unicast."""
+        self._sender.live.await_group(self._fabric.now() + seconds)
+
     def drop_group(self) -> None:
-        """Back to unicast."""
+        """Back to unicast; no group is waited for."""
+        self.group_stands()
         self.served.use(None, frozenset(), self._fabric.now())
 
     def close(self) -> None:

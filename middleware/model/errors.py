@@ -54,6 +54,11 @@ class Fault(enum.Enum):
     GROUP_NOT_EMPTY = "the group still has members"
     GROUP_NOT_FOUND = "there is no such group"
     GROUP_SUBSCRIBED = "the group is subscribed to the topic"
+    FENCED_MEMBER_EPOCH = "the member has another epoch: it gives up its partitions and joins again"
+    STALE_MEMBER_EPOCH = "the member has another epoch by now"
+    UNSUPPORTED_ASSIGNOR = "there is no such server-side assignor"
+    UNRELEASED_INSTANCE = "another member has this instance id and has not left"
+    INVALID_REGEX = "the regular expression is not valid"
     OFFSET_METADATA_TOO_LARGE = "the metadata beside the offset is too long"
     UNSTABLE_OFFSETS = "a transaction on these offsets is still open"
     # idempotent and transactional producers

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.settings import BrokerSettings
-from treecast.middleware.broker.topics import altered
+from treecast.middleware.broker.topics import Configs, altered
 from treecast.middleware.broker.values import ConfigChange, NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
@@ -65,10 +65,12 @@ class RelayDefinitions:
         self._link = link
         self._led = led
         self._forget_topic = forget_topic
+        self._configs = Configs(settings.topic_defaults)
         self._topics: dict[str, Topic] = {}
         self._view = MappingProxyType(self._topics)
         self._names: dict[TopicId, str] = {}
-        self._listener: Callable[[], None] | None = None
+        self._listener: Callable[[str], None] | None = None
+        self.revision = 0
         self._todo: deque[tuple[TopicEntry | None, TopicEntry | None, bool]] = deque()
         self._more = asyncio.Event()
         self._done = 0  # changes that were carried out
@@ -119,7 +121,7 @@ class RelayDefinitions:
     def topics(self) -> Mapping[str, Topic]:
         return self._view
 
-    def listen(self, listener: Callable[[], None] | None) -> None:
+    def listen(self, listener: Callable[[str], None] | None) -> None:
         self._listener = listener
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
@@ -136,7 +138,7 @@ class RelayDefinitions:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
         _check_partitions(partitions)
-        TopicConfig.of(new.config, self._settings.topic_defaults)
+        self._configs.of(new.config)
         request = pb.CreateTopicEntryRequest(
             name=new.name,
             partitions=partitions,
@@ -145,6 +147,17 @@ class RelayDefinitions:
             validate_only=validate_only,
         )
         return await self._changed(await self._link.client.create_topic(request), validate_only)
+
+    async def create_topics(
+        self, new: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[Topic | TreecastError]:
+        """The coordinator is asked for all at once: what waits together it writes together."""
+        asked = (self.create_topic(one, validate_only=validate_only) for one in new)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, TreecastError):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, Topic | TreecastError)]
 
     async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
         topic = self._existing(name)
@@ -240,7 +253,7 @@ class RelayDefinitions:
         if topic is None:
             return
         del self._names[topic.topic_id]
-        self._tell_listener()
+        self._tell_listener(topic.name)
         if doubtful:
             _log.error(
                 "the coordinator, in another history than before, does not know topic %s: its files are"
@@ -255,11 +268,12 @@ class RelayDefinitions:
     def _keep(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
-        self._tell_listener()
+        self._tell_listener(topic.name)
 
-    def _tell_listener(self) -> None:
+    def _tell_listener(self, name: str) -> None:
+        self.revision += 1
         if self._listener is not None:
-            self._listener()
+            self._listener(name)
 
     def _leads(self, entry: TopicEntry) -> Mapping[int, int]:
         """What waits for this host is not led by it: nobody leads it."""
@@ -270,7 +284,7 @@ class RelayDefinitions:
         }
 
     def _topic(self, entry: TopicEntry) -> Topic:
-        config = TopicConfig.of(entry.config, self._settings.topic_defaults)
+        config = self._configs.of(entry.config)
         return Topic(entry.name, entry.topic_id, len(entry.leaders), config)
 
 

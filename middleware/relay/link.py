@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from treecast.middleware.api import coordinator_client as api
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -86,7 +87,8 @@ class Link:
             ) from None
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._watch(), name="watch of the coordinator")]
+        work = lasting("the watch of the coordinator", self._watch, BackOff(self.client.rng))
+        self._tasks = [asyncio.create_task(work, name="watch of the coordinator")]
 
     async def close(self, *, detach: bool) -> None:
         """Stops watching; with `detach` tells the coordinator that the host leaves in order."""

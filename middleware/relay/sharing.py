@@ -78,7 +78,7 @@ class Sharing:
         self.events = events
         cluster = {host.host_id for host in self._link.view.hosts}
         events.start(self._up, cluster if self._own in cluster else None)
-        events.sending.on_opened = self.carriers.soon
+        events.sending.on_begun = self.carriers.begun
         self.carriers.carry(events.sending)
 
     async def leave_events(self) -> None:

@@ -70,6 +70,7 @@ class CarrierSettings(Struct, frozen=True):
     probe_every: float = 30.0
     answers_missed: int = 3  # in a row, and a host is not confirmed any more
     allot_again: float = 5.0
+    wait: float = 0.3  # that a burst waits for a group that is being formed
     call: float = 5.0
     much: float = 0.5  # of a host's records repaired, and it is not confirmed any more
     much_of: int = 1000  # records at least, to judge by
@@ -147,6 +148,7 @@ class Carriers:
         self._timer: asyncio.TimerHandle | None = None
         self._hurried = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unheard: set[int] = set()  # hosts that have answered no probe lately
         methods.register(StreamMethod.GROUP_JOIN, pb.GroupJoinRequest, self._join)
         methods.register(StreamMethod.GROUP_LEAVE, pb.GroupLeaveRequest, self._leave)
         methods.register(StreamMethod.PROBE_SEEN, pb.ProbeSeen, self._seen)
@@ -154,6 +156,21 @@ class Carriers:
     def carry(self, streams: Iterable[Carried]) -> None:
         """Sees to these from now on, as they are at each look."""
         self._sources.append(streams)
+
+    def begun(self, stream: Carried) -> None:
+        """A stream is new: its group is formed without waiting for the next look, and a burst waits for
+        it."""
+        others = len(self._groups) - (stream.levels in self._groups)
+        if others < self._settings.eager:
+            self._await_group([stream])
+        self.soon()
+
+    def _await_group(self, streams: list[Carried]) -> None:
+        """Where enough of the hosts may be reached by it."""
+        hosts = {host for stream in streams for host in stream.hosts()}
+        if self._timer is not None and len(hosts - self._unheard) >= max(2, self._settings.hosts):
+            for stream in streams:
+                stream.origin.await_group(self._settings.wait)
 
     def soon(self) -> None:
         """Receivers have changed: the next look is not waited for."""
@@ -267,6 +284,7 @@ class Carriers:
             return
         if group is None:
             group = self._groups[levels] = _Group(levels)
+            self._await_group(streams)
         for host in hosts - group.members.keys():
             group.members[host] = _Member()
         for host in group.members.keys() - hosts:
@@ -312,13 +330,15 @@ class Carriers:
         try:
             if group.state_id is None:
                 group.state_id = await self._allot(group.levels)
-            for host, member in list(group.members.items()):
-                if not member.joined and not member.refused:
-                    await self._invite(group.state_id, host, member)
+            new = [(host, one) for host, one in group.members.items() if not one.joined and not one.refused]
+            await asyncio.gather(*[self._invite(group.state_id, host, one) for host, one in new])
             group.tries = 0
+            self._probe(group)
             self.soon()
         except TreecastError as error:
             _log.info("%s stays on unicast: %s", group.name, error)
+            for stream in self._of(group.levels):
+                stream.origin.group_stands()
             await asyncio.sleep(self._settings.allot_again)
         finally:
             group.task = None
@@ -381,7 +401,11 @@ class Carriers:
         wait = self._settings.probe_first if quick else self._settings.probe_every
         if self._loop.time() - group.probed < wait and group.nonces:
             return
-        for member in members if not quick else ():
+        for host, member in list(group.members.items()) if not quick else ():
+            if not member.joined:
+                continue
+            if not member.confirmed:
+                self._unheard.add(host)
             member.missed += 1
             if member.confirmed and member.missed > self._settings.answers_missed:
                 self._lost(group, member)
@@ -401,6 +425,7 @@ class Carriers:
             if group.state_id == notice.state_id and notice.nonce in group.nonces:
                 member = group.members.get(host)
                 if member is not None:
+                    self._unheard.discard(host)
                     member.missed = 0
                     if not member.confirmed:
                         member.confirmed = True
@@ -451,6 +476,7 @@ class Carriers:
     def _use(self, group: _Group, streams: list[Carried]) -> None:
         """One copy to the group is less than two to hosts; to one host it is not, if one earns no group."""
         confirmed = {host for host, member in group.members.items() if member.confirmed}
+        whole = group.task is None and all(one.confirmed or not one.joined for one in group.members.values())
         for stream in streams:
             reached = confirmed.intersection(stream.hosts())
             try:
@@ -458,5 +484,8 @@ class Carriers:
                     stream.origin.use_group(group.state_id, reached)
                 elif stream.origin.state_id is not None:
                     stream.origin.drop_group()
+                if whole:
+                    stream.origin.group_stands()
             except (OSError, ValueError) as error:
                 _log.info("%s stays on unicast: %s", stream.origin.name, error)
+                stream.origin.group_stands()

@@ -6,7 +6,8 @@ called, so each sees the cluster as it is after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -70,8 +71,8 @@ class Shelf(Generic[E]):
         """`listener(before, after)` is called for every change; None is an entry that is not there."""
         self._listeners.append(listener)
 
-    def put(self, key: str, entry: Entry | None) -> Callable[[], None] | None:
-        """Sets or removes; answers what tells the listeners, None where nothing changed."""
+    def put(self, key: str, entry: Entry | None) -> Sequence[Callable[[], None]]:
+        """Sets or removes; answers what tells the listeners of it."""
         before = self._entries.get(key)
         if entry is None:
             self._entries.pop(key, None)
@@ -79,12 +80,8 @@ class Shelf(Generic[E]):
             self._entries[key] = entry
         after = self._entries.get(key)
         if before == after:
-            return None
-        return lambda: self._tell(before, after)
-
-    def _tell(self, before: E | None, after: E | None) -> None:
-        for listener in self._listeners:
-            listener(before, after)
+            return ()
+        return [partial(listener, before, after) for listener in self._listeners]
 
 
 class ClusterView:
@@ -150,17 +147,25 @@ class ClusterView:
     # --- changing
 
     def apply(self, update: Update) -> None:
-        """Takes an update over, then tells the listeners."""
+        """Takes an update over, then tells the listeners.
+
+        One that fails keeps none of the others from hearing of it: an ExceptionGroup has what they raised.
+        """
         changes: Iterable[Change] = update.changes
         if update.snapshot:
             changes = (*self._missing_from(update.changes), *update.changes)
         self.doubtful = update.snapshot and update.position.history != self.position.history
         self.position = update.position
-        told = [tell for change in changes if (tell := self._put(change)) is not None]
+        told = [tell for change in changes for tell in self._put(change)]
+        told += [partial(reached, self.position) for reached in self._reached]
+        failed: list[Exception] = []
         for tell in told:
-            tell()
-        for reached in self._reached:
-            reached(self.position)
+            try:
+                tell()
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise ExceptionGroup("who was told of a change has failed", failed)
 
     def _missing_from(self, changes: Iterable[Change]) -> list[Change]:
         there: dict[Kind, set[str]] = {kind: set() for kind in Kind}
@@ -173,7 +178,7 @@ class ClusterView:
             for key in sorted(self._shelf(kind).keys() - there[kind])
         ]
 
-    def _put(self, change: Change) -> Callable[[], None] | None:
+    def _put(self, change: Change) -> Sequence[Callable[[], None]]:
         match change.kind:
             case Kind.HOST:
                 self._index_host(self.hosts.get(change.key), change.entry)
@@ -189,7 +194,7 @@ class ClusterView:
             case Kind.INTEREST:
                 return self.interest.put(change.key, change.entry)
             case Kind.COUNTER:
-                return None
+                return ()
 
     def _index_host(self, before: HostEntry | None, after: Entry | None) -> None:
         if before is not None:

@@ -25,7 +25,7 @@ class Disk:
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_EXCL
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, 0o640)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -66,7 +66,7 @@ class Disk:
 
     def write_new(self, path: str, data: bytes | bytearray, *, sync: bool) -> None:
         """Writes a whole file whose name does not count yet."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         try:
             write_all(self, descriptor, data, 0)
             if sync:

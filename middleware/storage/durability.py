@@ -38,12 +38,12 @@ class FlushTicket:
         self.segments: list[tuple[Segment, int]] = []  # with their sizes
         self.indexes: list[str] = []
         self.parts: list[tuple[str, str, bytes]] = []  # temporary path, final path, content
-        self.directory = ""
+        self.directories: list[str] = []
         self.checkpoint: Checkpoint | None = None
 
     def only_descriptor(self) -> int:
         """The file that one fdatasync forces to the disk, where that is all there is to do; else -1."""
-        if len(self.files) != 1 or self.indexes or self.directory or self.parts:
+        if len(self.files) != 1 or self.indexes or self.directories or self.parts:
             return -1
         return self.files[0][1] if self.disk.syncs_plainly else -1
 
@@ -57,8 +57,8 @@ class FlushTicket:
         for path in self.indexes:
             with suppress(FileNotFoundError):  # deleted meanwhile
                 self.disk.sync_path(path)
-        if self.directory:
-            self.disk.sync_directory(self.directory)
+        for directory in self.directories:
+            self.disk.sync_directory(directory)
         try:
             for temporary, _, data in self.parts:
                 self.disk.write_new(temporary, data, sync=False)
@@ -73,8 +73,10 @@ class Durability:
         self.log = log
         self.checkpoint = recovered.checkpoint
         self.unflushed: list[Segment] = list(recovered.unflushed)
+        if self.unflushed:
+            log.shared.unflushed[log] = None
         self.flushed_offset = recovered.checkpoint.recovery if self.unflushed else recovered.end_offset
-        self.directory_dirty = recovered.created
+        self.directory_dirty = self.parent_dirty = recovered.created
         self.failed = ""
         self._generation = 0
         self._on_disk = recovered.checkpointed
@@ -97,10 +99,15 @@ class Durability:
         """`size` bytes were appended to `segment`."""
         if not self.unflushed:
             self._dirty_since_ms = now_ms
-            self.unflushed.append(segment)
+            self.must_flush(segment)
         elif self.unflushed[-1] is not segment:
             self.unflushed.append(segment)
         self._since_checkpoint += size
+
+    def must_flush(self, segment: Segment) -> None:
+        """`segment` has something that was not forced to the disk."""
+        self.unflushed.append(segment)
+        self.log.shared.unflushed[self.log] = None
 
     def left(self, segment: Segment) -> None:
         """`segment` is no part of the log any more."""
@@ -134,6 +141,8 @@ class Durability:
         if self.failed:
             raise TreecastError(Fault.STORAGE, self.failed)
         log = self.log
+        if not log.has_files:
+            return None
         checkpoint = checkpoint or self._since_checkpoint >= log.settings.checkpoint_bytes
         checkpoint = checkpoint or log.active.base_offset != self.checkpoint.segment
         if not self.unflushed and not self.directory_dirty and not checkpoint:
@@ -144,8 +153,10 @@ class Durability:
         if checkpoint:
             self._add_checkpoint(ticket)
         if self.directory_dirty:
-            ticket.directory = log.directory
-            self.directory_dirty = False
+            ticket.directories.append(log.directory)
+            if self.parent_dirty:
+                ticket.directories.append(os.path.dirname(log.directory))
+            self.directory_dirty = self.parent_dirty = False
         return ticket
 
     def _pin(self, ticket: FlushTicket) -> None:
@@ -257,8 +268,10 @@ class Durability:
             drop_snapshots(log.directory, log.bases, self.checkpoint.recovery, log.shared.disk)
 
     def covered(self) -> bool:
-        """Whether the checkpoint on disk covers the whole log."""
+        """Whether the checkpoint on disk covers the whole log, or there is nothing to cover."""
         found, log = self.checkpoint, self.log
+        if not log.has_files:
+            return True
         return (
             self._on_disk
             and not self.unflushed

@@ -50,6 +50,10 @@ class FilePool:
         self._adopt(file, self.disk.open(path, create=True))
         return file
 
+    def make(self, file: LogFile) -> None:
+        """Makes the empty file of a name that there is nothing of yet, as `create`."""
+        self._adopt(file, self.disk.open(file.path, create=True))
+
     def descriptor(self, file: LogFile) -> int:
         """The descriptor of `file`, opened if need be. STORAGE where that fails."""
         file.used = True

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _THREADS: Final = 4
 _SLICE: Final = 0.002  # seconds
 _TOGETHER: Final = 16  # background flushes that one thread does in a row
+_UNDER_WAY: Final = 16  # such rows at a time: each flush keeps a file open, however many logs are due
 
 Work = list[tuple[PartitionLog, FlushTicket]]
 
@@ -40,6 +41,8 @@ class Flusher:
         self._executor = ThreadPoolExecutor(threads, "flush")
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[None]]]] = {}
         self._busy: set[PartitionLog] = set()
+        self._due: dict[PartitionLog, None] = {}  # to be flushed in the background, when there is room
+        self._rows = 0  # background flushes that are under way
         self._jobs: set[asyncio.Future[Any]] = set()
         self._now_ms = 0
         self._compactor = ThreadPoolExecutor(1, "compact")
@@ -68,10 +71,31 @@ class Flusher:
     def flush_due(self, logs: Iterable[PartitionLog], now_ms: int) -> int:
         """Starts the background flushes that are due; how many."""
         self._now_ms = now_ms
-        due = [log for log in logs if log not in self._busy and log.durability.due(now_ms)]
-        for start in range(0, len(due), _TOGETHER):
-            self._flush(due[start : start + _TOGETHER])
+        due = [
+            log
+            for log in logs
+            if log not in self._busy and log not in self._due and log.durability.due(now_ms)
+        ]
+        self._due.update(dict.fromkeys(due))
+        self._flush_more()
         return len(due)
+
+    def _flush_more(self) -> None:
+        """Starts what is due in the background, as far as there is room."""
+        while self._due and self._rows < _UNDER_WAY and not self._closing:
+            row: list[PartitionLog] = []
+            while self._due and len(row) < _TOGETHER:
+                log = next(iter(self._due))
+                del self._due[log]
+                if (
+                    log not in self._busy and not log.closed
+                ):  # else somebody waits for it, and it is under way
+                    row.append(log)
+            self._rows += self._flush(row, self._row_done)
+
+    def _row_done(self) -> None:
+        self._rows -= 1
+        self._flush_more()
 
     def remove_doomed(self, log: PartitionLog) -> None:
         """Unlinks the files of deleted segments."""
@@ -118,7 +142,8 @@ class Flusher:
             self._kernel.close()
             self._kernel = None
 
-    def _flush(self, logs: list[PartitionLog]) -> None:
+    def _flush(self, logs: list[PartitionLog], then: Callable[[], None] | None = None) -> bool:
+        """Whether anything is under way; `then` is called when it is done."""
         work: Work = []
         for log in logs:
             try:
@@ -131,10 +156,11 @@ class Flusher:
             else:
                 self._busy.add(log)
                 work.append((log, ticket))
-        if work and not self._by_kernel(work):
-            self._submit(partial(_run, work), partial(self._flushed, work))
+        if work and not self._by_kernel(work, then):
+            self._submit(partial(_run, work), partial(self._flushed, work, then))
+        return bool(work)
 
-    def _by_kernel(self, work: Work) -> bool:
+    def _by_kernel(self, work: Work, then: Callable[[], None] | None) -> bool:
         """Whether the kernel was handed all of it."""
         loop = asyncio.get_running_loop()
         if not self._kernel_asked:
@@ -146,15 +172,21 @@ class Flusher:
         if descriptor < 0:
             return False
         job: asyncio.Future[None] = loop.create_future()
-        if not self._kernel.sync(descriptor, partial(self._synced, work, job)):
+        if not self._kernel.sync(descriptor, partial(self._synced, work, then, job)):
             return False
         self._jobs.add(job)
         return True
 
-    def _synced(self, work: Work, job: asyncio.Future[None], error: OSError | None) -> None:
+    def _synced(
+        self,
+        work: Work,
+        then: Callable[[], None] | None,
+        job: asyncio.Future[None],
+        error: OSError | None,
+    ) -> None:
         self._jobs.discard(job)
         job.set_result(None)
-        self._flushed(work, [error])
+        self._flushed(work, then, [error])
 
     def _submit(self, call: Callable[[], Any], then: Callable[[Any], None]) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -165,7 +197,7 @@ class Flusher:
         self._jobs.discard(future)
         then(future.result())
 
-    def _flushed(self, work: Work, errors: list[OSError | None]) -> None:
+    def _flushed(self, work: Work, then: Callable[[], None] | None, errors: list[OSError | None]) -> None:
         again: list[PartitionLog] = []
         for (log, ticket), error in zip(work, errors, strict=True):
             self._busy.discard(log)
@@ -179,6 +211,8 @@ class Flusher:
                 again.append(log)
         for log in again:
             self._flush([log])
+        if then is not None:
+            then()
 
     def _tell(self, log: PartitionLog, error: TreecastError | None) -> None:
         """Answers who waits: all of them where the disk refused, else those whose records are safe."""

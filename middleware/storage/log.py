@@ -12,7 +12,7 @@ Files in the partition's directory, Kafka's names and formats: `<base offset, 20
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +59,9 @@ class PartitionLog:
         counters: StorageCounters,
         shared: SharedFiles,
         recovered: recovery.Recovered,
+        claim: Callable[[], None] | None = None,
     ) -> None:
+        """`claim`: there is nothing on the disk yet; it is called when the directory was made."""
         self.directory = directory
         self.config = config
         self.settings = settings
@@ -71,7 +73,9 @@ class PartitionLog:
         self.end_offset: int = recovered.end_offset
         self.cleaned_offset: int = recovered.checkpoint.cleaned
         self.closed = False
-        self.made = recovered.created and not recovered.report.checked_batches  # there was no log before
+        self._claim = claim
+        created = recovered.created and not recovered.report.checked_batches
+        self.made = created or claim is not None  # there was no log before
         self.doomed: list[str] = []  # files of deleted segments, for `remove_doomed`
         self.held = SegmentList(recovered.segments)
         self.durability = Durability(self, recovered)
@@ -82,27 +86,52 @@ class PartitionLog:
     @classmethod
     def open(
         cls,
-        directory: Path,
+        directory: Path | str,
         config: TopicConfig,
         settings: LogSettings,
         counters: StorageCounters,
         now_ms: int,
         shared: SharedFiles | None = None,
+        claim: Callable[[], None] | None = None,
     ) -> PartitionLog:
         """Opens or makes the log, repairing what a crash left (see `recovery`); `report` says what was done.
 
         `shared` is the daemon's; without it the log has its own. STORAGE where the disk refuses.
+        `claim`: nothing is on the disk, and nothing is made, until something has to be written. Then the
+        directory is made, `claim` called, and the first file made. An empty partition costs no files so.
         """
         shared = shared or SharedFiles()
+        if claim is not None:
+            unwritten = recovery.unwritten(str(directory), shared, now_ms)
+            return cls(str(directory), config, settings, counters, shared, unwritten, claim)
         try:
-            os.makedirs(directory, exist_ok=True)
+            if not os.path.isdir(directory):
+                os.makedirs(directory, exist_ok=True)
             recovered = recovery.recover(str(directory), config, shared, now_ms)
         except OSError as error:
             raise refused(error, f"open the log {directory}") from error
         counters.truncated_bytes += recovered.report.truncated_bytes
         return cls(str(directory), config, settings, counters, shared, recovered)
 
+    def make_files(self) -> None:
+        """Makes the directory of an unwritten log now. STORAGE where the disk refuses: nothing was made."""
+        claim = self._claim
+        if claim is None:
+            return
+        try:
+            recovery.make_first(self.directory, self.held.active, claim)
+        except OSError as error:
+            self.counters.write_errors += 1
+            raise refused(error, f"make the log {self.directory}") from error
+        self._claim = None
+        self.durability.directory_dirty = self.durability.parent_dirty = True
+
     # --- what is known of it
+
+    @property
+    def has_files(self) -> bool:
+        """Whether anything of it is on the disk."""
+        return self._claim is None
 
     @property
     def stable_offset(self) -> int:
@@ -154,6 +183,8 @@ class PartitionLog:
         size = len(batches)
         if not headers:
             raise TreecastError(Fault.CORRUPT_BATCH, "there is no batch to append")
+        if self._claim is not None:
+            self.make_files()
         stamp = now_ms if self.config.log_append_time else -1
         end = self._assign(batches, headers, stamp)
         active = self.held.active
@@ -301,6 +332,8 @@ class PartitionLog:
         if self.durability.failed:
             raise TreecastError(Fault.STORAGE, self.durability.failed)
         replicate.check_order(batches, headers, self.end_offset)
+        if self._claim is not None:
+            self.make_files()
         position = number = 0
         while number < len(headers):
             active = self._room_for(headers[number], now_ms)
@@ -360,6 +393,7 @@ class PartitionLog:
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Lets go of all there is: the log is empty and begins at `offset`. STORAGE as `truncate_to`."""
+        self.make_files()
         replicate.restart(self, offset, now_ms)
 
     def advance_start(self, offset: int, now_ms: int) -> None:
@@ -394,7 +428,7 @@ class PartitionLog:
         self.end_offset = end_offset
         self._torn = False
         self.durability.left(old)
-        self.durability.unflushed.append(cut)
+        self.durability.must_flush(cut)
 
     def set_producers(self, producers: ProducerStates) -> None:
         self.producers = producers
@@ -539,6 +573,8 @@ class PartitionLog:
         """Housekeeping: rolls a segment whose time is over, forgets idle producers, deletes segments by
         age, size and log start. How many were deleted; `remove_doomed` unlinks their files.
         """
+        if self._claim is not None:
+            return 0
         self.producers.expire(now_ms, self.settings.producer_expiration_ms)
         active = self.held.active
         if active.size and now_ms - active.created_ms > self._segment_ms:
@@ -596,7 +632,7 @@ class PartitionLog:
         try:
             if not self.durability.failed and not self.durability.covered():
                 self.flush(now_ms, checkpoint=True)
-            if self._epochs_dirty:
+            if self._epochs_dirty and self._claim is None:
                 self._write_epochs()
             self.remove_doomed()
         finally:

@@ -16,6 +16,7 @@ Producers come from the newest usable snapshot and the batches after it.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -68,14 +69,29 @@ class Recovered(Struct):
 def recover(directory: str, config: TopicConfig, shared: SharedFiles, now_ms: int) -> Recovered:
     """Opens what is in `directory`. OSError where the disk refuses."""
     report = RecoveryReport()
-    swap.tidy(directory, shared.disk, report)
+    names = swap.tidy(directory, shared.disk, report)
     checkpoint = Checkpoint.decode(read_file(f"{directory}/{FILE_NAME}"))
     leader_epochs = LeaderEpochs.decode(read_file(f"{directory}/{epochs.FILE_NAME}"))
-    segments = _segments(directory, shared)
+    segments = _segments(directory, shared, names)
     if not segments:
         return _create(directory, shared, checkpoint, leader_epochs, report, now_ms)
-    opening = _Opening(directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms)
+    opening = _Opening(directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms, names)
     return opening.run()
+
+
+def unwritten(directory: str, shared: SharedFiles, now_ms: int) -> Recovered:
+    """A log of which there is nothing on the disk. Its first segment's file is made by `make_first`."""
+    file = shared.pool.file(stem(directory, 0) + ".log")
+    segment = Segment(shared, directory, 0, file, 0)
+    segment.created_ms = now_ms
+    return Recovered([segment], ProducerStates(), LeaderEpochs(), Checkpoint(), 0)
+
+
+def make_first(directory: str, segment: Segment, claim: Callable[[], None]) -> None:
+    """Makes the directory of an unwritten log. The segment's file is last: without it nothing was made."""
+    os.makedirs(directory, exist_ok=True)
+    claim()
+    segment.shared.pool.make(segment.file)
 
 
 def read_file(path: str) -> bytes:
@@ -87,11 +103,11 @@ def read_file(path: str) -> bytes:
         return b""
 
 
-def _segments(directory: str, shared: SharedFiles) -> list[Segment]:
+def _segments(directory: str, shared: SharedFiles, names: list[str]) -> list[Segment]:
     """All segments, taken as sealed and with their indexes on disk but for the last."""
     bases = sorted(
         int(name[:_DIGITS])
-        for name in os.listdir(directory)
+        for name in names
         if name.endswith(".log") and name[:_DIGITS].isdigit() and len(name) == _DIGITS + 4
     )
     segments: list[Segment] = []
@@ -134,6 +150,7 @@ class _Opening:
         leader_epochs: LeaderEpochs,
         report: RecoveryReport,
         now_ms: int,
+        names: list[str],
     ) -> None:
         self.directory = directory
         self.config = config
@@ -142,6 +159,7 @@ class _Opening:
         self.epochs = leader_epochs
         self.report = report
         self.now_ms = now_ms
+        self.snapshots = _snapshots_of(names)
         self.producers = ProducerStates()
         self.trusted = self._usable(checkpoint)
         self.checkpointed = self.trusted == checkpoint
@@ -191,7 +209,7 @@ class _Opening:
     def _restore_producers(self) -> None:
         """From the newest snapshot that is whole, and the trusted batches after it."""
         since = self.segments[0].base_offset
-        for offset in sorted(snapshot_offsets(self.directory), reverse=True):
+        for offset in sorted(self.snapshots, reverse=True):
             if offset > self.trusted.recovery:
                 continue
             states = decode_snapshot(read_file(stem(self.directory, offset) + ".snapshot"))
@@ -313,7 +331,7 @@ class _Opening:
         if trusted.start > self.end_offset:
             created = True
             self._begin_at(trusted.start)
-        for offset in snapshot_offsets(self.directory):
+        for offset in self.snapshots:
             if offset > self.end_offset:
                 self.shared.disk.unlink(stem(self.directory, offset) + ".snapshot")
         self.epochs.drop_beyond(self.end_offset)
@@ -359,11 +377,11 @@ def replay(states: ProducerStates, descriptor: int, size: int, since: int, now_m
 
 def snapshot_offsets(directory: str) -> list[int]:
     """The offsets of the snapshots that are there."""
-    return [
-        int(name[:_DIGITS])
-        for name in os.listdir(directory)
-        if name.endswith(".snapshot") and name[:_DIGITS].isdigit()
-    ]
+    return _snapshots_of(os.listdir(directory))
+
+
+def _snapshots_of(names: list[str]) -> list[int]:
+    return [int(name[:_DIGITS]) for name in names if name.endswith(".snapshot") and name[:_DIGITS].isdigit()]
 
 
 def drop_snapshots(directory: str, bases: list[int], newest: int, disk: Disk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -16,6 +16,9 @@ from .file_range import SENDFILE_BYTES, LogRange
 from .files import FilePool, LogFile
 from .index import NO_TIMESTAMP, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex, empty_indexes
 from .scan import BatchScanner, read_fully
+
+if TYPE_CHECKING:
+    from .log import PartitionLog
 
 _WALK_BLOCK: Final = 4096
 _PREFIX: Final = 27  # up to and with lastOffsetDelta
@@ -45,6 +48,13 @@ class SharedFiles:
         self.index_bytes = index_bytes
         self._loaded: dict[int, tuple[Segment, int]] = {}  # by file serial, with bytes, oldest first
         self._loaded_bytes = 0
+        self.unflushed: dict[PartitionLog, None] = {}  # logs with anything that is not forced to the disk
+
+    def to_flush(self) -> list[PartitionLog]:
+        """The logs with anything that is not forced to the disk."""
+        for log in [log for log in self.unflushed if log.closed or not log.durability.unflushed]:
+            del self.unflushed[log]
+        return list(self.unflushed)
 
     def loaded(self, segment: Segment, size: int) -> None:
         """A sealed segment has `size` bytes of indexes in memory: those loaded longest ago give way."""

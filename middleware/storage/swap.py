@@ -36,8 +36,24 @@ def remove_segment(directory: str, base_offset: int, disk: Disk) -> str:
     return deleted
 
 
-def tidy(directory: str, disk: Disk, report: RecoveryReport) -> None:
-    """Removes leftovers and completes replacements, at open."""
+def tidy(directory: str, disk: Disk, report: RecoveryReport) -> list[str]:
+    """Removes leftovers and completes replacements, at open; the names of the files that are there then."""
+    names = os.listdir(directory)
+    if _is_tidy(names):
+        return names
+    _tidy(directory, disk, report)
+    return os.listdir(directory)
+
+
+def _is_tidy(names: list[str]) -> bool:
+    logs = {name[:_DIGITS] for name in names if name.endswith(".log")}
+    return not any(
+        name.endswith((*_LEFT, SWAP)) or (name.endswith(_INDEXES) and name[:_DIGITS] not in logs)
+        for name in names
+    )
+
+
+def _tidy(directory: str, disk: Disk, report: RecoveryReport) -> None:
     for name in os.listdir(directory):
         if name.endswith(_LEFT):
             disk.unlink(f"{directory}/{name}")

@@ -37,8 +37,8 @@ NOWHERE: Final = 2**64 - 1
 
 _NAK: Final = struct.Struct(">IH")
 _GAP: Final = struct.Struct(">QQHH")
-_HEARTBEAT: Final = struct.Struct(">QQQIQ")
-_REPORT: Final = struct.Struct(">BQQIQQIIQQQQ")
+_HEARTBEAT: Final = struct.Struct(">QQQIQI")
+_REPORT: Final = struct.Struct(">BQQIQQIIQQQQQ")
 _REASON: Final = struct.Struct(">BQ")
 _NO_ECHO: Final = 0x80
 _COUNT: Final = struct.Struct(">H")
@@ -114,7 +114,8 @@ class Heartbeat(Struct, frozen=True):
 
     `echo` is the stamp of the report that this answers, so that its receiver learns the round trip.
     `every` asks the receiver to report at once whenever that many bytes have arrived; 0 leaves it to the
-    receiver. `again` says that a replay begins anew at that sequence; NOWHERE where none does.
+    receiver. `again` says that a replay begins anew at that sequence; NOWHERE where none does. Then `holder`
+    is the host to ask for all that is missing from there on; 0: the origin sends it.
     """
 
     end: int
@@ -122,15 +123,16 @@ class Heartbeat(Struct, frozen=True):
     echo: int = 0
     every: int = 0
     again: int = NOWHERE
+    holder: int = 0
 
     def encode(self) -> bytes:
-        return _HEARTBEAT.pack(self.end, self.oldest, self.echo, self.every, self.again)
+        return _HEARTBEAT.pack(self.end, self.oldest, self.echo, self.every, self.again, self.holder)
 
     @classmethod
     def decode(cls, data: bytes) -> Heartbeat:
-        end, oldest, echo, every, again = _read(_HEARTBEAT, data, 0)
+        end, oldest, echo, every, again, holder = _read(_HEARTBEAT, data, 0)
         _fills(data, _HEARTBEAT.size, oldest <= end)
-        return cls(end, oldest, echo, every, again)
+        return cls(end, oldest, echo, every, again, holder)
 
 
 class Totals(Struct, frozen=True):
@@ -164,6 +166,8 @@ class Report(Struct, frozen=True):
     sequence `newest` with `parts` of its segments counted from the first (the forward acknowledgement of
     Mathis and Mahdavi, FACK). All that the origin sent before it is no longer on its way. `age` is how many
     microseconds before this report it arrived.
+
+    `held` is the first record that the receiver can send to others; NOWHERE where it keeps none.
     """
 
     mode: Mode
@@ -176,6 +180,7 @@ class Report(Struct, frozen=True):
     parts: int = 0
     age: int = 0
     echo: bool = True
+    held: int = NOWHERE
 
     def encode(self) -> bytes:
         totals = self.totals
@@ -188,6 +193,7 @@ class Report(Struct, frozen=True):
             self.newest,
             self.parts,
             min(self.age, 0xFFFF_FFFF),
+            self.held,
             totals.live,
             totals.repaired,
             totals.replayed,
@@ -197,16 +203,15 @@ class Report(Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Report:
-        mode, first, following, room, stamp, newest, parts, age, *counts = _read(_REPORT, data, 0)
+        mode, first, following, room, stamp, newest, parts, age, held, *counts = _read(_REPORT, data, 0)
         expired, position = _decode_reasons(Expiry, data, _REPORT.size)
         refused, position = _decode_reasons(Rejection, data, position)
         live, repaired, replayed, filtered = counts
         totals = Totals(live, repaired, replayed, filtered, expired, refused)
         _fills(data, position, first <= following and totals.settled == following - first)
         echo = not mode & _NO_ECHO
-        return cls(
-            _member(Mode, mode & ~_NO_ECHO), first, following, room, stamp, totals, newest, parts, age, echo
-        )
+        which = _member(Mode, mode & ~_NO_ECHO)
+        return cls(which, first, following, room, stamp, totals, newest, parts, age, echo, held)
 
 
 class Skipped(Struct, frozen=True):

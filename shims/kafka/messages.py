@@ -308,10 +308,32 @@ def _compile(field: Json, version: int, flexible: bool) -> tuple[Read, Write, in
     else:
         inner = Message(field["fields"], version, flexible)
         compiled = inner.read, inner.write, inner.smallest
+        if nullable and element == kind:
+            return _nullable_struct(inner)
     if element == kind:
         return compiled
     read, write, smallest = compiled
     return _array(read, write, smallest, nullable, flexible)
+
+
+def _nullable_struct(inner: Message) -> tuple[Read, Write, int]:
+    """int8: -1 for null, 1 before a struct (KIP-893)."""
+    mark = _FIXED["int8"]
+
+    def read(reader: Reader) -> Any:
+        found = reader.unpack(mark)
+        if found == -1:
+            return None
+        if found != 1:
+            raise MalformedMessage(f"{found} before a struct")
+        return inner.read(reader)
+
+    def write(out: bytearray, value: Any) -> None:
+        out += mark.pack(-1 if value is None else 1)
+        if value is not None:
+            inner.write(out, value)
+
+    return read, write, 1
 
 
 def _is_default(value: Any, default: Any) -> bool:

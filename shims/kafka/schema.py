@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from .descriptors import DESCRIPTORS
 from .messages import Json, Message, Reader
 from .versions import API_VERSIONS, APIS
 
@@ -37,6 +38,8 @@ def _directory() -> Path:
 @cache
 def descriptor(name: str) -> Json:
     """The descriptor of, say, `HeartbeatRequest`, its common structs resolved."""
+    if name in DESCRIPTORS:
+        return DESCRIPTORS[name]
     text = (_directory() / f"{name}.json").read_text(encoding="utf-8")
     parsed: Json = json.loads(_COMMENT.sub("", text))
     common = {struct["name"]: struct["fields"] for struct in parsed.get("commonStructs", ())}

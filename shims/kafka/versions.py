@@ -73,6 +73,8 @@ DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
 LIST_TRANSACTIONS: Final = 66
+CONSUMER_GROUP_HEARTBEAT: Final = 68
+CONSUMER_GROUP_DESCRIBE: Final = 69
 LIST_CONFIG_RESOURCES: Final = 74
 
 _TABLE = (
@@ -87,7 +89,7 @@ _TABLE = (
     Api(HEARTBEAT, "Heartbeat", 0, 4, 4),
     Api(LEAVE_GROUP, "LeaveGroup", 0, 5, 4),
     Api(SYNC_GROUP, "SyncGroup", 0, 5, 4),
-    Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 5, 5),
+    Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
     Api(LIST_GROUPS, "ListGroups", 0, 5, 3),
     Api(API_VERSIONS, "ApiVersions", 0, 4, 3),
     Api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
@@ -115,6 +117,8 @@ _TABLE = (
     Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
     Api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
     Api(LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
+    Api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
+    Api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
     Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
 )
 

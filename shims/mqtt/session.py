@@ -40,6 +40,13 @@ _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
 
 
+def _lasts(connect: Connect) -> bool:
+    """Whether the session outlives its connection, and so has to be stored."""
+    if connect.version == V311:
+        return not connect.clean_start
+    return bool(connect.properties.session_expiry)
+
+
 class Session(SessionInput):
     """The state of one connection. `failure`: why it was ended, "" while it was not."""
 
@@ -202,6 +209,9 @@ class Session(SessionInput):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:
             return MqttError(codec.SERVER_BUSY, "4.13", "as many clients as may be are connected")
+        journal = self._hub.journal
+        if journal is not None and journal.failing and _lasts(connect):
+            return MqttError(codec.SERVER_UNAVAILABLE, "4.13", "the disk refuses, and the session is to last")
         if self._sessions.full and not self._sessions.knows(connect.client_id):
             return MqttError(codec.QUOTA_EXCEEDED, "4.13", "there are as many sessions as may be")
         return None

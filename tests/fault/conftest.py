@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 import subprocess
@@ -184,3 +185,38 @@ def framed() -> Callable[..., bytes]:
         return struct.pack(">i", len(rest) if size is None else size) + rest
 
     return build
+
+
+# --- a full disk
+
+_BLOCK = 64 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, require: Callable[[bool, str], None]) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    require(os.geteuid() == 0, "mounting a small file system takes root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "treecast-test", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    require(mounted.returncode == 0, f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def _fill(folder: Path) -> Path:
+    path = folder / "filling"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(_BLOCK)) == _BLOCK:
+                pass
+        except OSError:
+            pass
+    return path
+
+
+@pytest.fixture(scope="session")
+def fill() -> Callable[[Path], Path]:
+    """`fill(folder)` takes all the room that is left; gives the file that holds it."""
+    return _fill

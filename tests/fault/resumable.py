@@ -70,10 +70,20 @@ class Session(Generic[S]):
         new.write_bytes(msgspec.json.format(msgspec.json.encode(self.state)))
         new.replace(self._path)
 
-    def repeat(self, total: int, live: Callable[[], Any], *, most_problems: int = 1) -> int:
-        """Lives of data directories, until `total` kills are done. Gives the exit code."""
+    def repeat(
+        self,
+        total: int,
+        live: Callable[[], Any],
+        *,
+        most_problems: int = 1,
+        until: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Lives of data directories, until `total` kills are done, or `until` says so before one.
+
+        Gives the exit code.
+        """
         try:
-            while self.state.done < total and len(self.state.problems) < most_problems:
+            while self.state.done < total and len(self.state.problems) < most_problems and not until():
                 live()
                 self.save()
         except KeyboardInterrupt:

@@ -7,12 +7,16 @@ A query copies one topic into another by format("treecast"), each record with th
 while a feeder writes. Kills come at random moments, each after the query has done at least one more batch,
 and some a second time while it recovers; readers of committed records must find every input in the output
 exactly once: that the source neither skips nor repeats, and that the sink writes once. After some kills of
-the driver a copy of the checkpoint goes on and writes to another topic, as blue and green deployments do;
-then no topic has a record twice, and all topics together have every record. A query that fails as
+the driver a copy of the checkpoint goes on and writes to another topic, as blue and green deployments do, or
+the output topic is made anew; then no topic has a record twice, and all topics together have every record.
+After some kills the input topic is made anew, with fewer records or with more, and with or without having
+been read to its end: the query has to fail, say so and write nothing of the new topic, and with
+failOnDataLoss=false has to read it from its beginning. A query that fails as
 Spark gave one of its Python workers too little time to start (10 s) is begun again and counted apart.
 
 It can be ended with Ctrl-C and goes on where it was with the same command: what is done is in
-out/spark/seed-N/state.json (`--fresh` begins again). Exit code: 0 nothing amiss, 1 something is, 130
+out/spark/seed-N/state.json (`--fresh` begins again). `--seconds` ends it in order after a while; the
+life of a data directory that is interrupted is not counted. Exit code: 0 nothing amiss, 1 something is, 130
 interrupted.
 """
 
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
 import time
 from functools import partial
@@ -28,7 +33,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from resumable import INTERRUPTED, Session, options_of
-from spark_kills.episode import Episode
+from rich.console import Console
+from rich.table import Table
+from spark_kills.episode import Episode, Shares
 
 
 @dataclasses.dataclass
@@ -39,9 +46,11 @@ class State:
     done: int = 0
     lives: int = 0
     records: int = 0
+    gone: int = 0
     seconds: float = 0.0
     problems: list[str] = dataclasses.field(default_factory=list)
     kills: dict[str, int] = dataclasses.field(default_factory=dict)
+    spent: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 def of_driver(number: int, options: argparse.Namespace) -> bool:
@@ -50,14 +59,17 @@ def of_driver(number: int, options: argparse.Namespace) -> bool:
     return (number + 1) * options.drivers // total > number * options.drivers // total
 
 
-def live(state: State, options: argparse.Namespace, folder: Path) -> None:
-    """One life of a data directory and a checkpoint."""
+def live(state: State, options: argparse.Namespace, folder: Path, until: float) -> None:
+    """One life of a data directory and a checkpoint; after `until` it is ended in order."""
     begun = time.monotonic()
-    episode = Episode(folder / "life", state.seed, state.lives, options.python)
+    shares = Shares(green=options.green, anew=options.anew)
+    episode = Episode(folder / "life", state.seed, state.lives, options.python, shares)
     number = state.done
     try:
         episode.begin()
         for _ in range(min(options.life, options.count + options.drivers - state.done)):
+            if time.monotonic() > until:
+                break
             episode.cycle(number, drivers=of_driver(number, options))
             number += 1
             if (number - state.done) % options.look == 0:
@@ -76,10 +88,29 @@ def live(state: State, options: argparse.Namespace, folder: Path) -> None:
     where = f"seed {state.seed}, life {state.lives}"
     state.problems += [f"{where}: {problem}" for problem in episode.problems[:20]]
     state.lives += 1
-    state.records += episode.records
+    state.records += episode.accounts.inputs
+    state.gone += episode.accounts.gone
     state.seconds = round(state.seconds + time.monotonic() - begun, 1)
-    for name, count in episode.kills.items():
-        state.kills[name] = state.kills.get(name, 0) + count
+    for kept, more in ((state.kills, episode.kills), (state.spent, episode.spent)):
+        for name, count in more.items():
+            kept[name] = kept.get(name, 0) + count
+
+
+def show(state: State, total: int) -> None:
+    table = Table(title=f"{state.done} of {total} kills, {len(state.problems)} problems", box=None)
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    rows = [("lives of a data directory and a checkpoint", state.lives), ("records fed in", state.records)]
+    rows.append(("of these, deleted with their topic before anybody had read them", state.gone))
+    for what, count in (*rows, *sorted(state.kills.items())):
+        table.add_row(what, f"{count:,}")
+    table.add_row("seconds", f"{state.seconds:,.0f}")
+    for what, count in sorted(state.spent.items(), key=lambda spent: -spent[1]):
+        table.add_row(f"- {what}", f"{count:,}")
+    console = Console(width=120)
+    console.print(table)
+    for problem in state.problems:
+        console.print(problem, soft_wrap=True, highlight=False, markup=False)
 
 
 def main() -> int:
@@ -89,16 +120,25 @@ def main() -> int:
         "--look", type=int, default=11, help="kills between two looks at all that was written"
     )
     parser.add_argument("--damage", action="store_true", help="write a record twice: it must be found")
+    shares = Shares()
+    parser.add_argument("--green", type=float, default=shares.green, help="share of the driver's kills")
+    parser.add_argument("--anew", type=float, default=shares.anew, help="share of all kills")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="kills go on for so long in this call"
+    )
     options = parser.parse_args()
     session = Session(options, State)
+    total, until = options.count + options.drivers, time.monotonic() + options.seconds
     if not options.json:
         print(
             f"seed {options.seed}, {options.count} kills of daemon or worker, {options.drivers} of the driver"
         )
-    life = partial(live, session.state, options, session.folder)
-    code = session.repeat(options.count + options.drivers, life)
-    if code != INTERRUPTED:
-        print(session.as_json(indent=not options.json))
+    life = partial(live, session.state, options, session.folder, until)
+    code = session.repeat(total, life, until=lambda: time.monotonic() > until)
+    if options.json and code != INTERRUPTED:
+        print(session.as_json())
+    elif not options.json:
+        show(session.state, total)
     return code
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.fault.hosts.disk_loss import Ack, Loss, Place, judge
+from tests.fault.hosts.disk_load import Ack, Place
+from tests.fault.hosts.disk_loss import Loss, judge
 
 P: Place = ("t", 0)
 LOSSES = [Loss("h", 10.0, {P: 5}), Loss("h", 20.0, {P: 8})]

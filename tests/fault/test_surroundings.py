@@ -74,20 +74,6 @@ def snapshot(folder):
 # --- a full disk
 
 STORAGE_ERROR = 56
-BLOCK = 64 * 1024
-
-
-@pytest.fixture
-def small_disk(tmp_path, require):
-    """A file system of 24 MiB."""
-    require(os.geteuid() == 0, "mounting a small file system takes root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "treecast-test", str(folder)]
-    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    require(mounted.returncode == 0, f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture
@@ -106,20 +92,10 @@ def dial(wire_client):
         yield lambda daemon: stack.enter_context(contextlib.closing(wire_client.Connection(daemon.kafka)))
 
 
-def fill(folder):
-    """Takes all the room that is left; gives the file that holds it."""
-    path = folder / "filling"
-    with path.open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(BLOCK)) == BLOCK:
-                pass
-        except OSError:
-            pass
-    return path
-
-
 @pytest.mark.parametrize("codec", [0, 4])
-def test_a_full_disk_refuses_and_harms_nothing(daemon_on, small_disk, wire_client, dial, read_values, codec):
+def test_a_full_disk_refuses_and_harms_nothing(
+    daemon_on, small_disk, fill, wire_client, dial, read_values, codec
+):
     wire, acked = wire_client, []
     connection = dial(daemon_on)
     connection.insist("CreateTopics", wire.create_topic("full", 1, {}), wire.first_topic_code)
@@ -179,7 +155,7 @@ def command(daemon, *words):
     }
 
 
-def test_a_full_disk_is_said(daemon_on, small_disk, tmp_path, wire_client, dial, read_values, until):
+def test_a_full_disk_is_said(daemon_on, small_disk, fill, tmp_path, wire_client, dial, read_values, until):
     """Once in the log, in status, readiness, metrics and doctor, and by the command that waits for it."""
     connection = dial(daemon_on)
     connection.insist("CreateTopics", wire_client.create_topic("full", 1, {}), wire_client.first_topic_code)
@@ -268,7 +244,7 @@ def test_used_up_descriptors_are_said_and_nobody_hangs(limited, held, until):
 # --- topics, transactions and the start on a full disk
 
 
-def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, wire_client, dial, read_values):
+def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, fill, wire_client, dial, read_values):
     """Whatever cannot be written is refused as an error, and works once there is room."""
     wire = wire_client
     connection = dial(daemon_on)
@@ -295,7 +271,7 @@ def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, wire_clie
     assert read_values(daemon_on.kafka, "full") == [(0, b"v")]
 
 
-def test_starting_on_a_full_disk_says_so(start_daemon, small_disk):
+def test_starting_on_a_full_disk_says_so(start_daemon, small_disk, fill):
     filling = fill(small_disk)
     daemon = start_daemon(data=small_disk / "data", start=False)
     with pytest.raises(Exception, match=r"no ready line \(exit code 1\)") as failed:

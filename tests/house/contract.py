@@ -66,7 +66,8 @@ PURE_FILES = (
         for name in ("values", "commands", "cluster_state", "state", "decision")
     ),
     *(f"middleware/control/{name}.py" for name in ("hosts", "topics", "homes", "allotments")),
-    *(f"middleware/control/{name}.py" for name in ("history", "admission")),
+    *(f"middleware/control/{name}.py" for name in ("history",)),
+    "middleware/api/admission.py",
     *(f"middleware/control/switches/{name}.py" for name in ("state", "difference", "messages", "refusals")),
     "middleware/control/switches/local.py",
     *(f"middleware/dataplane/lab/{name}.py" for name in ("description", "impairment", "plan", "units")),

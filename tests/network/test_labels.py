@@ -142,7 +142,8 @@ def test_topics_travel_by_labels(
     token = f"@{tmp_path / 'alpha' / 'join-token'}"
     start_daemon(made, tmp_path, "beta", "--join", f"{made.ipv4('alpha')}:7671", "--join-token", token)
     file.write_text(described(made, "broadcast", 1))
-    manager = made.start("alpha", sys.executable, "-m", "treecast.middleware.control.trees", str(file))
+    trees = ("-m", "treecast.middleware.control.trees", str(file), "--token", token)
+    manager = made.start("alpha", sys.executable, *trees)
     assert line(manager).startswith("ready ")
     with control(made, "alpha") as client:
         client.create_topic(TOPIC, 1, leaders=["alpha"])

@@ -530,3 +530,45 @@ class PutInterestResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class CoordinatorStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CoordinatorStatusResponse(_message.Message):
+    __slots__ = ("cluster_id", "version", "revision", "hosts", "watchers", "refused_writes", "problems", "pid", "uptime_seconds", "data_dir", "fsync", "resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    WATCHERS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_WRITES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DATA_DIR_FIELD_NUMBER: _ClassVar[int]
+    FSYNC_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FILES_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    version: str
+    revision: int
+    hosts: int
+    watchers: int
+    refused_writes: int
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    pid: int
+    uptime_seconds: float
+    data_dir: str
+    fsync: str
+    resident_bytes: int
+    cpu_seconds: float
+    open_files: int
+    open_files_limit: int
+    disk_free_bytes: int
+    disk_bytes: int
+    def __init__(self, cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., revision: _Optional[int] = ..., hosts: _Optional[int] = ..., watchers: _Optional[int] = ..., refused_writes: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...

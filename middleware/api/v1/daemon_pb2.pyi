@@ -49,16 +49,18 @@ class StatusResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., why_interpreted: _Optional[str] = ...) -> None: ...
 
 class CoordinatorStatus(_message.Message):
-    __slots__ = ("address", "reachable", "revision", "problem")
+    __slots__ = ("address", "reachable", "revision", "problem", "problems")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     address: str
     reachable: bool
     revision: int
     problem: str
-    def __init__(self, address: _Optional[str] = ..., reachable: _Optional[bool] = ..., revision: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, address: _Optional[str] = ..., reachable: _Optional[bool] = ..., revision: _Optional[int] = ..., problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HostStatus(_message.Message):
     __slots__ = ("host_id", "name", "address", "presence", "version", "incarnation", "leads", "here", "channel")
@@ -654,30 +656,40 @@ class RebuildPartitionResponse(_message.Message):
     def __init__(self, partition: _Optional[_Union[PartitionStanding, _Mapping]] = ..., said: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "protocol_type", "state", "members")
+    __slots__ = ("group_id", "protocol_type", "state", "members", "type", "epoch", "assignment_epoch")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_EPOCH_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     protocol_type: str
     state: str
     members: int
-    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., state: _Optional[str] = ..., members: _Optional[int] = ...) -> None: ...
+    type: str
+    epoch: int
+    assignment_epoch: int
+    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., state: _Optional[str] = ..., members: _Optional[int] = ..., type: _Optional[str] = ..., epoch: _Optional[int] = ..., assignment_epoch: _Optional[int] = ...) -> None: ...
 
 class GroupMember(_message.Message):
-    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "assigned")
+    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "assigned", "epoch", "protocol")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     instance_id: str
     client_id: str
     client_host: str
     assigned: _containers.RepeatedCompositeFieldContainer[AssignedTopic]
-    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[AssignedTopic, _Mapping]]] = ...) -> None: ...
+    epoch: int
+    protocol: str
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[AssignedTopic, _Mapping]]] = ..., epoch: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class AssignedTopic(_message.Message):
     __slots__ = ("topic", "partitions")

@@ -197,6 +197,60 @@ class HomeLeft(_message.Message):
     outcomes: _containers.RepeatedCompositeFieldContainer[HomeOutcome]
     def __init__(self, outcomes: _Optional[_Iterable[_Union[HomeOutcome, _Mapping]]] = ...) -> None: ...
 
+class HomePlaces(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class HomeConsumerHeartbeat(_message.Message):
+    __slots__ = ("home", "member_id", "member_epoch", "client_id", "client_host", "instance_id", "rack_id", "rebalance_timeout_ms", "has_topics", "topics", "regex", "assignor", "has_owned", "owned")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    HAS_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    REGEX_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    HAS_OWNED_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str
+    rack_id: str
+    rebalance_timeout_ms: int
+    has_topics: bool
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    regex: str
+    assignor: str
+    has_owned: bool
+    owned: _containers.RepeatedCompositeFieldContainer[HomePlaces]
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., has_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assignor: _Optional[str] = ..., has_owned: _Optional[bool] = ..., owned: _Optional[_Iterable[_Union[HomePlaces, _Mapping]]] = ...) -> None: ...
+
+class HomeConsumerAnswer(_message.Message):
+    __slots__ = ("member_id", "member_epoch", "heartbeat_interval_ms", "has_assignment", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    HAS_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    has_assignment: bool
+    assignment: _containers.RepeatedCompositeFieldContainer[HomePlaces]
+    def __init__(self, member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., has_assignment: _Optional[bool] = ..., assignment: _Optional[_Iterable[_Union[HomePlaces, _Mapping]]] = ...) -> None: ...
+
 class HomeOffset(_message.Message):
     __slots__ = ("partition", "offset", "leader_epoch", "metadata")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -224,16 +278,18 @@ class HomeCommit(_message.Message):
     def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., member: _Optional[_Union[HomeMember, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[HomeOffset, _Mapping]]] = ..., transactional_id: _Optional[str] = ..., producer: _Optional[_Union[HomeProducer, _Mapping]] = ...) -> None: ...
 
 class HomeFetch(_message.Message):
-    __slots__ = ("home", "all", "partitions", "require_stable")
+    __slots__ = ("home", "all", "partitions", "require_stable", "member")
     HOME_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     home: HomeTarget
     all: bool
     partitions: _containers.RepeatedCompositeFieldContainer[HomePartition]
     require_stable: bool
-    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., all: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[HomePartition, _Mapping]]] = ..., require_stable: _Optional[bool] = ...) -> None: ...
+    member: HomeMember
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., all: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[HomePartition, _Mapping]]] = ..., require_stable: _Optional[bool] = ..., member: _Optional[_Union[HomeMember, _Mapping]] = ...) -> None: ...
 
 class HomeFetchedOffset(_message.Message):
     __slots__ = ("offset", "refused")
@@ -274,46 +330,107 @@ class HomeAsked(_message.Message):
     def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ...) -> None: ...
 
 class HomeDescribedMember(_message.Message):
-    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "metadata", "assignment")
+    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "metadata", "assignment", "consumer")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     instance_id: str
     client_id: str
     client_host: str
     metadata: bytes
     assignment: bytes
-    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+    consumer: HomeConsumerMember
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ..., consumer: _Optional[_Union[HomeConsumerMember, _Mapping]] = ...) -> None: ...
+
+class HomeConsumerMember(_message.Message):
+    __slots__ = ("epoch", "rack_id", "topics", "regex", "assigned", "target", "classic")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    REGEX_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    CLASSIC_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    rack_id: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    regex: str
+    assigned: _containers.RepeatedCompositeFieldContainer[HomePlaces]
+    target: _containers.RepeatedCompositeFieldContainer[HomePlaces]
+    classic: bool
+    def __init__(self, epoch: _Optional[int] = ..., rack_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[HomePlaces, _Mapping]]] = ..., target: _Optional[_Iterable[_Union[HomePlaces, _Mapping]]] = ..., classic: _Optional[bool] = ...) -> None: ...
 
 class HomeDescribed(_message.Message):
-    __slots__ = ("state", "protocol_type", "protocol", "members")
+    __slots__ = ("state", "protocol_type", "protocol", "members", "group_type", "epoch", "assignment_epoch")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_EPOCH_FIELD_NUMBER: _ClassVar[int]
     state: str
     protocol_type: str
     protocol: str
     members: _containers.RepeatedCompositeFieldContainer[HomeDescribedMember]
-    def __init__(self, state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., members: _Optional[_Iterable[_Union[HomeDescribedMember, _Mapping]]] = ...) -> None: ...
+    group_type: str
+    epoch: int
+    assignment_epoch: int
+    def __init__(self, state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., members: _Optional[_Iterable[_Union[HomeDescribedMember, _Mapping]]] = ..., group_type: _Optional[str] = ..., epoch: _Optional[int] = ..., assignment_epoch: _Optional[int] = ...) -> None: ...
+
+class HomeConfigChange(_message.Message):
+    __slots__ = ("name", "operation", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    operation: int
+    value: str
+    def __init__(self, name: _Optional[str] = ..., operation: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+
+class HomeAlterConfig(_message.Message):
+    __slots__ = ("home", "changes", "validate_only")
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    home: HomeTarget
+    changes: _containers.RepeatedCompositeFieldContainer[HomeConfigChange]
+    validate_only: bool
+    def __init__(self, home: _Optional[_Union[HomeTarget, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[HomeConfigChange, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class HomeConfig(_message.Message):
+    __slots__ = ("overrides",)
+    class OverridesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    OVERRIDES_FIELD_NUMBER: _ClassVar[int]
+    overrides: _containers.ScalarMap[str, str]
+    def __init__(self, overrides: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class HomeList(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class HomeListing(_message.Message):
-    __slots__ = ("group_id", "protocol_type", "state")
+    __slots__ = ("group_id", "protocol_type", "state", "group_type")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     protocol_type: str
     state: str
-    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+    group_type: str
+    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., state: _Optional[str] = ..., group_type: _Optional[str] = ...) -> None: ...
 
 class HomeListed(_message.Message):
     __slots__ = ("groups",)

@@ -93,18 +93,21 @@ class Bridge(Recorder):
                 found[name] = topic
         return found
 
-    def _changed(self) -> None:
-        """Topics were made, deleted, or have more partitions."""
-        before, self._topics = self._topics, self._shared()
-        self._hub.forget_recorded()
-        for name in before.keys() | self._topics.keys():
-            old, new = before.get(name), self._topics.get(name)
-            if old is None or new is None or old.topic_id != new.topic_id:
-                self._end_feeds(name)
-            self._look_at(name, new=True)
+    def _changed(self, topic: str) -> None:
+        """It was made, deleted, has more partitions, or another configuration."""
+        name = mqtt_name(topic)
+        if name is None:
+            return
+        old, new = self._topics.pop(name, None), self._cluster.definitions.topics().get(topic)
+        if new is not None:
+            self._topics[name] = new
+        if old is None or new is None or old.topic_id != new.topic_id:
+            self._hub.forget_recorded()
+            self._end_feeds(name)
+        self._look_at(name, new=True)
         if (
             self._topics and not self.recording.identified
-        ):  # none is taken before there is something to record in
+        ):  # none is taken before there is something to record
             loop = asyncio.get_running_loop()
             self._keep(loop.create_task(self.recording.identify(), name="producer id"))
 

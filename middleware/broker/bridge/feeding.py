@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from asyncio import Future, Task
 from collections.abc import Callable
 
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.cluster import Cluster, PartitionLeader
 from treecast.middleware.broker.pubsub import Journal
 from treecast.middleware.broker.values import (
@@ -65,7 +67,8 @@ class PartitionFeed:
         self._watched: PartitionLeader | None = None
         self._aborted: dict[int, list[int]] = {}  # producer -> first offsets of its aborted transactions
         self._task: Task[None] = asyncio.get_running_loop().create_task(
-            self._run(), name=f"feed of {topic.name}-{index}"
+            lasting(f"feed of {topic.name}-{index}", self._run, BackOff(random.Random())),
+            name=f"feed of {topic.name}-{index}",
         )
 
     # --- life

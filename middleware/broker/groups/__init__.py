@@ -1,7 +1,9 @@
-"""Consumer groups: membership, generations and committed offsets (Kafka's classic group protocol).
+"""Consumer groups: membership by either of Kafka's group protocols, and committed offsets.
 
-`state` is the state machine as a table, `group` one group's rules without clock or I/O, `offsets` what
-a group committed, `records` how both lie on disk, `journal` writes them, `coordinator` is the asyncio edge.
+Classic: `state` is the state machine as a table, `group` one group's rules without clock or I/O, `told`
+what is said of it. The new protocol (KIP-848) is `consumer`. `offsets` are what a group committed,
+`records` how all of it lies on disk, `journal` writes it, `entry` is what is kept of one group, `loaded`
+of all, and `coordinator` is the asyncio edge.
 """
 
 from .coordinator import GroupCoordinator

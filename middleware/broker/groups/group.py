@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from treecast.middleware.broker.values import (
     GroupDescription,
     GroupListing,
-    GroupMember,
     Joined,
     JoinGroup,
     MemberIdentity,
@@ -21,13 +20,15 @@ from treecast.middleware.broker.values import (
 )
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.tables import Change
 
 from .effects import Answer, AssignmentWritten, Effect, EmptyWritten, Note, TakeOverWritten, Write, Written
 from .members import Member, Members
-from .records import GroupRecord
+from .records import GROUPS, GroupRecord, encode
 from .settings import GroupSettings
 from .state import Event, State, step
 from .subscription import CONSUMER, all_subscribed
+from .told import description, joined, joined_after_take_over
 
 NEVER = float("inf")
 _SHORTEST_WAIT = 1.0  # seconds, where members ask for rebalance time-outs of next to nothing
@@ -132,7 +133,44 @@ class Group:
         for member in self.members:
             self._answer_both(member, TreecastError(Fault.NOT_COORDINATOR))
 
+    def upgrade(self, now: float) -> None:
+        """The group goes on under the new protocol: who waits here is to join again."""
+        self._enter(step(self.state, Event.UPGRADE), now)
+        for member in self.members:
+            self._answer_both(member, TreecastError(Fault.REBALANCE_IN_PROGRESS))
+
+    def adopt(self, epoch: int, now: float) -> None:
+        """Goes on with the members that were put in, of a group of the new protocol, by a round of joins."""
+        self.generation, self.protocol_type = epoch, CONSUMER
+        self.members.leader = next(iter(self.members)).member_id
+        for member in self.members:
+            self._prolong(member, now)
+        self._effects.append(Write(self._record(), EmptyWritten()))
+        self._enter(step(self.state, Event.ADOPT), now)
+        self._delayed = False
+        self._round_deadline = self._arm(now + self.members.rebalance_timeout())
+
     # --- what is seen of it
+
+    @property
+    def empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def settled_subscribed(self) -> frozenset[str] | None:
+        """The topics of consumers that are not in the midst of a round; None where that cannot be known."""
+        stable = self.state is State.STABLE and self.protocol_type == CONSUMER
+        return self._subscribed if stable else None
+
+    def rows(self, now_ms: int) -> list[Change]:
+        """What another host would need to go on with it: without members, who join again there."""
+        if not self.generation:
+            return []
+        record = GroupRecord(self.generation, self.protocol_type, "", "", (), now_ms)
+        return [Change(GROUPS, self.group_id, encode(record))]
+
+    def removal(self) -> list[Change]:
+        return [Change(GROUPS, self.group_id, None)]
 
     @property
     def idle(self) -> bool:
@@ -152,21 +190,7 @@ class Group:
         return GroupListing(self.group_id, self.protocol_type, self.state.value)
 
     def description(self) -> GroupDescription:
-        """As DescribeGroups shows it: metadata and assignments only of a stable generation."""
-        stable = self.state is State.STABLE
-        members = tuple(
-            GroupMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.metadata(self.protocol) if stable else b"",
-                member.assignment if stable else b"",
-            )
-            for member in self.members
-        )
-        protocol = self.protocol if stable else ""
-        return GroupDescription(self.group_id, self.state.value, self.protocol_type, protocol, members)
+        return description(self)
 
     def take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
@@ -301,7 +325,7 @@ class Group:
         if following is not State.PREPARING:
             # it may not have received the answer to its join: the generation is as it was
             self._prolong(member, now)
-            self._answer(waiter, self._joined(member))
+            self._answer(waiter, joined(self, member))
             return
         self._note("member joins again", member.member_id, request.reason)
         self.members.update(member, request)
@@ -323,45 +347,15 @@ class Group:
         member.join_waiter = waiter
         self._prolong(member, now)
         if following is State.STABLE:
-            joined = self._joined_after_take_over(member, former_leader, request.can_skip_assignment)
+            joined = joined_after_take_over(self, member, former_leader, request.can_skip_assignment)
             written = TakeOverWritten(self.generation, waiter, member_id, joined)
             self._effects.append(Write(self._record(), written))
         self._enter(following, now)
-
-    def _joined_after_take_over(self, member: Member, former_leader: str, can_skip: bool) -> Joined:
-        """A leader that restarts must not assign: a stable generation keeps its assignment.
-
-        From JoinGroup 9 on it is told so (KIP-814); before, it is told that its former self leads.
-        """
-        leads = member.member_id == self.members.leader
-        members = self.members.metadata(self.protocol) if leads and can_skip else ()
-        leader = self.members.leader if can_skip else former_leader
-        return Joined(
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            leader,
-            member.member_id,
-            members,
-            skip_assignment=leads and can_skip,
-        )
 
     def _wait_for_join(self, member: Member, waiter: int) -> None:
         if member.join_waiter is not None:  # it gave up on the first; whoever still listens may try again
             self._answer(member.join_waiter, TreecastError(Fault.REBALANCE_IN_PROGRESS))
         member.join_waiter = waiter
-
-    def _joined(self, member: Member) -> Joined:
-        """The current generation as `member` is told of it."""
-        leads = member.member_id == self.members.leader and self.state is State.COMPLETING
-        return Joined(
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            self.members.leader,
-            member.member_id,
-            self.members.metadata(self.protocol) if leads else (),
-        )
 
     # --- rounds
 
@@ -426,11 +420,12 @@ class Group:
         self._counters.rebalances += 1
         for member in self.members:
             member.is_new = False
+            member.former_epoch = None
             member.assignment = b""
             self._prolong(member, now)
             if member.join_waiter is not None:
                 waiter, member.join_waiter = member.join_waiter, None
-                self._answer(waiter, self._joined(member))
+                self._answer(waiter, joined(self, member))
             self._unsynced.add(member.member_id)
         self._sync_deadline = self._arm(now + max(self.members.rebalance_timeout(), _SHORTEST_WAIT))
         self._note("generation begins", self.members.leader, f"{len(self.members)} members")
@@ -539,7 +534,7 @@ class Group:
         if self.state is State.DEAD:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
         member = self.members.find(identity.member_id, identity.instance_id)
-        if identity.generation != self.generation:
+        if identity.generation not in (self.generation, member.former_epoch):
             raise TreecastError(Fault.ILLEGAL_GENERATION)
         return member
 
@@ -577,7 +572,8 @@ class Group:
         self.state = State.STABLE if record.members else State.EMPTY
         self.since = since
         self._subscribed = self._find_subscribed() if record.members else None
-        if len(self.members) > self._settings.max_size:
+        divided = any(member.former_epoch is not None for member in self.members)
+        if divided or len(self.members) > self._settings.max_size:
             self._enter(step(self.state, Event.CHANGE), now)
 
     def resume(self, now: float) -> None:

@@ -5,6 +5,9 @@
 | `g`                          | `GroupRecord` without members: they join again at the new home  |
 | `o` partition `:` topic      | `OffsetRecord`, a committed offset                              |
 | `p` producer id              | `PendingRecord`, offsets of an open transaction                 |
+| `c`                          | `ConsumerGroupRecord`, of a group of type consumer              |
+| `m` member id                | `ConsumerMemberRecord`: these members go on at the new home     |
+| `s`                          | the group's own settings                                        |
 
 Keys are UTF-8, values those of the durable tables (`records`).
 """
@@ -18,7 +21,10 @@ from msgspec.structs import replace
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.tables import Change
 
+from .consumer.records import CONSUMER_GROUPS, CONSUMER_MEMBERS, member_key, parse_member_key
+from .consumer.records import decode_group as decode_consumers
 from .records import (
+    CONFIGS,
     GROUPS,
     OFFSETS,
     PENDING,
@@ -33,7 +39,7 @@ from .records import (
 
 Items = Mapping[bytes, bytes]
 
-_GROUP, _OFFSET, _PENDING = b"g", b"o", b"p"
+_GROUP, _OFFSET, _PENDING, _CONSUMERS, _MEMBER, _CONFIG = b"g", b"o", b"p", b"c", b"m", b"s"
 
 
 def item_of(change: Change) -> tuple[bytes, bytes | None]:
@@ -43,6 +49,12 @@ def item_of(change: Change) -> tuple[bytes, bytes | None]:
         return _OFFSET + f"{partition.partition}:{partition.topic}".encode(), change.value
     if change.table == PENDING:
         return _PENDING + str(parse_pending_key(change.key)[1]).encode(), change.value
+    if change.table == CONSUMER_GROUPS:
+        return _CONSUMERS, change.value
+    if change.table == CONSUMER_MEMBERS:
+        return _MEMBER + parse_member_key(change.key)[1].encode(), change.value
+    if change.table == CONFIGS:
+        return _CONFIG, change.value
     assert change.table == GROUPS, change.table
     return _GROUP, None if change.value is None else encode(without_members(decode_group(change.value)))
 
@@ -65,6 +77,13 @@ def _row(group_id: str, key: bytes, value: bytes, now_ms: int) -> Change:
         return Change(OFFSETS, offset_key(group_id, TopicPartition(topic, int(partition))), value)
     if kind == _PENDING:
         return Change(PENDING, pending_key(group_id, int(rest)), value)
+    if kind == _MEMBER:
+        return Change(CONSUMER_MEMBERS, member_key(group_id, rest), value)
+    if key == _CONFIG:
+        return Change(CONFIGS, group_id, value)
+    if key == _CONSUMERS:
+        record = replace(decode_consumers(value), since_ms=now_ms)
+        return Change(CONSUMER_GROUPS, group_id, encode(record))
     if key != _GROUP:
         raise ValueError(f"an item {key!r} of a group")
     # empty from now on, however long its members had been there: retention begins when they do not come

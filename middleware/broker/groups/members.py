@@ -28,6 +28,7 @@ class Member(Struct):
     join_waiter: int | None = None
     sync_waiter: int | None = None
     deadline: float | None = None
+    former_epoch: int | None = None  # its epoch in a group of the new protocol, until the next generation
 
     @property
     def waits(self) -> bool:
@@ -65,6 +66,7 @@ class Member(Struct):
             self.rebalance_timeout,
             self.protocols,
             assignment,
+            self.former_epoch,
         )
 
     @classmethod
@@ -78,6 +80,7 @@ class Member(Struct):
             record.rebalance_timeout,
             record.protocols,
             record.assignment,
+            former_epoch=record.former_epoch,
         )
 
 

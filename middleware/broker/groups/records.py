@@ -5,6 +5,7 @@
 | `groups`          | group id                           | `GroupRecord`        |
 | `offsets`         | length of group id `:` group id `:` partition `:` topic | `OffsetRecord` |
 | `pending-offsets` | producer id `:` group id           | `PendingRecord`      |
+| `group-configs`   | group id                           | the group's own settings, name to value |
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from treecast.middleware.model.identity import TopicPartition
 GROUPS = "groups"
 OFFSETS = "offsets"
 PENDING = "pending-offsets"
+CONFIGS = "group-configs"
 
 
 class MemberRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -30,6 +32,7 @@ class MemberRecord(msgspec.Struct, array_like=True, frozen=True):
     rebalance_timeout: float
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes
+    former_epoch: int | None = None  # in the group of the new protocol that the group was
 
 
 class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -94,3 +97,4 @@ encode = _encoder.encode
 decode_group = msgspec.msgpack.Decoder(GroupRecord).decode
 decode_offset = msgspec.msgpack.Decoder(OffsetRecord).decode
 decode_pending = msgspec.msgpack.Decoder(PendingRecord).decode
+decode_config = msgspec.msgpack.Decoder(dict[str, str]).decode

@@ -49,6 +49,8 @@ class Event(enum.Enum):
     UNASSIGNED = "the leader's assignment cannot be written"
     FORGET = "the last offset of the group expired"
     UNLOAD = "this host stops being the group's home"
+    UPGRADE = "a member of the new protocol joins, and the group goes on by that"  # KIP-848
+    ADOPT = "only classic members are left of a group of the new protocol"
 
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
@@ -83,6 +85,8 @@ _ROWS: dict[Event, tuple[State | Fault, State | Fault, State | Fault, State | Fa
     Event.UNASSIGNED: (EMPTY, PREPARING, PREPARING, STABLE, DEAD),
     Event.FORGET: (DEAD, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, DEAD),
     Event.UNLOAD: (DEAD, DEAD, DEAD, DEAD, DEAD),
+    Event.UPGRADE: (DEAD, DEAD, DEAD, DEAD, _NEVER),
+    Event.ADOPT: (PREPARING, _NEVER, _NEVER, _NEVER, _NEVER),
 }
 
 TABLE: Mapping[State, Mapping[Event, State | Fault]] = MappingProxyType(

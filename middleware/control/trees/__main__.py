@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
 from random import Random
 
+from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused, SwitchSession
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.routing.errors import RoutingError
 
 from .adapting import Observed, better_trees
@@ -32,19 +35,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="trees", description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--once", action="store_true", help="end when all is in place")
+    parser.add_argument(
+        "--token",
+        metavar="TOKEN|@FILE",
+        default=os.environ.get("TREECAST_TOKEN", ""),
+        help="the cluster's join token, which daemons on other hosts ask for (default: TREECAST_TOKEN)",
+    )
     given = parser.parse_args()
     try:
-        asyncio.run(_serve(given.file, once=given.once))
-    except FAULTS as error:
+        token = _token(given.token) if given.token else None
+        asyncio.run(_serve(given.file, token, once=given.once))
+    except (*FAULTS, TreecastError) as error:
         print(f"trees: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(path: Path, *, once: bool) -> None:
+def _token(text: str) -> JoinToken:
+    return JoinToken.parse(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+
+
+async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
     described = read(path)
     network = described.network()
-    publishers = Daemons(described.controls())
+    publishers = Daemons(described.controls(), token=token)
     async with contextlib.AsyncExitStack() as opened:
         sessions = {}
         for name, address in described.switches.items():

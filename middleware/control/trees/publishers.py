@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import Unreachable
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.errors import TreecastError
@@ -24,11 +25,15 @@ class NotAcknowledged(Exception):
 
 
 class Daemons:
-    """`manager.Publishers`. `addresses`: of control, by name."""
+    """`manager.Publishers`. `addresses`: of control, by name. `token`: the cluster's, as daemons on other
+    hosts take no change without it."""
 
-    def __init__(self, addresses: Mapping[str, str], seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self, addresses: Mapping[str, str], seconds: float = CALL_SECONDS, token: JoinToken | None = None
+    ) -> None:
         self._addresses = addresses
         self._seconds = seconds
+        self._token = token
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
         request = write_trees(version, network, trees)
@@ -55,7 +60,7 @@ class Daemons:
     def _tell(self, address: str, request: pb.SetTreesRequest) -> str:
         """Why it is not used there; empty where it is."""
         try:
-            with DaemonClient(address, timeout=self._seconds) as client:
+            with DaemonClient(address, timeout=self._seconds, token=self._token) as client:
                 used = client.set_trees(request)
         except (TreecastError, Unreachable) as error:
             return str(error)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 import grpc
@@ -32,6 +34,7 @@ MOST_MESSAGE = 64 * 1024 * 1024
 # A client takes 8 KiB of metadata unless it says otherwise; finsy takes 64. Above this the details stay away.
 MOST_DETAILS = 48 * 1024
 IDLE_SECONDS = 0.5
+_SOCKET_MODE = 0o660  # of a Unix socket: for the user and its group
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.enable_http_proxy", 0),
@@ -41,6 +44,13 @@ _OPTIONS = (
 _STATUS = {code.value[0]: code for code in grpc.StatusCode}
 _Context: TypeAlias = Any  # grpc.aio.ServicerContext; grpc has no types
 _log = logging.getLogger(__name__)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class P4RuntimeServer:
@@ -75,6 +85,12 @@ class P4RuntimeServer:
             raise OSError(f"{address} cannot be listened at: {error}") from error
         await server.start()
         self._server = server
+        if address.startswith("unix:"):
+            os.chmod(address.removeprefix("unix:"), _SOCKET_MODE)
+        elif not _is_loopback(address.rpartition(":")[0].strip("[]")):
+            _log.warning(
+                "who reaches %s can program this switch: keep it in a network of controllers", address
+            )
         self._polling = asyncio.create_task(self._poll())
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
 

@@ -83,28 +83,28 @@ class Track:
     counts as on its way for a time that the caller gives.
     """
 
-    __slots__ = ("_again", "_again_bytes", "_flight", "_place")
+    __slots__ = ("_again", "_flight", "_place", "again_bytes")
 
     def __init__(self, first: int, now: float) -> None:
         self._flight = Flight(first, now)
         self._place = 0  # of the farthest that has arrived
         self._again: deque[tuple[float, int]] = deque()  # (when, bytes) sent again
-        self._again_bytes = 0
+        self.again_bytes = 0  # of what was sent again, on their way
 
     @property
     def on_way(self) -> int:
         """Bytes."""
-        return self._flight.total - self._place + self._again_bytes
+        return self._flight.total - self._place + self.again_bytes
 
     def again(self, size: int, now: float) -> None:
         """`size` bytes were sent that had been sent before."""
         self._again.append((now, size))
-        self._again_bytes += size
+        self.again_bytes += size
 
     def again_over(self, time: float) -> None:
         """What was sent again by `time` is no longer on its way."""
         while self._again and self._again[0][0] <= time + _ROUNDING:
-            self._again_bytes -= self._again.popleft()[1]
+            self.again_bytes -= self._again.popleft()[1]
 
     def sent(self, sequence: int, size: int, now: float) -> None:
         """`size` bytes more; all before `sequence` has been sent."""

@@ -40,6 +40,11 @@ class Gaps:
     def __iter__(self) -> Iterator[Missing]:
         return iter(self._gaps)
 
+    @property
+    def first(self) -> Missing | None:
+        """The lowest."""
+        return self._gaps[0] if self._gaps else None
+
     def open(self, first: int, end: int, due: float) -> None:
         """A gap behind all others. It becomes part of the last one where nobody has asked for that yet."""
         last = self._gaps[-1] if self._gaps else None
@@ -100,6 +105,18 @@ class Gaps:
             gap.due = ahead
         gap.attempts = 0
         self._earliest = min(self._earliest, passed, ahead)
+
+    def passed(self, sequence: int, due: float) -> None:
+        """What goes in its order has come to `sequence`: what nobody has asked for of the gap there, before
+        it, is due at `due`."""
+        at = bisect_right(self._firsts, sequence) - 1
+        gap = self._gaps[at] if at >= 0 else None
+        if gap is None or gap.attempts or not gap.first < sequence < gap.end or gap.due <= due:
+            return
+        self._firsts.insert(at + 1, sequence)
+        self._gaps.insert(at + 1, Missing(sequence, gap.end, gap.due))
+        gap.end, gap.due = sequence, due
+        self._earliest = min(self._earliest, due)
 
     def part(self, first: int, end: int) -> Missing:
         """[first, end), which lies in one gap, as a gap of its own."""

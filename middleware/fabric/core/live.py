@@ -31,6 +31,7 @@ from .turn import Turn
 
 _LOOK: Final = 0.05  # seconds between looks at who holds the cursor up
 _NO_LIMIT: Final = 1 << 62
+_STEP: Final = 64 * 1024  # bytes; less is not sent while as much is on its way
 
 
 class Live:
@@ -40,6 +41,8 @@ class Live:
         "_bucket",
         "_counters",
         "_flight",
+        "_group_by",
+        "_group_from",
         "_holders",
         "_limit",
         "_log",
@@ -53,6 +56,7 @@ class Live:
         "_peers",
         "_rest",
         "_settings",
+        "_step",
         "_turn",
         "_weight",
         "bytes",
@@ -91,6 +95,9 @@ class Live:
         self._rest: OutgoingMessage | None = None  # of it
         self._limit = 0  # the place that may be sent up to
         self._most = 0  # and in this turn
+        self._step = 0  # bytes that have to be allowed, for more to be sent
+        self._group_by = -NEVER  # a group is being formed, which is waited for until then
+        self._group_from = 0  # the place that may be sent up to before it stands
         self._looked = now
         self._holders: list[Peer] = []  # whom the cursor waits for since then
         self._part_size = part_size(settings.mtu)
@@ -151,16 +158,41 @@ class Live:
     @property
     def held_up(self) -> bool:
         """Whether receivers do not allow what could be sent."""
-        return bool(
-            self._limit <= self._flight.total and self.edge < self._log.end and self._peers.any_live()
-        )
+        return bool(self.edge < self._log.end and self._blocked() and self._peers.any_live())
+
+    def _blocked(self) -> bool:
+        """Whether receivers allow nothing, or so little that it is not worth waking all of them.
+
+        The limit is the least of many, and each of them rises when its receiver reports: that is as often as
+        all of them report, and by little each time. What waits is sent in any case where it is no more.
+        """
+        left = self._limit - self._flight.total
+        if left <= 0 or left >= self._step:
+            return left <= 0
+        return self._weight.size_of(self._log.end - self.edge) > left
+
+    # --- a group
+
+    def await_group(self, until: float) -> None:
+        """A group is being formed. Until it stands, and at the latest until `until`, a burst waits in the
+        log instead of going to each receiver by unicast; the first `live_before` bytes do not wait."""
+        self._group_by = until
+        self._group_from = self._flight.total + self._settings.live_before
+
+    def group_stands(self) -> bool:
+        """The group is there, or will not be. Whether it was waited for."""
+        awaited, self._group_by = self._group_by != -NEVER, -NEVER
+        return awaited
+
+    def _awaits_group(self, now: float) -> bool:
+        return now < self._group_by and self._flight.total >= self._group_from
 
     # --- receivers
 
     def begins(self, peer: Peer) -> None:
         """It is live from here on: what is on its way is not for it."""
         peer.arrived = self._flight.total
-        peer.limit = peer.arrived + int(peer.pace.size)
+        self._bound(peer)
         peer.waited = 0.0
         self._recount()
 
@@ -198,16 +230,19 @@ class Live:
     def _recount(self) -> None:
         """The least that any live receiver allows."""
         limit, setter = _NO_LIMIT, None
-        total = self._flight.total
+        total = least = self._flight.total
         for peer in self._peers:
             if not peer.live:
                 continue
             if peer.next >= self.edge and self._message is None and peer.arrived < total:
                 peer.arrived = total  # it begins behind what was sent
                 self._bound(peer)
+            least = min(least, peer.arrived)
             if peer.limit < limit:
                 limit, setter = peer.limit, peer
         self._limit, self.setter = limit, setter
+        # at most a quarter of the window: receivers report as often
+        self._step = min(_STEP, (limit - least) // 4) if total > least else 0
 
     # --- who is slow
 
@@ -248,7 +283,7 @@ class Live:
         """More could be sent, and some receivers do not allow it."""
         self._turn.live_waits(now)
         total = self._flight.total
-        holders = [peer for peer in self._peers if peer.live and peer.limit <= total]
+        holders = [peer for peer in self._peers if peer.live and peer.limit < total + max(1, self._step)]
         if 2 * len(holders) <= len(self._peers.live()):
             self._holders = holders
 
@@ -260,13 +295,20 @@ class Live:
         Whether anything was sent or skipped.
         """
         end = self._log.end
-        if self.edge >= end or not self._bucket.ready(now):
+        if self.edge >= end or self._awaits_group(now) or not self._bucket.ready(now):
             return False
         if not self._peers.any_live():
             self._pass_by(end, now)
             return True
+        if self._blocked():
+            self._recount()
+            if self._blocked():
+                self._held_up(now)
+                return False
         before = self._flight.total, self.edge
         self._most = self._flight.total + self._turn.of_stream
+        if now < self._group_by:
+            self._most = min(self._most, self._group_from)
         self._send(out, end, now)
         if (
             self.edge < end
@@ -349,7 +391,7 @@ class Live:
 
     def take_newest(self, now: float) -> Message | None:
         """The one message that the log has more than was sent, if it may be sent whole; it counts as sent."""
-        if self._message is not None or not self._bucket.ready(now):
+        if self._message is not None or self._awaits_group(now) or not self._bucket.ready(now):
             return None
         message = self._log.newest(self.edge)
         if message is None or not can_be_cut(message, self._settings.mtu) or not self._peers.any_live():
@@ -374,7 +416,9 @@ class Live:
         """When more may be sent, if nothing is heard before."""
         if self.edge >= self._log.end:
             return NEVER
-        if self._limit > self._flight.total or not self._peers.any_live():
+        if self._awaits_group(now):
+            return self._group_by
+        if not self._blocked() or not self._peers.any_live():
             return self._bucket.ready_at(now)
         return NEVER
 

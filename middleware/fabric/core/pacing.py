@@ -15,7 +15,8 @@ from typing import Final
 from .settings import NEVER
 from .states import PaceEvent, PaceState, pace_step
 
-_MUCH: Final = 3  # who asks for more than one part in so many of what was sent loses much
+_MUCH: Final = 1 / 3  # who asks for more than this share of what was sent loses much, if it is not usual
+_HALF: Final = 1 / 2  # and for more than this in any case
 _CLEARLY: Final = 0.06  # lost beyond what the path always loses, and a window is too large
 _EASE: Final = 0.6  # what is left of it then
 _GROW: Final = 0.125  # a round, of a window that was used
@@ -67,6 +68,7 @@ class Window:
         "_samples",
         "_threshold",
         "_used",
+        "_was_opening",
         "size",
         "state",
         "why",
@@ -89,6 +91,7 @@ class Window:
         self._samples = 0  # since it was last looked for queues
         self._least = NEVER  # seconds that the quickest of these took
         self._used = False
+        self._was_opening = False  # when losses first stopped it
         self._ends = -NEVER  # of this round
 
     def progress(self, arrived: int, took: float, now: float, *, used: bool = True) -> None:
@@ -107,6 +110,10 @@ class Window:
         if now >= self._ends:
             self._judge(now)
             self._begin(now + took)
+
+    def found(self, size: float) -> None:
+        """The way takes so much, as another window of it has found."""
+        self.size = max(self.size, min(size, self._highest))
 
     def asked(self, size: int) -> None:
         """The receiver lacks so many bytes of what was sent to it."""
@@ -135,9 +142,14 @@ class Window:
         if verdict is not None:
             self.size = max(self._lowest, min(verdict.size, self._highest))
             if verdict.losing:
+                self._was_opening = self.state is PaceState.OPENING
                 self._threshold = self.size
                 self._step(PaceEvent.LOSS)
                 return
+            if verdict.cleared and self._was_opening:
+                self._was_opening = False
+                self._threshold = self._highest
+                self._step(PaceEvent.CLEARED)
         if late < 1.0 and self.size > self._first:
             # what it began with is no matter of queues: a machine that is slow to answer must not make a
             # replay slower than what it is to catch up with
@@ -204,23 +216,29 @@ class Losses:
         lost = self._asked / total
         self._asked = self._arrived = 0
         tried, self._tried = self._tried, None
-        if tried is not None and lost > _STILL * tried[1] and not queued:
+        cleared = tried is not None and lost > _STILL * tried[1] and not queued
+        if tried is not None and cleared:
             self.usual = lost
             size = max(size, tried[0])
-        if _MUCH * lost > 1.0:
+        most = 1.5 * self.usual + _CLEARLY
+        if lost > min(max(_MUCH, most), _HALF):
             return Verdict(size / 2, True)
-        if lost > 1.5 * self.usual + _CLEARLY:
+        if lost > most:
             self._tried = (size, lost)
             return Verdict(size * _EASE, True)
         self.usual = min(self.usual, self.usual + (lost - self.usual) / 8)
-        return Verdict(size, False)
+        return Verdict(size, False, cleared)
 
 
 class Verdict:
-    """The size that a window has from now on, and whether that is for its losses."""
+    """The size that a window has from now on, and whether that is for its losses.
 
-    __slots__ = ("losing", "size")
+    `cleared`: what was lost before was not the window's fault.
+    """
 
-    def __init__(self, size: float, losing: bool) -> None:
+    __slots__ = ("cleared", "losing", "size")
+
+    def __init__(self, size: float, losing: bool, cleared: bool = False) -> None:
         self.size = size
         self.losing = losing
+        self.cleared = cleared

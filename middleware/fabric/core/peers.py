@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from treecast.middleware.wire.segment_bodies import NOWHERE
+
 from .flight import Track
 from .outgoing import Slices
 from .pacing import Window
 from .settings import NEVER, StreamSettings
-from .states import PeerEvent, PeerState, peer_step
+from .states import PaceState, PeerEvent, PeerState, peer_step
 from .timing import RoundTrip
 
 # Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
 _SILENT: Final = PeerState.SILENT
 _CATCHING_UP: Final = PeerState.CATCHING_UP
 _LIVE: Final = PeerState.LIVE
+
+# A replay is sent at so many times its window in a turnaround: while the window opens, and else.
+_OPENS: Final = 2.0
+_KEEPS: Final = 1.25
+_AT_ONCE: Final = 0.002  # seconds of it that may be sent at once
 
 
 class Peer:
@@ -28,19 +35,29 @@ class Peer:
         "announce_at",
         "arrived",
         "asked",
+        "asked_to",
+        "back_at",
         "begun_anew",
+        "behind",
         "caught_up",
         "done",
         "edge",
         "first",
         "flight",
         "heard",
+        "held",
+        "held_off",
+        "holder",
         "host",
+        "idle_since",
         "left",
+        "left_lately",
         "limit",
+        "newest",
         "next",
         "out_since",
         "pace",
+        "paced_at",
         "probed",
         "progressed",
         "reported",
@@ -51,6 +68,7 @@ class Peer:
         "stamp",
         "state",
         "turnaround",
+        "unhelped",
         "waited",
         "window",
     )
@@ -68,6 +86,7 @@ class Peer:
         self.done = False
         self.announce_at = now
         self.room = settings.buffer_bytes
+        self.held = NOWHERE  # the first record that it can send to others
         self.turnaround = RoundTrip(settings.replay_stall / 3)  # from sending to the report of what arrived
         # of what goes to all
         self.pace = Window(
@@ -77,6 +96,10 @@ class Peer:
         self.limit = 0  # the place that may be sent up to
         self.waited = 0.0  # share of the time that others waited for it alone
         self.left = 0  # how often it has left the group for being slow
+        self.left_lately = 0  # of these, one soon after the other
+        self.behind = False  # it says so of itself
+        self.held_off = False  # it has left, and nothing is replayed to it before `back_at`
+        self.back_at = -NEVER  # it is not live before: the others get ahead of who is slow
         self.out_since = NEVER
         self.caught_up = True  # it has said that it is live since its last replay
         # of its replay
@@ -84,6 +107,7 @@ class Peer:
         self.sent = first  # replayed up to here
         self.begun_anew = False  # its replay: it has to be told
         self.ahead = False  # its replay began ahead of what it had settled
+        self.asked_to = (-1, 0)  # a message and the end of its parts: all that it asked for lies before it
         self.slices = Slices()  # of it, what other turns send
         self.again = Slices()  # what it has asked for of it, which comes before more
         self.edge = first  # before it, all that it lacks is of its last replay
@@ -91,7 +115,12 @@ class Peer:
         self.window = Window(
             settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay
         )
+        self.paced_at = -NEVER  # when more of it may be sent
         self.rewinds = 0  # since progress was made
+        self.holder = 0  # the host that replays to it; 0: this one
+        self.idle_since = NEVER  # reports say that the holder brings nothing
+        self.newest = (0, 0)  # the farthest that the holder has brought: a message, and its parts so far
+        self.unhelped = 0  # how often a holder has brought nothing; twice, and this host replays
         self.probed = -1  # the end of the message that was sent again because nothing arrived; -1: none
 
     @property
@@ -111,6 +140,15 @@ class Peer:
         self.slices.drop_before(next_)
         self.again.drop_before(next_)
 
+    def brought(self, newest: tuple[int, int], now: float) -> None:
+        """A report says what of a holder's replay is the farthest that has arrived."""
+        if newest > self.newest:
+            self.newest, self.progressed = newest, now
+        if self.progressed >= now:
+            self.idle_since = NEVER
+        elif self.idle_since == NEVER:
+            self.idle_since = now
+
     def arrives(self, sequence: int, size: int, age: float, now: float) -> None:
         """Of its replay, the message at `sequence` is the farthest of which something has arrived: `size`
         bytes of it, `age` seconds ago."""
@@ -123,6 +161,27 @@ class Peer:
             self.progressed = now
             self.turnaround.sample(took)
             self.window.progress(arrived, took, now, used=used)
+
+    def asks_first(self, sequence: int, parts: int) -> bool:
+        """Whether it asks for the first time for what is before part `parts` of the message at `sequence`.
+
+        What is asked for once more was lost of what was sent again, or is late: it says nothing of how much
+        is lost of what was sent in its order.
+        """
+        asked = (sequence, parts)
+        if asked <= self.asked_to:
+            return False
+        self.asked_to = asked
+        return True
+
+    def may_ask(self, round_trip: float, now: float) -> bool:
+        """Whether more is sent again to it while it is live: half a window in a turnaround, at most.
+
+        Where a queue on its way is full, what it asks for is lost there as well, and asked for once more.
+        """
+        takes = max(self.turnaround.smoothed, round_trip) if self.turnaround.measured else round_trip
+        self.flight.again_over(now - takes)
+        return self.flight.again_bytes < max(self.pace.size / 2, self._settings.live_least)
 
     @property
     def stall(self) -> float:
@@ -139,7 +198,7 @@ class Peer:
 
     def look_for_lost(self, now: float) -> None:
         """Of its replay, what was sent so long ago is lost, as far as the window is concerned."""
-        self.flight.again_over(now - self.turnaround.timeout)
+        self.flight.again_over(now - self.turnaround.smoothed)
         lost = self.flight.over(now - self.lost_after)
         if lost and not self.flight.on_way:  # all of it: else what arrives tells better
             self.window.lost(lost, now)
@@ -147,7 +206,7 @@ class Peer:
     @property
     def look_at(self) -> float:
         """When `look_for_lost` finds something."""
-        return min(self.flight.oldest_at + self.lost_after, self.flight.again_at + self.turnaround.timeout)
+        return min(self.flight.oldest_at + self.lost_after, self.flight.again_at + self.turnaround.smoothed)
 
     @property
     def unsettled(self) -> bool:
@@ -165,16 +224,33 @@ class Peer:
         """Replay begins at `sequence`, behind all that is settled."""
         self.sent, self.progressed = sequence, now
         self.begun_anew = True
+        self.asked_to = (-1, 0)
         self.ahead = False
         self.probed = -1
+        self.holder = 0
+        self.newest = (0, 0)
+        self.idle_since = NEVER
         self.slices.clear()
         self.again.clear()
         self.flight = Track(sequence, now)
 
     @property
     def may_replay(self) -> int:
-        """Bytes that may be put on their way beside those that are."""
-        return min(int(self.window.size), self.room) - self.flight.on_way
+        """Bytes that may be put on their way beside those that are.
+
+        A receiver whose buffer is full of what lies ahead says that it has no room, and gets none before what
+        is missing has come: it takes some of a replay in any case.
+        """
+        room = max(self.room, self._settings.replay_least)
+        return min(int(self.window.size), room) - self.flight.on_way
+
+    def paces(self, size: int, now: float) -> None:
+        """So many bytes of its replay were sent. A window goes within a turnaround and not at once, as the
+        queues of a long way hold far less."""
+        if self.turnaround.measured:
+            gain = _OPENS if self.window.state is PaceState.OPENING else _KEEPS
+            rate = gain * self.window.size / max(self.turnaround.smoothed, _AT_ONCE)
+            self.paced_at = max(self.paced_at, now - _AT_ONCE) + size / rate
 
 
 class Peers:
@@ -232,6 +308,7 @@ class Peers:
         """A report came. `behind`: the receiver says of itself that it catches up. `most`: records that one
         may be behind."""
         peer.heard = now
+        peer.behind = behind
         peer.caught_up = peer.caught_up or not behind
         event = PeerEvent.FAR if self._far(peer, behind, edge, now, most) else PeerEvent.NEAR
         following = peer_step(peer.state, event)
@@ -255,19 +332,28 @@ class Peers:
         return lag > (most // 2 if behind else most)
 
     def leaves(self, peer: Peer, edge: int, now: float) -> None:
-        """A live one is too slow for the others. What it was sent already may still arrive: its replay goes
-        on at the edge of that."""
+        """A live one is too slow for the others, and these go on without it. What it was sent already may
+        still arrive, and so may what goes to the group, if that reaches it: it is replayed to only when it
+        has had its time for that."""
         self._enter(peer, peer_step(peer.state, PeerEvent.SLOW))
         peer.rewind(now, max(peer.next, edge))
         peer.ahead = peer.sent > peer.next
         peer.edge = peer.sent
         peer.waited = 0.0
+        settings = self._settings
+        soon = now - peer.back_at < settings.slow_again
+        peer.left_lately = peer.left_lately + 1 if soon else 1
+        out_for = settings.slow_out * 2.0 ** min(peer.left_lately - 1, 10)
+        peer.back_at = now + min(out_for, settings.slow_out_longest)
+        peer.held_off = True
         peer.left += 1
         peer.out_since = now
 
     def edge_reached(self, peer: Peer) -> None:
         peer.edge = peer.sent
+        peer.pace.found(peer.window.size)
         peer.caught_up = False
+        peer.unhelped = 0
         peer.out_since = NEVER
         self._enter(peer, peer_step(peer.state, PeerEvent.REPLAYED))
 

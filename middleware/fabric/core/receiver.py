@@ -28,6 +28,7 @@ from treecast.middleware.wire.segment_bodies import (
     Skipped,
 )
 
+from .asking import Asking
 from .counters import Refused, StreamCounters
 from .log import REPAIRS_PER_NAK, Log, StreamLog
 from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
@@ -56,9 +57,9 @@ _DATA: Final = Kind.DATA
 _REPAIR: Final = Kind.REPAIR
 _REPLAY: Final = Kind.REPLAY
 _CAME_LIVE: Final = How.LIVE
+_REPAIRED: Final = How.REPAIRED
 _REPLAYED: Final = How.REPLAYED
 
-_MOST_NAKS: Final = 8  # at once
 _ROOM_EVERY: Final = 0.1  # seconds: so often, a stream says that it is in use
 _LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
 
@@ -67,7 +68,7 @@ def _how(kind: Kind) -> How:
     """Its origin says what it is sent for: when a receiver learns that it is behind is chance."""
     if kind is _DATA:
         return _CAME_LIVE
-    return _REPLAYED if kind is _REPLAY else How.REPAIRED
+    return _REPLAYED if kind is _REPLAY else _REPAIRED
 
 
 def always(_: tuple[After, ...]) -> bool:
@@ -118,13 +119,11 @@ class Receiver:
         self._outcomes = Outcomes(progress.totals if progress is not None else None)
         self._buffer = Reorder(settings, self._budget, progress.next if progress is not None else 0)
         self._weight = Weight(settings)
+        self._asking = Asking(settings, random, self.round_trip, self._weight)
         self._held = held
         self._own: Log | None = None
         self._holder_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._queue: deque[Outgoing] = deque()
-        self._answered = -NEVER  # when the last repair came
-        self._replayed_to = 0  # the highest end of a repair: gaps before it are asked for while replayed to
-        self._replay_until = -NEVER  # a replay goes on, for as long as repairs come
         self._heard = now
         self._orphaned_since = NEVER
         self._report_at = now
@@ -192,6 +191,8 @@ class Receiver:
                     self.waiting = True
                     break
                 how = _how(kind)
+                if how is _REPAIRED and self._asking.holder:
+                    how = _REPLAYED  # a holder does not know for whom it repairs
                 if how is _REPLAYED:
                     self._awaited = True
                 if self._outcomes.settle(message.records, how, self._judge(message)):
@@ -203,7 +204,7 @@ class Receiver:
         return taken
 
     def _replayed_to_now(self, now: float) -> bool:
-        return self.state is _CATCHING_UP or now < self._replay_until
+        return self.state is _CATCHING_UP or now < self._asking.replay_until
 
     def _hold(self, message: Message, now: float) -> None:
         if not self._settings.hold_bytes or (self._held is not None and self._own is None):
@@ -218,11 +219,12 @@ class Receiver:
             return
         if self._unreported >= self._enough(now):
             self._report_by(now)
-        elif self.next != self._reported_next:
+        elif self.next != self._reported_next or (self._unreported and self._replayed_to_now(now)):
+            # a replay waits to hear what has arrived, whatever is missing before it
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
         if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
-            self._replay_until = now + self._replay_pause()
+            self._asking.replays(now)
         if self.final is not None and self.next >= self.final and self.state is not _DONE:
             self._step(ReceiverEvent.COMPLETE)
             self._done_at = now
@@ -309,17 +311,18 @@ class Receiver:
         self._quiet_until = -NEVER
         if refused is None:
             before = self._buffer.newest
-            refused = self._buffer.add(segment, now + self._first_delay(), now + self._patience())
+            asking = self._asking
+            due = now + (asking.reordered() if segment.kind is _REPLAY else asking.first_delay())
+            refused = self._buffer.add(segment, due, now + asking.patience())
+            farther = self._buffer.newest > before
             if refused is None:
-                self._arrived(len(segment.payload), now, self._buffer.newest > before)
+                self._arrived(len(segment.payload), now, farther)
             if segment.kind is not _DATA:
-                self._answered = now
-                self._replayed_to = max(self._replayed_to, segment.end)
-                if self._replay_until > now or segment.kind is _REPLAY:
-                    self._replay_until = now + self._replay_pause()
+                # what was asked for does not show that more of a replay comes
+                self._asking.came(segment.end, now, segment.kind is _REPLAY and farther)
             self._check_lag()
         elif refused is Refused.FAR_AHEAD:
-            self._know(segment.end, now + self._first_delay())
+            self._know(segment.end, now + self._asking.first_delay())
         if refused is not None:
             self.counters.refuse(refused)
 
@@ -353,36 +356,12 @@ class Receiver:
             self._buffer.know(end if self.final is None else min(end, self.final), due)
             self._check_lag()
 
-    def _first_delay(self) -> float:
-        """A quarter of a round trip for what was only reordered, then spread over the receivers."""
-        return self.round_trip.smoothed * (0.25 + self._spread())
-
-    def _patience(self) -> float:
-        """How long what nothing has overtaken may be on its way: in a socket, or not sent yet."""
-        if self.state is _CATCHING_UP:
-            return self.round_trip.timeout
-        return max(self.round_trip.timeout, self._settings.patience)
-
-    def _spread(self) -> float:
-        """So that not all ask at once. What is replayed, one alone asks for."""
-        return self._settings.nak_spread * self._random.random() if self.state is not _CATCHING_UP else 0.0
-
-    def _retry_delay(self, attempts: int) -> float:
-        """A repair's time-out, doubled with every attempt where no repair comes, spread, and bounded.
-
-        Where enough others may ask for the same, the origin waits for them.
-        """
-        settings, wait = self._settings, self.round_trip.timeout
-        if self.state is not _CATCHING_UP and len(self.members) >= settings.multicast_at:
-            wait += settings.aggregation * self.round_trip.smoothed
-        base = wait * 2.0 ** min(attempts - 1, 20)
-        return min(base, self._settings.nak_longest) * (1 + self._spread())
-
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
         if heartbeat.every:
             self._every = heartbeat.every
         if heartbeat.again != NOWHERE:
             self._buffer.newest = (max(heartbeat.again, self.next), 0)
+            self._asking.held_by(heartbeat.holder, max(heartbeat.again, self.next))
         if heartbeat.echo:
             self.round_trip.sample(now - heartbeat.echo / 1e6)
             self._echo = max(self._echo, heartbeat.echo)
@@ -395,10 +374,10 @@ class Receiver:
                 if self.next == self._reported_next:
                     self._report_at = now + self._settings.report_idle
             # an echo may come another way than the data, and overtake it
-            self._know(heartbeat.end, now + self._patience())
+            self._know(heartbeat.end, now + self._asking.patience())
             return
-        self._buffer.passed(now + self._first_delay(), heartbeat.end)
-        self._know(heartbeat.end, now + self._first_delay())
+        self._buffer.passed(now + self._asking.first_delay(), heartbeat.end)
+        self._know(heartbeat.end, now + self._asking.first_delay())
         if not self._sure and now - self._reported_at >= self.round_trip.timeout:
             self._report_by(now)  # the origin may wait for it
 
@@ -408,7 +387,7 @@ class Receiver:
         most = self._weight.most_behind
         if self.state is _LIVE and self._lag() > most and self._buffer.missing > most:
             self._step(ReceiverEvent.FALL_BEHIND)
-            self._replayed_to = 0
+            self._asking.replayed_to = 0
             self._buffer.forget_ahead(0.0)
             self._awaited = True
             self._report_by(0.0)  # the sooner the origin knows, the less is sent in vain
@@ -422,18 +401,16 @@ class Receiver:
             return
         for one in skip.ranges:
             if one.end > self.next:
-                self._buffer.skip(one, now + self._first_delay())
+                self._buffer.skip(one, now + self._asking.first_delay())
 
     def _announce(self, announce: Announce, now: float) -> None:
         if not self.members and announce.end > self.next:
-            self._replay_until = (
-                now + self._replay_pause()
-            )  # the origin replays by itself to who begins behind
+            self._asking.replays(now)  # the origin replays by itself to who begins behind
         self.members = announce.members
         self.name = announce.name
         if self.state is _JOINING:
             self._begin(announce.first, now)
-        self._know(announce.end, now + self._first_delay())
+        self._know(announce.end, now + self._asking.first_delay())
 
     def _begin(self, first: int, now: float) -> None:
         self._step(ReceiverEvent.BEGIN)
@@ -450,12 +427,13 @@ class Receiver:
         if close.end < self._buffer.known:
             self.counters.refuse(Refused.BEYOND_END)
             return
-        self._know(close.end, now + self._first_delay())
+        self._know(close.end, now + self._asking.first_delay())
         self.final = close.end
         self._after_progress(now)
 
     def _step(self, event: ReceiverEvent) -> None:
         self.state = receiver_step(self.state, event)
+        self._asking.behind = self.state is _CATCHING_UP
         self._quiet_until = -NEVER
 
     # --- for others, when the origin is gone
@@ -486,6 +464,8 @@ class Receiver:
 
     def _origin_silent(self, now: float) -> None:
         self._step(ReceiverEvent.ORIGIN_SILENT)
+        if self.state is _ORPHANED:
+            self._asking.nobody_replays()
         if self.state is _ORPHANED and self._orphaned_since == NEVER:
             self._orphaned_since = self._word_at = now
 
@@ -529,51 +509,22 @@ class Receiver:
         origin, stream, epoch = self.key
         self._queue.append(OutgoingSegment(control(kind, origin, stream, epoch, self.host, body), to))
 
-    def _replay_pause(self) -> float:
-        """Without a repair for so long, a replay that had nearly reached the end is over."""
-        return min(2 * self.round_trip.timeout, self._settings.replay_stall)
-
-    def _ask_before(self, now: float) -> int:
-        """Gaps from here on are not asked for: a replay brings them, which goes on also for who is near."""
-        if self.state is _CATCHING_UP:
-            return self._replayed_to
-        if self.state is _LIVE and now < self._replay_until and len(self._buffer.gaps):
-            return self._replayed_to
-        self._replay_until = -NEVER
-        return self._buffer.known
-
     def _ask(self, now: float) -> None:
-        """One nak for all gaps whose time has come, as far as it holds them and there is room."""
+        """Naks for all that is missing and due."""
         if self.state in (_JOINING, _DONE):
             return
-        before = self._ask_before(now)
-        wanted: list[Gap] = []
-        whole = now - self._newest_at >= self._patience()
-        for missing in self._buffer.gaps.due(now):
-            if len(wanted) >= _MOST_NAKS * MAX_GAPS or (not self._buffer.room and missing.first != self.next):
-                missing.due = now + self.round_trip.timeout
-                continue
-            if missing.first >= before:  # replay will come there
-                missing.due = now + self._replay_pause()
-                continue
-            lacking = list(self._buffer.wanted(missing, before, whole))
-            if not lacking:  # what it lacks may be on its way
-                missing.due = self._newest_at + self._patience()
-                continue
-            wanted += lacking
-            missing.attempts = 1 if self._answered > missing.asked else missing.attempts + 1
-            missing.asked = now
-            missing.due = now + self._retry_delay(missing.attempts)
+        wanted = self._asking.ask(self._buffer, self._newest_at, len(self.members), now)
         round_trip = int(self.round_trip.smoothed * 1e6)
         for at in range(0, len(wanted), MAX_GAPS):
             nak = Nak(tuple(wanted[at : at + MAX_GAPS]), round_trip)
             self._control(Kind.NAK, nak.encode(), self._repairer())
 
     def _repairer(self) -> int:
-        """The origin; when it is gone any other member, another one each time."""
+        """The origin, or who holds what it replays; when it is gone any other member, another one each
+        time."""
         others = [host for host in self.members if host != self.host]
         if self.state is not _ORPHANED or not others:
-            return self.key[0]
+            return self._asking.holder or self.key[0]
         return others[int(self._random.random() * len(others))]
 
     def _report(self, now: float) -> None:
@@ -595,6 +546,7 @@ class Receiver:
                 parts,
                 int(max(0.0, now - self._newest_at) * 1e6),
                 self._asks_for_echo(now),
+                self._held.oldest if self._held is not None else NOWHERE,
             )
             self._reported_next = self.next
             self._unreported = 0

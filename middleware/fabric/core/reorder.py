@@ -106,6 +106,8 @@ class Reorder:
             return Refused.NO_ROOM
         reached = (end, 0) if segment.number + 1 == segment.total else (sequence, segment.number + 1)
         if reached > self.newest:
+            if segment.kind is Kind.REPLAY:  # it goes in its order, and what it leaves out is lost
+                self.gaps.passed(sequence, due)
             self.newest = reached
         if self._is_oversized(segment):
             self.gaps.fill(sequence, end)

@@ -8,6 +8,7 @@ from .settings import NEVER
 
 Parts = tuple[int, int] | None  # segment numbers from, to before; None: the whole message
 
+_WHOLE = (0, 1 << 16)
 _MOST_REQUESTS = 4096
 _MOST_REMEMBERED = 16384
 
@@ -37,22 +38,27 @@ def in_order(asked: set[Parts]) -> list[Parts]:
 class Repairs:
     """A repair waits `aggregation` round trips of its first asker for more of them.
 
-    The same host asking for the same within a round trip of the answer is suppressed: its request
-    left before the answer came.
+    The same host asking for the same, or for a part of it, within a round trip of the answer is suppressed:
+    its request left before the answer came.
     """
 
     def __init__(self, aggregation: float) -> None:
         self._aggregation = aggregation
         self._requests: dict[int, Request] = {}
         self._queue: list[tuple[float, int]] = []  # (due, sequence), a heap
-        self._answered: dict[tuple[int, int, Parts], float] = {}  # -> until when it is suppressed
+        # by host and sequence: parts from, to before, and until when they are suppressed
+        self._answered: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
 
     def ask(
         self, host: int, sequence: int, parts: Parts, round_trip: float, now: float, *, alone: bool = False
     ) -> bool:
         """Whether the request is kept. `alone`: nobody else is to be waited for."""
-        if self._answered.get((host, sequence, parts), 0.0) > now:
-            return False
+        first, end = parts if parts is not None else _WHOLE
+        key = (host, sequence)
+        answered = [one for one in self._answered.get(key, ()) if one[2] > now]
+        for begin, stop, _ in answered:
+            if begin <= first and end <= stop:
+                return False
         request = self._requests.get(sequence)
         if request is None:
             if len(self._requests) >= _MOST_REQUESTS:
@@ -62,15 +68,16 @@ class Repairs:
             self._requests[sequence] = request
             heapq.heappush(self._queue, (request.due, sequence))
         request.hosts.setdefault(host, set()).add(parts)
-        self._remember((host, sequence, parts), request.due + round_trip, now)
+        answered.append((first, end, request.due + round_trip))
+        self._remember(key, answered, now)
         return True
 
-    def _remember(self, key: tuple[int, int, Parts], until: float, now: float) -> None:
+    def _remember(self, key: tuple[int, int], answered: list[tuple[int, int, float]], now: float) -> None:
         if len(self._answered) >= _MOST_REMEMBERED:
-            self._answered = {one: time for one, time in self._answered.items() if time > now}
+            self._answered = {one: last for one, last in self._answered.items() if last[-1][2] > now}
             if len(self._answered) >= _MOST_REMEMBERED:
                 self._answered.clear()  # then something is repaired twice
-        self._answered[key] = until
+        self._answered[key] = answered
 
     def pop(self, now: float) -> Request | None:
         """The next request whose time has come."""

@@ -24,6 +24,7 @@ from .timing import TokenBucket, Weight
 from .turn import Turn
 
 # Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_TRIES: Final = 2  # holders that bring nothing
 _LIVE: Final = PeerState.LIVE
 _CATCHING_UP: Final = PeerState.CATCHING_UP
 
@@ -89,11 +90,14 @@ class Resending:
             self._counters.refuse(Refused.TOO_MANY)  # it will ask again, for what it lacks by then
             return
         round_trip = nak.round_trip / 1e6
+        if peer.state is _LIVE and not peer.may_ask(round_trip, now):
+            self._counters.refuse(Refused.TOO_MANY)  # else repairs fill a queue in which they get lost
+            return
         edge = peer.sent if peer.state is _CATCHING_UP else self._live.known
         for gap in nak.gaps:
             asked = (gap.part, gap.part + gap.parts) if gap.parts else None
             for found in self._outbox.entries(gap.first, min(gap.end, edge)):
-                if left <= 0:
+                if left <= 0 or (peer.state is _LIVE and not peer.may_ask(round_trip, now)):
                     self._counters.refuse(Refused.TOO_MANY)
                     break
                 left -= 1
@@ -124,9 +128,11 @@ class Resending:
             size = min(size, (parts[1] - parts[0]) * self.part_size)
         if peer.state is _LIVE:
             peer.pace.asked(size)
+            peer.flight.again(size, now)
         elif peer.state is _CATCHING_UP:
             peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
-            peer.window.asked(size)
+            if peer.asks_first(message.sequence, parts[1] if parts is not None else MAX_SEGMENTS):
+                peer.window.asked(size)
 
     def repair(self, out: list[Outgoing], now: float) -> None:
         """Answers what was asked for, as far as this turn goes; what was left of that comes first."""
@@ -201,32 +207,81 @@ class Resending:
     def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         """What `peer` lacks before the edge of live data, as far as its window, the rate and this turn
         allow."""
-        if peer.unsettled and now - peer.progressed >= peer.stall:
+        if peer.held_off and not self._had_its_time(peer, now):
+            return
+        if peer.holder:
+            self._check_holder(peer, now)
+        if not peer.holder:
+            self._look_for_holder(peer, now)
+        if not peer.holder and peer.unsettled and now - peer.progressed >= peer.stall:
             self._stalled(peer, now)
         if peer.begun_anew:
             self._begin_anew(peer, out)
+        if peer.holder:
+            return
         peer.look_for_lost(now)
         self._give_again(peer, out, now)
         self._give(peer, out, now)
         if self._may_replay(peer, now):
             self._replay_more(peer, out, now)
 
+    def _had_its_time(self, peer: Peer, now: float) -> bool:
+        """Whether who has left is replayed to from now on: not if it has kept up all the same."""
+        if now < peer.back_at:
+            return False
+        peer.held_off = False
+        lacks = self._weight.size_of(self._live.edge - peer.next)
+        if peer.behind or lacks > peer.pace.size:
+            peer.rewind(now, peer.next)
+            return True
+        peer.sent = max(peer.sent, self._live.edge)
+        peer.ahead = False
+        return False
+
     def _begin_anew(self, peer: Peer, out: list[Outgoing]) -> None:
         """What has arrived of the replay before says nothing of this one: it is told so first."""
         peer.begun_anew = False
         known = self._live.known
-        body = Heartbeat(known, min(self._outbox.oldest, known), again=peer.sent)
+        body = Heartbeat(known, min(self._outbox.oldest, known), again=peer.sent, holder=peer.holder)
         self._outbox.queue(Kind.HEARTBEAT, body.encode(), peer.host)
         self._outbox.give(out)
 
-    def meet(self, out: list[Outgoing]) -> None:
+    # --- by holders
+
+    def _look_for_holder(self, peer: Peer, now: float) -> None:
+        """Who else may replay to it what is not sent yet, where that is much; of these who has least to do
+        so far."""
+        least = self._settings.replay_by_holders
+        if peer.unhelped >= _TRIES or not least or self._weight.size_of(self._live.edge - peer.sent) < least:
+            return
+        busy = [one.holder for one in self._peers if one.holder]
+        able = [one for one in self._peers if one.live and self._holds(one, peer.next, least)]
+        if able:
+            peer.rewind(now, peer.next)  # it does not ask for what it has
+            peer.holder = min(able, key=lambda one: busy.count(one.host)).host
+
+    def _holds(self, one: Peer, sequence: int, least: int) -> bool:
+        """Whether it keeps what comes from `sequence` on, so much of it at least."""
+        return one.held <= sequence and self._weight.size_of(one.next - sequence) >= least
+
+    def _check_holder(self, peer: Peer, now: float) -> None:
+        """It comes near the edge, and the rest is sent from here; or the holder is gone, or brings nothing
+        although the receiver has been heard."""
+        holder = self._peers.get(peer.holder)
+        near = 2 * self._weight.size_of(self._live.edge - peer.next) < self._settings.replay_by_holders
+        idle = peer.heard - peer.idle_since >= peer.stall
+        if near or idle or holder is None or not holder.live:
+            peer.unhelped = _TRIES if near else peer.unhelped + idle
+            peer.rewind(now, peer.next)
+
+    def meet(self, out: list[Outgoing], now: float) -> None:
         """Who has been replayed all that was sent to all is live from here on.
 
         To be called before more is sent to all. A part of the message under way may be missing: it is sent
         now.
         """
         for peer in self._peers.in_state(_CATCHING_UP):
-            if not self._is_there(peer):
+            if not self._is_there(peer, now):
                 continue
             missed = self._live.missed(peer.host)
             if missed is not None:
@@ -236,12 +291,12 @@ class Resending:
             self._peers.edge_reached(peer)
             self._live.begins(peer)
 
-    def somebody_is_there(self) -> bool:
+    def somebody_is_there(self, now: float) -> bool:
         """Whether `meet` finds anybody."""
-        return any(self._is_there(peer) for peer in self._peers.in_state(_CATCHING_UP))
+        return any(self._is_there(peer, now) for peer in self._peers.in_state(_CATCHING_UP))
 
-    def _is_there(self, peer: Peer) -> bool:
-        if not peer.reported or peer.ahead:
+    def _is_there(self, peer: Peer, now: float) -> bool:
+        if not peer.reported or peer.ahead or peer.holder or peer.held_off:
             return False
         return peer.sent >= self._live.edge and peer.slices.empty and peer.again.empty
 
@@ -251,6 +306,7 @@ class Resending:
             and peer.slices.empty
             and peer.again.empty
             and peer.may_replay > 0
+            and peer.paced_at <= now
             and peer.sent < self._live.edge
             and self._bucket.ready(now)
         )
@@ -267,22 +323,24 @@ class Resending:
         out += given
 
     def _give_again(self, peer: Peer, out: list[Outgoing], now: float) -> None:
-        """The same of what it has asked for."""
+        """The same of what it has asked for, some of it also where the window is full: what it lacks may be
+        what the window counts as on its way."""
         given: list[Outgoing] = []
-        self._given(peer, peer.again, given, now)
+        self._given(peer, peer.again, given, now, self._settings.replay_least - peer.flight.again_bytes)
         for one in given:
             peer.flight.again(one.size, now)
         out += given
 
-    def _given(self, peer: Peer, slices: Slices, given: list[Outgoing], now: float) -> None:
-        may = min(self._turn.replays, peer.may_replay)
-        if may <= 0 or slices.empty:
+    def _given(self, peer: Peer, slices: Slices, given: list[Outgoing], now: float, least: int = 0) -> None:
+        may = min(self._turn.replays, max(peer.may_replay, least))
+        if may <= 0 or slices.empty or peer.paced_at > now:
             return
         if not peer.flight.on_way:
             peer.progressed = now  # until now nothing could arrive
         self._turn.replays -= may - slices.give(given, may)
         for one in given:
             self._turn.replayed(one.size)
+            peer.paces(one.size, now)
 
     def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
@@ -317,16 +375,22 @@ class Resending:
         """When `replays` has something to send to `peer`, if nothing is heard before."""
         if not peer.reported:
             return NEVER
-        if self._is_there(peer):
+        if peer.held_off:
+            return max(now, peer.back_at)
+        if self._is_there(peer, now):
             return now
+        if peer.holder:
+            return NEVER  # a report tells how far it is
         stalled = peer.progressed + peer.stall if peer.unsettled else NEVER
-        if peer.may_replay <= 0:
+        if peer.may_replay <= 0 and (
+            peer.again.empty or peer.flight.again_bytes >= self._settings.replay_least
+        ):
             return min(stalled, peer.look_at)
         if not peer.slices.empty or not peer.again.empty:
-            return self._turn.replays_at(now)
+            return max(self._turn.replays_at(now), peer.paced_at)
         if peer.sent >= self._live.edge:
             return stalled
-        return min(stalled, max(self._bucket.ready_at(now), self._turn.replays_at(now)))
+        return min(stalled, max(self._bucket.ready_at(now), self._turn.replays_at(now), peer.paced_at))
 
 
 def _within(asked: Parts, sent: int) -> Parts:

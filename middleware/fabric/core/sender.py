@@ -229,8 +229,11 @@ class Sender:
         peer.heard = now
         if not late:
             peer.room = report.room
+            peer.held = report.held
             if peer.live:
                 self.live.heard(peer, report, now)
+            elif peer.holder:
+                peer.brought((report.newest, report.parts), now)
             else:
                 peer.arrives(report.newest, report.parts * self._resending.part_size, report.age / 1e6, now)
             behind = report.mode is Mode.CATCHING_UP
@@ -299,7 +302,7 @@ class Sender:
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not _SILENT:
                 return None
-        return None if self._resending.somebody_is_there() else self._take_newest(now)
+        return None if self._resending.somebody_is_there(now) else self._take_newest(now)
 
     def _take_newest(self, now: float) -> Message | None:
         message = self.live.take_newest(now)
@@ -322,7 +325,7 @@ class Sender:
         self._announce(now)
         self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
         self._resending.repair(out, now)
-        self._resending.meet(out)
+        self._resending.meet(out, now)
         self._live(out, now)
         self._resending.replays(out, now)
         self._beat(now)

@@ -54,6 +54,7 @@ class PaceEvent(enum.Enum):
     LOSS = "more was lost than the path always loses"
     LATE = "all that arrived in a round has waited in a queue on its way"
     TURN = "a round has passed since it was made smaller"
+    CLEARED = "losses have stopped it while it opened, and were not its fault"
     STALL = "nothing has arrived for long"
 
 
@@ -87,6 +88,7 @@ _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.LOSS: (PaceState.HELD, PaceState.HELD, PaceState.HELD),
     PaceEvent.LATE: (PaceState.HELD, PaceState.HELD, PaceState.HELD),
     PaceEvent.TURN: (None, None, PaceState.STEADY),
+    PaceEvent.CLEARED: (None, PaceState.OPENING, None),
     PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
 }
 

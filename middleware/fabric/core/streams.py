@@ -43,7 +43,7 @@ DATA: Final = PURPOSES[int(Kind.DATA)]
 _DATA: Final = Kind.DATA
 _PLACE: Final = struct.Struct(">IIIQ")  # origin, stream, epoch, sequence
 _PLACE_AT: Final = 4
-_STREAM_BYTES: Final = 12  # origin, stream and epoch
+_STREAM_BYTES: Final = 16  # of a header: kind, key, origin, stream and epoch
 _DATA_KIND: Final = int(Kind.DATA)
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
@@ -196,24 +196,15 @@ class Streams:
         while start < length:
             end = min(start + size, length) if size > 0 else length
             at = start + skip
-            if self._is_let_in(buffer, start, at, end, seen):
-                if skip and end - at >= HEADER_SIZE:
-                    seen = self._beginning(buffer, start, at)
-                self._datagram(buffer, at, end, now)
+            if skip:
+                beginning = bytes(buffer[start : at + _STREAM_BYTES])
+                if beginning != seen or end - at < HEADER_SIZE:
+                    if not (self._check_stare(buffer, start, end) and self._concerns(buffer, at, end)):
+                        start = end
+                        continue
+                    seen = beginning
+            self._datagram(buffer, at, end, now)
             start = end
-
-    def _is_let_in(self, buffer: memoryview, start: int, at: int, end: int, seen: bytes) -> bool:
-        """Whether a datagram whose segment begins at `at` is looked at further; `seen`: how the last one
-        began."""
-        if start == at:
-            return True
-        if seen and end - at >= HEADER_SIZE and self._beginning(buffer, start, at) == seen:
-            return True
-        return self._check_stare(buffer, start, end) and self._concerns(buffer, at, end)
-
-    def _beginning(self, buffer: memoryview, start: int, at: int) -> bytes:
-        """Its header of STARE, and of the segment at `at` origin, stream and epoch."""
-        return bytes(buffer[start:at]) + bytes(buffer[at + _PLACE_AT : at + _PLACE_AT + _STREAM_BYTES])
 
     def carried(self, buffer: memoryview, start: int, end: int, now: float) -> None:
         """Takes the segment behind a stack of labels."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from .settings import NEVER, StreamSettings
+
+_UNSEEN: Final = 256  # records of a piece, where none was seen yet
 
 
 class Random(Protocol):
@@ -84,6 +86,14 @@ class Weight:
         self._most = settings.catch_up_after
         self._bytes = settings.catch_up_bytes
         self._mean = 0.0  # bytes of a record, lately
+
+    def records_of(self, size: int) -> int:
+        """About how many records make up so many bytes; at least one."""
+        return max(1, int(size / max(self._mean, 1.0))) if self._mean else _UNSEEN
+
+    def size_of(self, records: int) -> int:
+        """About how many bytes they make up."""
+        return int(records * self._mean)
 
     def add(self, records: int, size: int) -> None:
         """A message of these was seen."""

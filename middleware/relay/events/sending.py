@@ -58,7 +58,7 @@ class Sending(Departures):
     """All event streams of this host, of which it is the `run`-th run. Calls come from the loop."""
 
     def __init__(self, run: int, common: Common, tables: Tables | None) -> None:
-        self.on_opened: Callable[[], None] | None = None  # a stream to other hosts has begun
+        self.on_begun: Callable[[EventStream], None] | None = None  # a stream to other hosts
         self._run = run
         self._hub = common.hub
         self._outbox = common.outbox
@@ -256,8 +256,8 @@ class Sending(Departures):
             stream.open = True
         self.accounts.begun(stream)
         self._counters.streams_opened += 1
-        if self.on_opened is not None:
-            self.on_opened()
+        if self.on_begun is not None:
+            self.on_begun(stream)
         return stream
 
     def _opened(self, stream: EventStream) -> None:

@@ -9,7 +9,11 @@ from treecast.middleware.broker.cluster import GroupHome
 from treecast.middleware.broker.groups.state import State
 from treecast.middleware.broker.homes import HomeKind, HomeName
 from treecast.middleware.broker.values import (
+    NOBODY,
     CommittedOffset,
+    ConfigChange,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
     GroupDescription,
     Joined,
     JoinGroup,
@@ -23,6 +27,7 @@ from treecast.middleware.broker.values import (
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 
+from . import consumer_messages as c
 from . import messages as m
 from .finder import HomeFinder
 from .methods import HomeMethod
@@ -63,6 +68,13 @@ class RemoteGroupHome:
         message = pb.HomeHeartbeat(home=self._target, member=m.member(member))
         await self._router.call(self._at, HomeMethod.HEARTBEAT, message, pb.HomeDone)
 
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        message = c.heartbeat(self._target, request)
+        answer = await self._router.call(
+            self._at, HomeMethod.CONSUMER_HEARTBEAT, message, pb.HomeConsumerAnswer
+        )
+        return c.read_answer(answer)
+
     async def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> Sequence[TreecastError | None]:
         message = pb.HomeLeave(home=self._target, members=[m.member(member) for member in members])
         answer = await self._router.call(self._at, HomeMethod.LEAVE, message, pb.HomeLeft)
@@ -88,9 +100,14 @@ class RemoteGroupHome:
         return m.read_partition_errors(answer)
 
     async def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        member: MemberIdentity = NOBODY,
     ) -> Mapping[TopicPartition, CommittedOffset | TreecastError]:
-        message = m.fetch(self._target, partitions, require_stable=require_stable)
+        message = m.fetch(self._target, partitions, member, require_stable=require_stable)
         return m.read_fetched(await self._router.call(self._at, HomeMethod.FETCH, message, pb.HomeFetched))
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> PartitionErrors:
@@ -105,6 +122,13 @@ class RemoteGroupHome:
 
     async def delete(self, group_id: str) -> None:
         await self._router.call(self._at, HomeMethod.DELETE, pb.HomeAsked(home=self._target), pb.HomeDone)
+
+    async def alter_config(
+        self, group_id: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Mapping[str, str]:
+        message = c.alter_config(self._target, changes, validate_only=validate_only)
+        answer = await self._router.call(self._at, HomeMethod.ALTER_CONFIG, message, pb.HomeConfig)
+        return dict(answer.overrides)
 
     async def end_transaction_offsets(
         self, group_id: str, producer: ProducerIdentity, *, committed: bool
@@ -145,6 +169,13 @@ class RoutedGroups:
             lambda at, target: self._there(at, target).heartbeat(group_id, member),
         )
 
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        return await self._router.route(
+            _group(request.group_id),
+            lambda: self._local.consumer_heartbeat(request),
+            lambda at, target: self._there(at, target).consumer_heartbeat(request),
+        )
+
     async def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> Sequence[TreecastError | None]:
         return await self._router.route(
             _group(group_id),
@@ -180,13 +211,20 @@ class RoutedGroups:
         )
 
     async def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        member: MemberIdentity = NOBODY,
     ) -> Mapping[TopicPartition, CommittedOffset | TreecastError]:
         return await self._router.route(
             _group(group_id),
-            lambda: self._local.fetch_offsets(group_id, partitions, require_stable=require_stable),
+            lambda: self._local.fetch_offsets(
+                group_id, partitions, require_stable=require_stable, member=member
+            ),
             lambda at, target: self._there(at, target).fetch_offsets(
-                group_id, partitions, require_stable=require_stable
+                group_id, partitions, require_stable=require_stable, member=member
             ),
         )
 
@@ -212,6 +250,20 @@ class RoutedGroups:
             _group(group_id),
             lambda: self._local.delete(group_id),
             lambda at, target: self._there(at, target).delete(group_id),
+        )
+
+    async def alter_config(
+        self, group_id: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Mapping[str, str]:
+        """A group that has no home has no settings, and gets no home by being asked for them."""
+        if not changes and self._finder.known(_group(group_id)) is None:
+            return {}
+        return await self._router.route(
+            _group(group_id),
+            lambda: self._local.alter_config(group_id, changes, validate_only=validate_only),
+            lambda at, target: self._there(at, target).alter_config(
+                group_id, changes, validate_only=validate_only
+            ),
         )
 
     async def end_transaction_offsets(

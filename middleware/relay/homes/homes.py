@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import GroupHome, TransactionHome
 from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
@@ -100,7 +102,8 @@ class Homes:
         self._view.on_reached(lambda position: self.keeper.note_history(position.history))
         own = self.keeper.start(self._home, self._host_id, self._view.position.history)
         self._adopt([*own, *self._bare()])
-        self._tidying = asyncio.create_task(self._tidy_up(), name="homes of nothing")
+        work = lasting("forgetting homes of nothing", self._tidy_up, BackOff(random.Random()))
+        self._tidying = asyncio.create_task(work, name="homes of nothing")
 
     def _bare(self) -> list[HomeName]:
         """Homes that this host is, as the view says, and of which nothing is here: its disk was lost. The

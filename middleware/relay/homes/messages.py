@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.values import (
+    NOBODY,
     CommittedOffset,
     GroupDescription,
     GroupListing,
     GroupMember,
+    GroupType,
     Joined,
     JoinedMember,
     JoinGroup,
@@ -22,6 +24,8 @@ from treecast.middleware.broker.values import (
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
+
+from .consumer_messages import member_state, read_member_state
 
 Fetched = Mapping[TopicPartition, CommittedOffset | TreecastError]
 
@@ -243,10 +247,18 @@ def read_commits(message: pb.HomeCommit) -> OffsetCommits:
 
 
 def fetch(
-    target: pb.HomeTarget, wanted: Sequence[TopicPartition] | None, *, require_stable: bool
+    target: pb.HomeTarget,
+    wanted: Sequence[TopicPartition] | None,
+    who: MemberIdentity,
+    *,
+    require_stable: bool,
 ) -> pb.HomeFetch:
     return pb.HomeFetch(
-        home=target, all=wanted is None, partitions=partitions(wanted or ()), require_stable=require_stable
+        home=target,
+        all=wanted is None,
+        partitions=partitions(wanted or ()),
+        require_stable=require_stable,
+        member=None if who == NOBODY else member(who),
     )
 
 
@@ -284,9 +296,13 @@ def described(value: GroupDescription) -> pb.HomeDescribed:
                 client_host=m.client_host,
                 metadata=m.metadata,
                 assignment=m.assignment,
+                consumer=member_state(m.consumer),
             )
             for m in value.members
         ],
+        group_type=value.group_type.value,
+        epoch=value.epoch,
+        assignment_epoch=value.assignment_epoch,
     )
 
 
@@ -299,22 +315,45 @@ def read_described(group_id: str, message: pb.HomeDescribed) -> GroupDescription
             m.client_host,
             m.metadata,
             m.assignment,
+            read_member_state(m.consumer) if m.HasField("consumer") else None,
         )
         for m in message.members
     )
-    return GroupDescription(group_id, message.state, message.protocol_type, message.protocol, members)
+    return GroupDescription(
+        group_id,
+        message.state,
+        message.protocol_type,
+        message.protocol,
+        members,
+        _group_type(message.group_type),
+        message.epoch,
+        message.assignment_epoch,
+    )
+
+
+def _group_type(name: str) -> GroupType:
+    """None is said by a host of an older version, which knows classic groups only."""
+    return GroupType(name) if name else GroupType.CLASSIC
 
 
 def listed(groups: Iterable[GroupListing]) -> pb.HomeListed:
     return pb.HomeListed(
         groups=[
-            pb.HomeListing(group_id=g.group_id, protocol_type=g.protocol_type, state=g.state) for g in groups
+            pb.HomeListing(
+                group_id=g.group_id,
+                protocol_type=g.protocol_type,
+                state=g.state,
+                group_type=g.group_type.value,
+            )
+            for g in groups
         ]
     )
 
 
 def read_listed(message: pb.HomeListed) -> list[GroupListing]:
-    return [GroupListing(g.group_id, g.protocol_type, g.state) for g in message.groups]
+    return [
+        GroupListing(g.group_id, g.protocol_type, g.state, _group_type(g.group_type)) for g in message.groups
+    ]
 
 
 def transactions(listings: Iterable[TransactionListing]) -> pb.HomeTransactions:

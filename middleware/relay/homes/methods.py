@@ -26,3 +26,5 @@ class HomeMethod(enum.IntEnum):
     VERIFY = 95
     END_PARTS = 96
     LIST_TRANSACTIONS = 97
+    CONSUMER_HEARTBEAT = 98
+    ALTER_CONFIG = 99

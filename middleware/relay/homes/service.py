@@ -7,11 +7,12 @@ from treecast.middleware.broker.groups import GroupCoordinator
 from treecast.middleware.broker.homes import HomeKind, HomeName
 from treecast.middleware.broker.transactions import TransactionCoordinator
 from treecast.middleware.broker.transactions.parts import whole_of
-from treecast.middleware.broker.values import InitProducer, MemberIdRequired
+from treecast.middleware.broker.values import NOBODY, InitProducer, MemberIdRequired
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from . import consumer_messages as c
 from . import messages as m
 from .finder import HomeFinder
 from .keeper import HomeKeeper
@@ -47,11 +48,13 @@ class HomeService:
         methods.register(method.SYNC, pb.HomeSync, self._sync, cancellable=True)
         methods.register(method.HEARTBEAT, pb.HomeHeartbeat, self._heartbeat)
         methods.register(method.LEAVE, pb.HomeLeave, self._leave)
+        methods.register(method.CONSUMER_HEARTBEAT, pb.HomeConsumerHeartbeat, self._consumer_heartbeat)
         methods.register(method.COMMIT, pb.HomeCommit, self._commit)
         methods.register(method.FETCH, pb.HomeFetch, self._fetch)
         methods.register(method.DELETE_OFFSETS, pb.HomeDeleteOffsets, self._delete_offsets)
         methods.register(method.DESCRIBE, pb.HomeAsked, self._describe)
         methods.register(method.DELETE, pb.HomeAsked, self._delete)
+        methods.register(method.ALTER_CONFIG, pb.HomeAlterConfig, self._alter_config)
         methods.register(method.END_OFFSETS, pb.HomeEndOffsets, self._end_offsets)
         methods.register(method.LIST, pb.HomeList, self._list)
         methods.register(method.INIT, pb.HomeInit, self._init)
@@ -107,6 +110,13 @@ class HomeService:
         answers = await self._groups.leave(group_id, [m.read_member(one) for one in request.members])
         return pb.HomeLeft(outcomes=[m.outcome(answer) for answer in answers]), _NOTHING
 
+    async def _consumer_heartbeat(
+        self, host: int, request: pb.HomeConsumerHeartbeat, body: memoryview
+    ) -> tuple[pb.HomeConsumerAnswer, bytes]:
+        await self._home(request.home, HomeKind.GROUP)
+        answer = await self._groups.consumer_heartbeat(c.read_heartbeat(request))
+        return c.answer(answer), _NOTHING
+
     async def _commit(
         self, host: int, request: pb.HomeCommit, body: memoryview
     ) -> tuple[pb.HomePartitionErrors, bytes]:
@@ -125,7 +135,10 @@ class HomeService:
     ) -> tuple[pb.HomeFetched, bytes]:
         group_id = await self._home(request.home, HomeKind.GROUP)
         wanted = None if request.all else m.read_partitions(request.partitions)
-        found = await self._groups.fetch_offsets(group_id, wanted, require_stable=request.require_stable)
+        member = m.read_member(request.member) if request.HasField("member") else NOBODY
+        found = await self._groups.fetch_offsets(
+            group_id, wanted, require_stable=request.require_stable, member=member
+        )
         return m.fetched(found), _NOTHING
 
     async def _delete_offsets(
@@ -144,6 +157,14 @@ class HomeService:
     async def _delete(self, host: int, request: pb.HomeAsked, body: memoryview) -> tuple[pb.HomeDone, bytes]:
         await self._groups.delete(await self._home(request.home, HomeKind.GROUP))
         return pb.HomeDone(), _NOTHING
+
+    async def _alter_config(
+        self, host: int, request: pb.HomeAlterConfig, body: memoryview
+    ) -> tuple[pb.HomeConfig, bytes]:
+        group_id = await self._home(request.home, HomeKind.GROUP)
+        changes = c.read_changes(request.changes)
+        after = await self._groups.alter_config(group_id, changes, validate_only=request.validate_only)
+        return pb.HomeConfig(overrides=after), _NOTHING
 
     async def _end_offsets(
         self, host: int, request: pb.HomeEndOffsets, body: memoryview

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
@@ -43,7 +45,9 @@ class Ends:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="ends of logs")
+        self._task = asyncio.get_running_loop().create_task(
+            lasting("telling where logs end", self._run, BackOff(random.Random())), name="ends of logs"
+        )
 
     async def close(self) -> None:
         if self._task is not None:

@@ -9,6 +9,7 @@ from . import (
     acls,
     api_versions,
     configs,
+    consumer_groups,
     groups,
     hung,
     log_dirs,
@@ -24,6 +25,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
     acls.HANDLERS
     | api_versions.HANDLERS
     | configs.HANDLERS
+    | consumer_groups.HANDLERS
     | groups.HANDLERS
     | hung.HANDLERS
     | log_dirs.HANDLERS

@@ -110,15 +110,24 @@ def check_collision(cluster: Cluster, name: str) -> None:
     if len(places) <= _FEW_PLACES:
         spellings: Iterable[str] = _spellings(name, places)
     else:
-        flat = name.replace(".", "_")
-        spellings = (other for other in known if other.replace(".", "_") == flat)
+        flat = flattened(name)
+        spellings = (other for other in known if flattened(other) == flat)
     for other in spellings:
         if other in known:
-            raise TreecastError(
-                Fault.INVALID_TOPIC,
-                f"topic {name} collides with topic {other}, from which it differs by . and _ alone;"
-                " `treecast topics create` makes it all the same",
-            )
+            raise colliding(name, other)
+
+
+def flattened(name: str) -> str:
+    """As Kafka's metrics write it: the same for names that differ by `.` and `_` alone."""
+    return name.replace(".", "_")
+
+
+def colliding(name: str, other: str) -> TreecastError:
+    return TreecastError(
+        Fault.INVALID_TOPIC,
+        f"topic {name} collides with topic {other}, from which it differs by . and _ alone;"
+        " `treecast topics create` makes it all the same",
+    )
 
 
 def _spellings(name: str, places: Sequence[int]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from ..settings import KafkaSettings
 DYNAMIC_TOPIC = 1
 STATIC_BROKER = 4
 DEFAULT = 5
+DYNAMIC_GROUP = 8
 
 Row = dict[str, Any]
 
@@ -75,6 +76,29 @@ def topic_config_rows(config: TopicConfig, defaults: Mapping[str, str]) -> list[
     return rows
 
 
+def group_config_rows(overrides: Mapping[str, str], broker: BrokerSettings) -> list[Row]:
+    """The settings of a group: its own, else the daemon's."""
+    defaults = {
+        "consumer.heartbeat.interval.ms": (
+            broker.group_consumer_heartbeat_interval_ms,
+            "how often members are told to send heartbeats",
+        ),
+        "consumer.session.timeout.ms": (
+            broker.group_consumer_session_timeout_ms,
+            "how long a member may be silent",
+        ),
+    }
+    rows: list[Row] = []
+    for name, (default, doc) in defaults.items():
+        own: Row = {"name": name, "value": overrides.get(name), "source": DYNAMIC_GROUP}
+        wide: Row = {"name": f"group.{name}", "value": str(default), "source": STATIC_BROKER}
+        synonyms = [own, wide] if name in overrides else [wide]
+        value, source = str(synonyms[0]["value"]), DYNAMIC_GROUP if name in overrides else STATIC_BROKER
+        row = _row(name, value, source, ConfigType.INT, doc, read_only=False)
+        rows.append(row | {"synonyms": synonyms})
+    return rows
+
+
 def broker_config_rows(
     node_id: int, address: tuple[str, int], broker: BrokerSettings, face: KafkaSettings
 ) -> list[Row]:
@@ -118,6 +142,19 @@ def _settings(
         ("default.replication.factor", integer, "1", "a partition has one leader"),
         ("delete.topic.enable", flag, "true", "topics can be deleted"),
         ("fetch.max.bytes", integer, str(face.fetch_max_bytes), "largest answer to a fetch"),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            integer,
+            str(broker.group_consumer_heartbeat_interval_ms),
+            "how often members of the new protocol are told to send heartbeats",
+        ),
+        (
+            "group.consumer.session.timeout.ms",
+            integer,
+            str(broker.group_consumer_session_timeout_ms),
+            "how long a member of the new protocol may be silent",
+        ),
+        ("group.coordinator.rebalance.protocols", text, "classic,consumer", "the group protocols"),
         (
             "group.initial.rebalance.delay.ms",
             integer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from treecast.middleware.broker import ConfigChange, ConfigOperation, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -12,7 +12,7 @@ from .. import errors
 from .. import versions as v
 from ..internal import check_own, visible_topic, visible_topics
 from .base import Context, Fields, Handler, Message
-from .config_rows import Row, broker_config_rows, topic_config_rows
+from .config_rows import Row, broker_config_rows, group_config_rows, topic_config_rows
 
 _TOPIC = 2
 _BROKER = 4
@@ -22,7 +22,7 @@ _GROUP = 32
 _RESOURCES = frozenset({_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})  # KIP-1142
 _OPERATIONS = {operation.value for operation in ConfigOperation}
 
-_ChangesOf = Callable[[Topic, Message], Sequence[ConfigChange]]
+_ChangesOf = Callable[[Mapping[str, str], Message], Sequence[ConfigChange]]
 
 
 def _topic(ctx: Context, name: str) -> Topic:
@@ -41,15 +41,15 @@ def _check_broker(ctx: Context, name: str) -> None:
 # --- DescribeConfigs
 
 
-def describe_configs(ctx: Context, request: Message) -> Fields:
-    return {"results": [_described(ctx, request, resource) for resource in request.resources]}
+async def describe_configs(ctx: Context, request: Message) -> Fields:
+    return {"results": [await _described(ctx, request, resource) for resource in request.resources]}
 
 
-def _described(ctx: Context, request: Message, resource: Message) -> Fields:
+async def _described(ctx: Context, request: Message, resource: Message) -> Fields:
     kind, name = resource.resource_type, resource.resource_name
     answer = {"resource_type": kind, "resource_name": name}
     try:
-        rows = _rows(ctx, kind, name)
+        rows = await _rows(ctx, kind, name)
     except TreecastError as error:
         return answer | {"error_code": ctx.code(error), "error_message": error.detail, "configs": []}
     wanted = resource.configuration_keys
@@ -60,7 +60,7 @@ def _described(ctx: Context, request: Message, resource: Message) -> Fields:
     }
 
 
-def _rows(ctx: Context, kind: int, name: str) -> list[Row]:
+async def _rows(ctx: Context, kind: int, name: str) -> list[Row]:
     if kind == _TOPIC:
         return topic_config_rows(_topic(ctx, name).config, ctx.broker.topic_defaults)
     if kind == _BROKER:
@@ -68,6 +68,8 @@ def _rows(ctx: Context, kind: int, name: str) -> list[Row]:
         if name == "":
             return []  # there are no dynamic cluster-wide settings
         return broker_config_rows(ctx.node_id, ctx.address, ctx.broker, ctx.settings)
+    if kind == _GROUP:
+        return group_config_rows(await ctx.cluster.group_home(name).alter_config(name, ()), ctx.broker)
     raise TreecastError(Fault.NOT_SUPPORTED, f"resources of type {kind} have no configuration here")
 
 
@@ -87,12 +89,12 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 
 async def incremental_alter_configs(ctx: Context, request: Message) -> Fields:
-    """Sets, resets, appends to and subtracts from single keys of topics."""
+    """Sets, resets, appends to and subtracts from single keys of topics and groups."""
     return {"responses": [await _alter(ctx, request, resource, _changes) for resource in request.resources]}
 
 
 async def alter_configs(ctx: Context, request: Message) -> Fields:
-    """Replaces all overrides of topics: a key that is not named goes back to its default."""
+    """Replaces all overrides of topics and groups: a key that is not named goes back to its default."""
     return {
         "responses": [await _alter(ctx, request, resource, _replacement) for resource in request.resources]
     }
@@ -105,6 +107,9 @@ async def _alter(ctx: Context, request: Message, resource: Message, changes_of: 
             raise TreecastError(
                 Fault.POLICY_VIOLATION, "a daemon's settings are set by its configuration file or flags"
             )
+        if resource.resource_type == _GROUP:
+            await _alter_group(ctx, request, resource, changes_of)
+            return _answer(resource, errors.NONE, None)
         if resource.resource_type != _TOPIC:
             raise TreecastError(
                 Fault.NOT_SUPPORTED, f"resources of type {resource.resource_type} have no configuration here"
@@ -113,11 +118,19 @@ async def _alter(ctx: Context, request: Message, resource: Message, changes_of: 
         topic = _topic(ctx, resource.resource_name)
         check_own(ctx.cluster, topic.name)
         await ctx.cluster.definitions.alter_topic(
-            topic.name, changes_of(topic, resource), validate_only=request.validate_only
+            topic.name, changes_of(topic.config.overrides, resource), validate_only=request.validate_only
         )
     except TreecastError as error:
         return _answer(resource, ctx.code(error), error.detail)
     return _answer(resource, errors.NONE, None)
+
+
+async def _alter_group(ctx: Context, request: Message, resource: Message, changes_of: _ChangesOf) -> None:
+    name = resource.resource_name
+    _refuse_repeats(resource)
+    home = ctx.cluster.group_home(name)
+    overrides = await home.alter_config(name, ())
+    await home.alter_config(name, changes_of(overrides, resource), validate_only=request.validate_only)
 
 
 def _refuse_repeats(resource: Message) -> None:
@@ -126,7 +139,7 @@ def _refuse_repeats(resource: Message) -> None:
         raise TreecastError(Fault.INVALID_REQUEST, f"these keys stand twice: {', '.join(twice)}")
 
 
-def _changes(topic: Topic, resource: Message) -> Sequence[ConfigChange]:
+def _changes(overrides: Mapping[str, str], resource: Message) -> Sequence[ConfigChange]:
     for row in resource.configs:
         if row.config_operation not in _OPERATIONS:
             raise TreecastError(Fault.INVALID_REQUEST, f"unknown operation {row.config_operation}")
@@ -137,13 +150,11 @@ def _changes(topic: Topic, resource: Message) -> Sequence[ConfigChange]:
     ]
 
 
-def _replacement(topic: Topic, resource: Message) -> Sequence[ConfigChange]:
+def _replacement(overrides: Mapping[str, str], resource: Message) -> Sequence[ConfigChange]:
     named = {row.name: row.value for row in resource.configs}
     if None in named.values():
         raise TreecastError(Fault.INVALID_REQUEST, "a value is missing")
-    gone = [
-        ConfigChange(key, ConfigOperation.DELETE, None) for key in topic.config.overrides if key not in named
-    ]
+    gone = [ConfigChange(key, ConfigOperation.DELETE, None) for key in overrides if key not in named]
     return gone + [ConfigChange(key, ConfigOperation.SET, value) for key, value in named.items()]
 
 

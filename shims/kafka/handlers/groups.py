@@ -7,12 +7,13 @@ from collections.abc import Awaitable
 from treecast.middleware.broker import (
     GroupDescription,
     GroupListing,
+    GroupType,
     JoinGroup,
     MemberIdentity,
     MemberIdRequired,
     SyncGroup,
 )
-from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
 from .. import versions as v
@@ -26,7 +27,7 @@ from .base import (
     refuse_at_top,
 )
 
-_CLASSIC = "classic"  # the type of every group here (KIP-848 knows others)
+_DEAD = "Dead"
 
 
 def _member(request: Message) -> MemberIdentity:
@@ -153,14 +154,23 @@ async def describe_groups(ctx: Context, request: Message) -> Fields:
     for group_id in request.groups:
         try:
             described = await ctx.cluster.group_home(group_id).describe(group_id)
+            _check_classic(ctx, described)
         except TreecastError as error:
-            rows.append(_undescribed(group_id, ctx.code(error)))
+            rows.append(_undescribed(group_id, ctx.code(error), error.detail))
         else:
             rows.append(_described(described, operations))
     return {"groups": rows}
 
 
+def _check_classic(ctx: Context, group: GroupDescription) -> None:
+    """From version 6 on GROUP_NOT_FOUND for what is no classic group (KIP-1043)."""
+    if ctx.version >= 6 and (group.state == _DEAD or group.group_type is not GroupType.CLASSIC):
+        raise TreecastError(Fault.GROUP_NOT_FOUND, f"there is no classic group {group.group_id!r}")
+
+
 def _described(group: GroupDescription, operations: int) -> Fields:
+    if group.group_type is not GroupType.CLASSIC:  # to these versions there is no such group
+        group = GroupDescription(group.group_id, _DEAD, "", "", ())
     return {
         "error_code": errors.NONE,
         "group_id": group.group_id,
@@ -182,11 +192,13 @@ def _described(group: GroupDescription, operations: int) -> Fields:
     }
 
 
-def _undescribed(group_id: str, code: int) -> Fields:
+def _undescribed(group_id: str, code: int, detail: str) -> Fields:
+    dead = code == errors.GROUP_ID_NOT_FOUND
     return {
         "error_code": code,
+        "error_message": detail,
         "group_id": group_id,
-        "group_state": "",
+        "group_state": _DEAD if dead else "",
         "protocol_type": "",
         "protocol_data": "",
         "members": [],
@@ -194,7 +206,7 @@ def _undescribed(group_id: str, code: int) -> Fields:
 
 
 def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
-    return {"groups": [_undescribed(group_id, code) for group_id in request.groups]}
+    return {"groups": [_undescribed(group_id, code, detail) for group_id in request.groups]}
 
 
 async def list_groups(ctx: Context, request: Message) -> Fields:
@@ -206,7 +218,7 @@ async def list_groups(ctx: Context, request: Message) -> Fields:
 
 
 def _wanted(group: GroupListing, states: set[str], types: set[str]) -> bool:
-    return (not states or group.state.lower() in states) and (not types or _CLASSIC in types)
+    return (not states or group.state.lower() in states) and (not types or group.group_type.value in types)
 
 
 def _listed(group: GroupListing) -> Fields:
@@ -214,7 +226,7 @@ def _listed(group: GroupListing) -> Fields:
         "group_id": group.group_id,
         "protocol_type": group.protocol_type,
         "group_state": group.state,
-        "group_type": _CLASSIC,
+        "group_type": group.group_type.value,
     }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from treecast.middleware.broker import NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topics import check_kafka_name
 
 from .. import errors
 from .. import versions as v
-from ..internal import visible_partition, visible_topic, visible_topics
+from ..internal import INTERNAL, visible_partition, visible_topic, visible_topics
 from ..messages import NO_UUID
 from .base import (
     CLUSTER_OPERATIONS,
@@ -22,6 +24,7 @@ from .base import (
     refuse_with_message,
 )
 
+_AT_ONCE = 256  # topics that are listed before the loop gets its turn
 _ENDPOINT_BROKERS = 1
 _KEY_TYPES = (0, 1)  # group, transactional id: every home is reached through the answering daemon
 
@@ -51,11 +54,16 @@ async def _topics(ctx: Context, request: Message) -> list[Fields]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     every = request.topics is None or (ctx.version == 0 and not request.topics)
     if every:
-        return [topic_row(ctx, topic, operations) for topic in visible_topics(ctx.cluster).values()]
+        found: list[Fields] = []
+        for number, topic in enumerate(visible_topics(ctx.cluster).values()):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            found.append(topic_row(ctx, topic, operations))
+        return found
     create = ctx.broker.auto_create_topics and request.allow_auto_topic_creation
     rows: dict[object, Fields] = {}
     for asked in request.topics:
-        key = asked.name if asked.name is not None else asked.topic_id
+        key = asked.topic_id if _by_id(asked) else asked.name
         if key in rows:
             continue
         try:
@@ -67,13 +75,16 @@ async def _topics(ctx: Context, request: Message) -> list[Fields]:
     return list(rows.values())
 
 
+def _by_id(asked: Message) -> bool:
+    """Who asks by an id may leave the name null, or, as the Java client does, empty."""
+    return asked.name is None or (not asked.name and asked.topic_id != NO_UUID)
+
+
 async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
     definitions = ctx.cluster.definitions
-    if asked.name is None:
-        for topic in visible_topics(ctx.cluster).values():
-            if topic.topic_id == asked.topic_id:
-                return topic
-        raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+    if _by_id(asked):
+        internal = (topic for topic in INTERNAL.values() if topic.topic_id == asked.topic_id)
+        return next(internal, None) or definitions.topic_by_id(asked.topic_id)
     known = visible_topic(ctx.cluster, asked.name)
     if known is not None:
         return known
@@ -112,7 +123,9 @@ def _partition_row(ctx: Context, topic: str, index: int) -> Fields:
 
 
 def _missing_row(ctx: Context, asked: Message, error: TreecastError) -> Fields:
-    name = asked.name if asked.name is not None or ctx.version >= 12 else ""
+    name = None if _by_id(asked) else asked.name
+    if name is None and ctx.version < 12:
+        name = ""
     return {"error_code": ctx.code(error), "name": name, "topic_id": asked.topic_id, "partitions": []}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from treecast.middleware.broker import CommittedOffset, Isolation, MemberIdentity
+from treecast.middleware.broker import NOBODY, CommittedOffset, Isolation, MemberIdentity
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
@@ -172,27 +172,32 @@ async def offset_fetch(ctx: Context, request: Message) -> Fields:
     if ctx.version >= 8:
         rows = [await _group_row(ctx, group, request.require_stable) for group in request.groups]
         return {"groups": rows}
-    topics = await _committed(ctx, request.group_id, request.topics, request.require_stable)
+    topics = await _committed(ctx, request.group_id, request.topics, request.require_stable, NOBODY)
     return {"error_code": errors.NONE, "topics": topics}
 
 
 async def _group_row(ctx: Context, group: Message, require_stable: bool) -> Fields:
     try:
-        topics = await _committed(ctx, group.group_id, group.topics, require_stable)
+        member = MemberIdentity(group.member_id or "", None, group.member_epoch)  # from version 9 on
+        topics = await _committed(ctx, group.group_id, group.topics, require_stable, member)
     except TreecastError as error:
         return {"group_id": group.group_id, "error_code": ctx.code(error), "topics": []}
     return {"group_id": group.group_id, "error_code": errors.NONE, "topics": topics}
 
 
 async def _committed(
-    ctx: Context, group_id: str, topics: Sequence[Message] | None, require_stable: bool
+    ctx: Context,
+    group_id: str,
+    topics: Sequence[Message] | None,
+    require_stable: bool,
+    member: MemberIdentity,
 ) -> list[Fields]:
     """What the group has committed for `topics`, or all of it."""
     asked = None
     if topics is not None:
         asked = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     home = ctx.cluster.group_home(group_id)
-    found = await home.fetch_offsets(group_id, asked, require_stable=require_stable)
+    found = await home.fetch_offsets(group_id, asked, require_stable=require_stable, member=member)
     wanted = asked if asked is not None else list(found)
     return topic_rows((partition, _committed_row(ctx, partition, found)) for partition in wanted)
 

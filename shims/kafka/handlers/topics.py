@@ -13,11 +13,21 @@ from treecast.middleware.model.topic_config import WISHED_COPIES
 from .. import errors
 from .. import versions as v
 from ..internal import check_own, visible_partition, visible_topics
-from .base import Context, Fields, Handler, Message, check_collision, settled
+from .base import (
+    Context,
+    Fields,
+    Handler,
+    Message,
+    check_collision,
+    colliding,
+    flattened,
+    settled,
+)
 from .config_rows import topic_config_rows
 from .offsets import PartitionRow, refuse_partitions, topic_rows
 
 _UNSET = -1  # a count that the broker chooses
+_UNANSWERED = TreecastError(Fault.INTERNAL)
 
 
 # --- CreateTopics
@@ -25,22 +35,34 @@ _UNSET = -1  # a count that the broker chooses
 
 async def create_topics(ctx: Context, request: Message) -> Fields:
     """Each topic by itself; a name that stands twice in the request is refused."""
+    answers: dict[str, Topic | TreecastError] = {}
+    allowed: list[NewTopic] = []
+    flat: dict[str, str] = {}
     times = Counter(topic.name for topic in request.topics)
-    rows: dict[str, Fields] = {}
     for asked in request.topics:
-        if asked.name in rows:
+        if asked.name in answers:
             continue
         try:
             if times[asked.name] > 1:
                 raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
             check_collision(ctx.cluster, asked.name)
-            new = _new_topic(ctx, asked)
-            topic = await ctx.cluster.definitions.create_topic(new, validate_only=request.validate_only)
+            other = flat.setdefault(flattened(asked.name), asked.name)
+            if other != asked.name:
+                raise colliding(asked.name, other)
+            allowed.append(_new_topic(ctx, asked))
         except TreecastError as error:
-            rows[asked.name] = _not_created(asked.name, ctx.code(error), error.detail)
+            answers[asked.name] = error
         else:
-            rows[asked.name] = _created(ctx, topic)
-    return {"topics": list(rows.values())}
+            answers[asked.name] = _UNANSWERED
+    made = await ctx.cluster.definitions.create_topics(allowed, validate_only=request.validate_only)
+    answers |= {new.name: answer for new, answer in zip(allowed, made, strict=True)}
+    return {"topics": [_answer(ctx, name, answer) for name, answer in answers.items()]}
+
+
+def _answer(ctx: Context, name: str, answer: Topic | TreecastError) -> Fields:
+    if isinstance(answer, TreecastError):
+        return _not_created(name, ctx.code(answer), answer.detail)
+    return _created(ctx, answer)
 
 
 def _new_topic(ctx: Context, asked: Message) -> NewTopic:

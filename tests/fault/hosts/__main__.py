@@ -6,9 +6,10 @@
     python -m tests.fault.hosts kills --count 100
     python -m tests.fault.hosts leader
     python -m tests.fault.hosts disk-loss --count 20
+    python -m tests.fault.hosts full-disk --count 6
     python -m tests.fault.hosts wire
     python -m tests.fault.hosts burst --receivers 2,8 --mb 100
-    python -m tests.fault.hosts all         all of these, about 40 minutes
+    python -m tests.fault.hosts all         all of these, about 50 minutes
 
 Producers write down what was acknowledged, with offsets; consumers on every host write down what they
 read. Both must be the same to the record: each once, in order, at the same offsets everywhere; and
@@ -45,7 +46,9 @@ ALL: list[tuple[str, dict[str, Any]]] = [
     ("kills", {"count": 100}),
     ("leader", {}),
     ("disk-loss", {"count": 20}),
+    ("full-disk", {"count": 6}),
     ("wire", {}),
+    ("burst", {}),
 ]
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -108,7 +111,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=1000.0, help="records per second")
     parser.add_argument("--size", type=int, default=1024, help="of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
-    parser.add_argument("--count", type=int, default=20, help="kills")
+    parser.add_argument("--count", type=int, default=20, help="kills, lost disks or full ones")
     parser.add_argument("--rounds", type=int, default=3, help="outages, each with a control after it")
     burst.add_arguments(parser)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")

@@ -14,40 +14,30 @@ While a partition waits, `treecast streams --check` may not end with 0.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .disk_load import PARTITIONS, PATIENCE_S, Ack, Load, Place
 from .result import Options, Result
-from .site import CONTROL, Amiss, HostDaemon, Site, Worker, wait_for, workers
+from .site import CONTROL, Amiss, HostDaemon, Site, wait_for, workers
 
-PARTITIONS = 2
-PATIENCE_S = 180.0
 _READ_S = 60.0
 _CUT_S = 1.0
-
-Place = tuple[str, int]  # topic, partition
-
-
-@dataclass(frozen=True)
-class Ack:
-    """That a record is at an offset, heard at `at` (s)."""
-
-    place: Place
-    offset: int
-    producer: int
-    sequence: int
-    at: float
+_ALIKE = 200  # records of a host that others may lack while all is well
+_COPIED_S = 30.0
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A disk that was lost. What was acknowledged before `at` was acknowledged by it; `kept`: up to where any
-    other host had its partitions."""
+    """A disk that was lost. What was acknowledged before `at` was acknowledged by it: then nobody has led
+    since the kill, however late its last answers are heard. `kept`: up to where any other host had its
+    partitions."""
 
     host: str
     at: float
@@ -82,7 +72,8 @@ def judge(
         if records.get(ack.place, {}).get(ack.offset) == (ack.producer, ack.sequence):
             judged.found += 1
         elif not gone:
-            judged.problems.append(f"{ack} is not there, though another host had it at each loss")
+            times = [loss.at for loss in of.get(ack.place, ())]
+            judged.problems.append(f"{ack} is not there, though another host had it at each loss ({times})")
         elif _is_named(named.get(ack.place, ()), gone[0], ack.offset):
             judged.lost += 1
         else:
@@ -94,59 +85,22 @@ def _is_named(named: Sequence[int], number: int, offset: int) -> bool:
     return number < len(named) and named[number] <= offset
 
 
-class Losing:
+class Losing(Load):
     """The run."""
 
     def __init__(self, site: Site, options: Options, folder: Path, result: Result) -> None:
-        self.site = site
-        self.options = options
-        self.result = result
-        self.topics = {host: f"load-{host}" for host in site.names}
+        super().__init__(site, options, folder, result)
         self.losses: list[Loss] = []
+        self.behind: list[int] = []  # before each loss, records of the host that nobody else had
         self.rebuilt_s: list[float] = []
-        self._folder = folder
         self._rng = random.Random(options.seed)
-        self._files: list[Path] = []
-
-    # --- clients
-
-    def reader(self, role: str, host: str) -> Worker:
-        """Of all topics."""
-        file = self._folder / f"{role}-{host}.txt"
-        words = [role, self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
-        return Worker(self.site, host, "disk_client.py", *words, "--topics", *self.topics.values())
-
-    def producer(self, host: str, *topics: str) -> Worker:
-        number = len(self._files)
-        file = self._folder / f"acks-{number}.txt"
-        self._files.append(file)
-        rate = self.options.rate / (len(self.site.names) + 1)
-        words = ["produce", self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
-        limits = ["--number", number, "--rate", rate]
-        return Worker(self.site, host, "disk_client.py", *words, "--topics", *topics, *limits)
-
-    def acks(self) -> Iterator[Ack]:
-        for number, file in enumerate(self._files):
-            for line in file.read_text().splitlines():
-                topic, partition, offset, sequence, at = line.split()
-                yield Ack((topic, int(partition)), int(offset), number, int(sequence), float(at))
-
-    def audited(self, host: str) -> dict[Place, dict[int, tuple[int, int]]]:
-        """What the host has in the end."""
-        audit = self.reader("audit", host)
-        with workers(audit):
-            self.result.problems += audit.result(PATIENCE_S).problems
-        found: dict[Place, dict[int, tuple[int, int]]] = {}
-        for line in (self._folder / f"audit-{host}.txt").read_text().splitlines():
-            topic, partition, offset, producer, sequence = line.split()
-            found.setdefault((topic, int(partition)), {})[int(offset)] = (int(producer), int(sequence))
-        return found
 
     # --- losing a disk
 
     def lose(self, host: str) -> None:
         daemon, link = self.site.daemons[host], self.site.link(host)
         number = len(self.losses)
+        self.behind.append(self._behind(host))
         if (number + number // len(self.site.names)) % 2 == 0:
             link.cut()  # its own producer goes on: what it is told now, no other host has
             time.sleep(_CUT_S)
@@ -158,13 +112,14 @@ class Losing:
         if not coordinates:
             first = self.site.daemons[self.site.names[0]]
             wait_for(lambda: _presence(first, host) == "away", f"the lease of {host} to end", every=0.5)
-        self.losses.append(Loss(host, time.monotonic(), self._kept(host)))
+        kept = self._kept(host)
         if coordinates:
             token = self.site.daemons[other].data / "join-token"
             source = f"{self.site.lab.ipv4(other)}:{CONTROL}"
             words = ["--from", source, "--data", str(daemon.data), "--join-token", f"@{token}"]
             daemon.treecast("restore-coordinator", *words)
         begun = time.monotonic()
+        self.losses.append(Loss(host, begun, kept))
         daemon.start()
         self._wait_until_led(host, other)
         self.rebuilt_s.append(time.monotonic() - begun)
@@ -174,14 +129,29 @@ class Losing:
 
     def _kept(self, host: str) -> dict[Place, int]:
         """Up to where the others have what `host` led."""
-        topic = self.topics[host]
-        kept = {(topic, number): 0 for number in range(PARTITIONS)}
+        kept = {(self.topics[host], number): 0 for number in range(PARTITIONS)}
         for name in self.site.names:
             if name != host:
-                for one in self.site.daemons[name].treecast("partitions", "list", topic):
-                    place = (topic, one["partition"])
-                    kept[place] = max(kept[place], one["end"])
+                for place, end in self._ends(name, host).items():
+                    kept[place] = max(kept[place], end)
         return kept
+
+    def _behind(self, host: str) -> int:
+        """How many of its records nobody else has, once those that lost their disks before have copied what
+        there is, or after a while."""
+        with contextlib.suppress(Amiss):
+            wait_for(lambda: self._lacked(host) <= _ALIKE, f"copies of what {host} has", _COPIED_S, 0.5)
+        return max(0, self._lacked(host))
+
+    def _lacked(self, host: str) -> int:
+        """Negative where others got more between two looks."""
+        return sum(self._ends(host, host).values()) - sum(self._kept(host).values())
+
+    def _ends(self, at: str, of: str) -> dict[Place, int]:
+        """How far host `at` has what host `of` leads."""
+        topic = self.topics[of]
+        found = self.site.daemons[at].treecast("partitions", "list", topic)
+        return {(topic, one["partition"]): one["end"] for one in found}
 
     def _wait_until_led(self, host: str, other: str) -> None:
         """At the host itself, and at another; the check has to fail between two looks at what waits."""
@@ -239,8 +209,7 @@ def disk_loss(options: Options, folder: Path) -> Result:
     result = Result()
     with Site(folder, options.hosts, seed=options.seed, python=options.python) as site:
         run = Losing(site, options, folder, result)
-        for host, topic in run.topics.items():
-            site.create_topic(topic, PARTITIONS, host)
+        run.create_topics()
         followers = [run.reader("follow", host) for host in site.names]
         producers = [run.producer(host, topic) for host, topic in run.topics.items()]
         producers.append(run.producer(site.names[-1], *run.topics.values()))
@@ -254,7 +223,10 @@ def disk_loss(options: Options, folder: Path) -> Result:
                 time.sleep(run._rng.uniform(0.5, 3.0))
                 run.lose(host)
                 acked = sum(int(one.said.get("acked", 0)) for one in producers)
-                options.say(f"{number + 1}/{options.count}: the disk of {host} lost; {acked:,} acknowledged")
+                lacked = f"{run.behind[-1]:,} of its records had no copy"
+                options.say(
+                    f"{number + 1}/{options.count}: the disk of {host} lost; {acked:,} acknowledged, {lacked}"
+                )
             for producer in producers:
                 producer.close_input()
             for producer in producers:
@@ -285,6 +257,7 @@ def _conclude(run: Losing, result: Result) -> None:
     result.row("records acknowledged", len(acks))
     result.row("found again", judged.found)
     result.row("on the lost disk alone, and named as lost", judged.lost)
+    result.row("records without a copy just before a loss, at most", max(run.behind, default=0))
     result.row("longest time from start to led again", f"{max(run.rebuilt_s, default=0.0):.1f} s")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from .burst import burst
 from .disk_loss import disk_loss
 from .ends import account, end
+from .full_disk import full_disk
 from .outage import outage
 from .pace import progress
 from .result import Options, Result
@@ -136,6 +137,7 @@ SCENARIOS: dict[str, Callable[[Options, Path], Result]] = {
     "kills": kills,
     "leader": leader,
     "disk-loss": disk_loss,
+    "full-disk": full_disk,
     "wire": wire,
     "burst": burst,
 }

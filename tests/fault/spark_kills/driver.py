@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -15,6 +16,9 @@ from pathlib import Path
 QUERY = Path(__file__).with_name("query.py")
 START_SECONDS = 600
 SLOW = b"failed to connect back"  # Spark gives a Python worker 10 s to start, whatever the machine does
+ANEW = b"made anew"  # what a query says that finds another topic of the same name
+# A driver lives for a minute at most: a JVM that compiles each method once, and quickly, is there sooner.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Driver:
@@ -29,13 +33,21 @@ class Driver:
         self._address = address
         self._folder = folder
         self._stop = folder / "stop"
-        self._log = (folder / "spark.log").open("ab")
+        self._accept_loss = folder / "accept-loss"
+        self._said = folder / "spark.log"
+        self._log = self._said.open("ab")
+        self._read_to = 0
+        self._own: list[bytes] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Returns when the query has begun."""
-        said = self._said().count(b"begun")
-        environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "TREECAST_RUNTIME_DIR": str(self._folder)}
+        said = self.begun()
+        environment = os.environ | {
+            "JAVA_TOOL_OPTIONS": JAVA,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TREECAST_RUNTIME_DIR": str(self._folder),
+        }
         command = [
             sys.executable,
             str(QUERY),
@@ -48,7 +60,7 @@ class Driver:
             command, stdout=self._log, stderr=self._log, env=environment, start_new_session=True
         )
         deadline = time.monotonic() + START_SECONDS
-        while self._said().count(b"begun") <= said:
+        while self.begun() <= said:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the driver does not start: {self.tail()}")
             time.sleep(0.1)
@@ -57,18 +69,43 @@ class Driver:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def _said(self) -> bytes:
-        return (self._folder / "spark.log").read_bytes()
+    def begun(self) -> int:
+        """How often a query was begun."""
+        return self._lines().count(b"begun")
 
-    def failures(self) -> tuple[int, int]:
-        """How often the query was begun again: in all, and as a worker took too long to start."""
-        failed = [line for line in self._said().splitlines() if line.startswith(b"failed: ")]
-        return len(failed), sum(SLOW in line for line in failed)
+    def failures(self, word: bytes = b"") -> int:
+        """How often the query was begun again after a failure; of those only whose text has `word`."""
+        return sum(word in line for line in self._lines() if line.startswith(b"failed: "))
+
+    def _lines(self) -> list[bytes]:
+        """Those of `query.py` itself."""
+        with self._said.open("rb") as said:
+            said.seek(self._read_to)
+            while (line := said.readline()).endswith(b"\n"):
+                self._read_to += len(line)
+                if line.startswith((b"begun", b"failed: ")):
+                    self._own.append(line.rstrip())
+        return self._own
+
+    def accept_loss(self, accepted: bool) -> None:
+        """Whether queries that are begun from now on have failOnDataLoss=false."""
+        if accepted:
+            self._accept_loss.touch()
+        else:
+            self._accept_loss.unlink(missing_ok=True)
 
     def batch(self) -> int:
         """The number of the newest batch that is done, -1 for none: Spark notes each in its checkpoint."""
         noted = self._checkpoint / "commits"
         return max((int(path.name) for path in noted.glob("[0-9]*")), default=-1)
+
+    def noted_id(self) -> str:
+        """The id of the input topic behind the newest batch that is done; empty for none."""
+        try:
+            *_, last = (self._checkpoint / "offsets" / f"{self.batch()}").read_text().splitlines()
+            return str(json.loads(last)["in"]["id"])
+        except (OSError, ValueError, KeyError):
+            return ""
 
     def hand_over(self, topic: str) -> None:
         """What is started next writes to `topic`, by a copy of the checkpoint: blue and green."""
@@ -77,7 +114,7 @@ class Driver:
         shutil.copytree(before, self._checkpoint)
 
     def tail(self) -> str:
-        return self._said()[-3000:].decode(errors="replace")
+        return self._said.read_bytes()[-3000:].decode(errors="replace")
 
     def kill(self) -> None:
         """The whole of it at once: JVM, Python, and workers."""

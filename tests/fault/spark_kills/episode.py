@@ -4,168 +4,131 @@ from __future__ import annotations
 
 import random
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer
+from msgspec import Struct
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-from .driver import Driver
+from .accounts import Accounts
+from .clients import INPUT, OUTPUT, Feeder, Reader, make_topic, make_topic_anew
+from .driver import ANEW, SLOW, Driver
 
-PARTITIONS = {"in": 3, "out": 2}  # `out-1` and so on are as `out`
-RATE = 100  # records a second
-CATCH_UP_SECONDS = 600
-GREEN = 0.4  # of the driver's kills are followed by a copied checkpoint that writes elsewhere
+CATCH_UP_SECONDS = 240  # without any progress
+OUTPUT_ANEW = 0.15  # of the driver's kills are followed by an output topic that is made anew
 AGAIN = 0.15  # of the kills are followed by another while the query recovers
-READ_SECONDS = 2.0  # that one look at a topic takes at most
+MOST_AT_ONCE = 20_000  # records
 
 
-class Feeder(threading.Thread):
-    """Numbers into `in`, idempotently, until it is ended; what is there is read back from there."""
+class Shares(Struct, frozen=True):
+    """`green`: of the driver's kills that are followed by a copied checkpoint which writes elsewhere.
+    `anew`: of all kills that are followed by an input topic that is made anew."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer(
-            {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        )
-        self._ended = threading.Event()
-        self._number = 0
-
-    def run(self) -> None:
-        while not self._ended.wait(0.05):
-            for _ in range(RATE // 20):
-                self._producer.produce("in", b"%d" % self._number, b"k%d" % (self._number % 50))
-                self._number += 1
-            self._producer.poll(0)
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
-        if self._producer.flush(CATCH_UP_SECONDS):
-            raise RuntimeError("the input could not be written")
-
-
-class Reader:
-    """All committed records of a topic, from where the last look ended."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self._topic = topic
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": "nobody",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
-        self.next = dict.fromkeys(range(PARTITIONS[topic.split("-")[0]]), 0)
-        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self.next])
-
-    def read(self, take: Callable[[int, int, bytes], None]) -> int:
-        """Hands (partition, offset, value) of what is new over, for a while; how many there were."""
-        count, deadline = 0, time.monotonic() + READ_SECONDS
-        while time.monotonic() < deadline and (message := self._consumer.poll(0.3)):
-            if message.error() is None:
-                take(message.partition(), message.offset(), message.value())
-                count += 1
-        return count
-
-    def close(self) -> None:
-        self._consumer.close()
+    green: float = 0.4
+    anew: float = 0.07
 
 
 class Episode:
-    """`problems` is what was amiss. `python` runs the daemon."""
+    """`problems` is what was amiss. `python` runs the daemon. `spent`: seconds, by what for."""
 
-    def __init__(self, folder: Path, seed: int, life: int, python: str) -> None:
+    def __init__(self, folder: Path, seed: int, life: int, python: str, shares: Shares) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.folder = folder
         self.seed = f"{seed}-{life}"
+        self.shares = shares
         self.problems: list[str] = []
         self.kills: Counter[str] = Counter()
-        self.records = 0
+        self.spent: Counter[str] = Counter()
+        self.accounts = Accounts()
         self._batch = -1  # the newest that was done at the last kill
+        self._at_kill = ""  # what the wait for the next batch is a wait after
         flags = ["--admin", "off", "--control", "off"]
         self.daemon = DaemonProcess(folder / "data", flags, python=python)
         self.daemon.log_path = folder / "daemon.log"
         self._begun = ExitStack()
-        self._wanted: Counter[bytes] = Counter()
-        self._found: Counter[bytes] = Counter()  # in the topic that is written to now
-        self._before: list[Counter[bytes]] = []  # in those that were written to before
         self._outputs = 1
+        self._blue: dict[int, Reader] = {}  # of the topics that were written to before, by their number
+        self._inputs = 0  # read back of the topic that is there now
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[what] += round(time.monotonic() - begun)
 
     def begin(self) -> None:
-        self._begun.callback(self.daemon.clean_up)
-        self.daemon.start()
-        self.daemon.pin_ports()
-        self.address = address = self.daemon.kafka
-        admin = AdminClient({"bootstrap.servers": address})
-        topics = [NewTopic(name, count, 1) for name, count in PARTITIONS.items()]
-        for made in admin.create_topics(topics).values():
-            made.result(60)
-        self._in, self._out = Reader(address, "in"), Reader(address, "out")
-        self._begun.callback(self._in.close)
-        self._begun.callback(self._close_out)
-        self.driver = Driver(self.folder, address, "out")
-        self._begun.callback(self._end_driver)
-        self.feeder = Feeder(address)
-        self.feeder.start()
-        self.driver.start()
+        with self._timed("starting daemon and driver"):
+            self._begun.callback(self.daemon.clean_up)
+            self.daemon.start()
+            self.daemon.pin_ports()
+            self.address = self.daemon.kafka
+            for topic in (INPUT, OUTPUT):
+                make_topic(self.address, topic)
+            self._in, self._out = Reader(self.address, INPUT), Reader(self.address, OUTPUT)
+            self._begun.callback(self._close_readers)
+            self.driver = Driver(self.folder, self.address, OUTPUT)
+            self._begun.callback(self._end_driver)
+            self.feeder = Feeder(self.address)
+            self.feeder.start()
+            self.driver.start()
+        self._at_kill = "driver"
 
-    def _close_out(self) -> None:
-        self._out.close()
+    def _close_readers(self) -> None:
+        for reader in (self._in, self._out, *self._blue.values()):
+            reader.close()
 
     def _end_driver(self) -> None:
         self.driver.end()
-        failed, slow = self.driver.failures()
-        self.kills["query begun again after a failure"] = failed - slow
+        slow, anew = self.driver.failures(SLOW), self.driver.failures(ANEW)
+        self.kills["query begun again after a failure"] = self.driver.failures() - slow - anew
+        self.kills["query begun again as a topic was made anew"] = anew
         self.kills["query begun again as a worker did not start within Spark's 10 s"] = slow
+
+    # --- kills
 
     def cycle(self, number: int, *, drivers: bool) -> None:
         """One kill of a query that runs, at a moment that the seed says. `drivers`: of the driver."""
         rng = random.Random(f"{self.seed}-{number}")
-        self._await_batch()
+        anew = rng.random() < self.shares.anew
+        complete = anew and rng.random() < 0.5
+        with self._timed(f"until a batch was done, after a kill of the {self._at_kill}"):
+            self._await_batch()
+        if complete:
+            self._let_it_read_all()
         time.sleep(rng.choice((rng.uniform(0, 0.3), rng.uniform(0.2, 1.5))))
         self._batch = self.driver.batch()
         self._kill(rng, drivers=drivers)
+        if anew:
+            self._make_input_anew(rng, complete=complete)
+        if drivers:
+            self._turn_output(rng)
+            with self._timed("starting the driver again"):
+                self.driver.start()
         if rng.random() < AGAIN:
             time.sleep(rng.uniform(0, 3))
             self._kill(rng, drivers=False)
             self.kills["of these, one more while the query recovered"] += 1
-
-    def _turn_green(self) -> None:
-        """From now on a copy of the checkpoint writes to a topic of its own. The batch that was under way may
-        be in both; each topic has none of its records twice, and together they have all."""
-        topic = f"out-{self._outputs}"
-        self._outputs += 1
-        admin = AdminClient({"bootstrap.servers": self.address})
-        admin.create_topics([NewTopic(topic, PARTITIONS["out"], 1)])[topic].result(60)
-        self.driver.hand_over(topic)
-        while self._out.read(lambda part, offset, value: self._found.update([value])):
-            pass
-        self._out.close()
-        self._before.append(self._found)
-        self._out, self._found = Reader(self.address, topic), Counter()
-        self.kills["of these, after which a copied checkpoint went on elsewhere"] += 1
-
-    def _seen(self) -> set[bytes]:
-        """In any topic."""
-        return set(self._found).union(*self._before)
+        if anew:
+            with self._timed("until the query went on with an input topic made anew"):
+                self._go_on_anew()
 
     def _await_batch(self) -> None:
         """Until the query has done a batch since the last kill: only what runs can be killed."""
+        self._until(lambda: self.driver.batch() > self._batch, "the query does no batch any more")
+
+    def _until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + CATCH_UP_SECONDS
-        while self.driver.batch() <= self._batch:
+        while not condition():
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the query does no batch any more: {self.driver.tail()}")
+                raise RuntimeError(f"{what}: {self.driver.tail()}")
             time.sleep(0.05)
 
     def _kill(self, rng: random.Random, *, drivers: bool) -> None:
@@ -176,59 +139,140 @@ class Episode:
             if alone:
                 time.sleep(rng.uniform(0, 0.5))
                 self.driver.kill()
-            if rng.random() < GREEN:
-                self._turn_green()
-            self.driver.start()
+            self._at_kill = "driver"
         elif rng.random() < 0.5 and self.driver.kill_worker(rng):
             self.kills["worker"] += 1
+            self._at_kill = "worker"
         else:
             self.daemon.kill()
             self.kills["daemon"] += 1
+            self._at_kill = "daemon"
             time.sleep(rng.choice((0, rng.uniform(0, 1))))
             self.daemon.restart()
+
+    # --- topics and checkpoints that are others from now on
+
+    def _turn_output(self, rng: random.Random) -> None:
+        """While no driver runs. A batch that was under way may be in both topics; each topic has none of its
+        records twice, and together they have all."""
+        drawn = rng.random()
+        if drawn < self.shares.green:
+            topic = f"{OUTPUT}-{self._outputs}"
+            self._outputs += 1
+            make_topic(self.address, topic)
+            self.driver.hand_over(topic)
+            self._blue[self.accounts.turn()] = self._out
+            self.kills["of these, after which a copied checkpoint went on elsewhere"] += 1
+        elif drawn < self.shares.green + OUTPUT_ANEW and not self._out.held_up():
+            self._out.read_all(self._take_written)
+            make_topic_anew(self.address, self.driver.topic)
+            self._out.close()
+            self.accounts.turn()
+            self.kills["of these, after which the output topic was made anew"] += 1
+        else:
+            return
+        self._out = Reader(self.address, self.driver.topic)
+
+    def _let_it_read_all(self) -> None:
+        """Nothing is fed any more, and the query has read what there is."""
+        self.feeder.pause()
+        self._read_input_to(self.feeder.fed)
+        with self._timed("until the query had read an input topic before it was deleted"):
+            self._await_all()
+
+    def _make_input_anew(self, rng: random.Random, *, complete: bool) -> None:
+        """With fewer records than it had, or with more. The query has to fail."""
+        if not complete:
+            self.feeder.pause()
+            self._read_input_to(self.feeder.fed)
+        self._id, self._loud = self.driver.noted_id(), self.driver.failures(ANEW)
+        self._out.read_all(self._take_written)
+        more = rng.random() < 0.5
+        count = min(self.feeder.fed + 500, MOST_AT_ONCE) if more else min(100, self.feeder.fed // 2)
+        make_topic_anew(self.address, INPUT)
+        self._in.close()
+        self.accounts.input_anew(complete=complete)
+        self._in, self._inputs = Reader(self.address, INPUT), 0
+        self.feeder.begin_anew(count)
+        self.feeder.go_on()
+        self.kills["of these, after which the input topic was made anew"] += 1
+        had = "the query had read all" if complete else "some was not read yet"
+        self.kills[f"input topics made anew: {had}, {'more' if more else 'fewer'} records than before"] += 1
+
+    def _go_on_anew(self) -> None:
+        """The query has failed and written nothing of the new topic, until it is told to accept the loss."""
+        self._until(lambda: self.driver.failures(ANEW) > self._loud, "the query does not see the new topic")
+        self.kills["input topics made anew: the query failed and said so"] += 1
+        self._read_input()
+        self._written()
+        if self.accounts.new_seen:
+            self.problems.append("the query has read of a topic that was made anew, though it was to fail")
+        self.driver.accept_loss(True)
+        self._until(
+            lambda: self.driver.noted_id() not in ("", self._id),
+            "the query does not go on with the new topic",
+        )
+        begun = self.driver.begun()
+        self.driver.accept_loss(False)
+        self._until(lambda: self.driver.begun() > begun, "the query is not begun again")
+        self._batch = -1
+
+    # --- looks
 
     def damage(self) -> None:
         """Writes what is there once more, to show that it is found out."""
         producer = Producer({"bootstrap.servers": self.address})
-        producer.produce(self.driver.topic, min(self._found), partition=0)
+        producer.produce(self.driver.topic, self.accounts.some(), partition=0)
         if producer.flush(60):
             raise RuntimeError("the damage could not be done")
 
-    def look(self) -> None:
-        """Waits until all that is in `in` is in `out`, once."""
+    def _take_written(self, partition: int, offset: int, value: bytes) -> None:
+        self.accounts.written(value)
+
+    def _take_input(self, partition: int, offset: int, value: bytes) -> None:
+        self.accounts.fed(b"%d:%d:%s" % (partition, offset, value))
+        self._inputs += 1
+
+    def _written(self) -> int:
+        for number, reader in self._blue.items():  # what an open transaction had kept from being read
+            reader.read(lambda _, __, value, number=number: self.accounts.written_before(number, value))
+        return self._out.read(self._take_written)
+
+    def _read_input(self) -> int:
+        return self._in.read(self._take_input)
+
+    def _read_input_to(self, fed: int) -> None:
+        """At least so many of the topic that is there now."""
+        while self._inputs < fed:
+            self._read_input()
+
+    def _await_all(self) -> None:
+        """Until all that was read back of the input is in the output; a problem where it does not come."""
+        missing = self.accounts.missing()
         deadline = time.monotonic() + CATCH_UP_SECONDS
-        target = 0
-        while time.monotonic() < deadline:
-            while self._read_input() and not target:
-                pass
-            target = target or self._wanted.total()
-            if self._out.read(lambda part, offset, value: self._found.update([value])):
+        while missing and time.monotonic() < deadline:
+            self._written()
+            if left := missing & self.accounts.seen():
+                missing -= left
                 deadline = time.monotonic() + CATCH_UP_SECONDS
-            if len(self._seen()) >= target:
-                break
-        else:
-            self.problems.append(f"{target - len(self._seen())} records are missing; {self.driver.tail()}")
-        self._compare(whole=False)
+        if missing:
+            self.problems.append(f"{len(missing)} records are missing; {self.driver.tail()}")
 
-    def _read_input(self) -> bool:
-        """Whether there may be more."""
-        count = self._in.read(
-            lambda part, offset, value: self._wanted.update([b"%d:%d:%s" % (part, offset, value)])
-        )
-        return count > RATE * READ_SECONDS
+    def look(self) -> None:
+        """Waits until all that is in the input now is in the output, once."""
+        with self._timed("looking for all that was fed"):
+            self._read_input_to(self.feeder.fed_surely())
+            self._await_all()
+            self._compare()
 
-    def _compare(self, *, whole: bool) -> None:
-        counters = (self._found, *self._before)
-        twice = [value for found in counters for value, count in found.items() if count > 1]
+    def _compare(self) -> None:
         for _ in range(
             CATCH_UP_SECONDS
         ):  # the input goes on, and what is written may be ahead of what was read
-            strange = self._seen() - self._wanted.keys()
-            if not strange or whole:
+            if not self.accounts.strange():
                 break
             self._read_input()
-        missing = self._wanted.keys() - self._seen() if whole else set()
-        for what, found in (("more than once", twice), ("invented", strange), ("missing", missing)):
+        for what, found in (("more than once", self.accounts.twice()), ("invented", self.accounts.strange())):
             if found:
                 self.problems.append(f"{what}: {len(found)}, such as {sorted(found)[:3]}")
 
@@ -241,11 +285,11 @@ class Episode:
             if damage:
                 self.damage()
             for _ in range(CATCH_UP_SECONDS if damage else 1):
-                self._out.read(lambda part, offset, value: self._found.update([value]))
-                if any(count > 1 for count in self._found.values()):
+                self._written()
+                if self.accounts.twice():
                     break
-            self._compare(whole=True)
-        self.records = len(self._seen())
+            self._compare()
+        self.accounts.close()
 
     def close(self) -> None:
         """Ends whatever was begun."""

@@ -1,7 +1,8 @@
 """The driver that gets killed: `query.py ADDRESS CHECKPOINT STOP TOPIC`.
 
 Copies the topic `in` to TOPIC, each record with the place it came from. A query that fails is begun
-again on its checkpoint. Ends when the file STOP is there, or nobody waits for it any more.
+again on its checkpoint, and so is one when the file `accept-loss` beside STOP comes or goes: while it is
+there, with failOnDataLoss=false. Ends when the file STOP is there, or nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from treecast.spark_connectors.workers import quick_start
 
 ROWS = 4000  # of a batch at most
+_PLAN = "=== Streaming Query ==="  # behind it, an error tells the query's plan
 
 
-def begun(spark: SparkSession, address: str, checkpoint: str, topic: str) -> StreamingQuery:
+def begun(spark: SparkSession, address: str, checkpoint: str, topic: str, strict: bool) -> StreamingQuery:
     options = {"kafka.bootstrap.servers": address}
+    reading = {"failOnDataLoss": str(strict).lower(), "maxOffsetsPerTrigger": str(ROWS)}
     source = spark.readStream.format("treecast").options(
-        **options, subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS)
+        **options, **reading, subscribe="in", startingOffsets="earliest"
     )
     copied = source.load().selectExpr(
         "key", "concat(partition, ':', offset, ':', cast(value as string)) as value"
@@ -37,20 +40,23 @@ def main() -> None:
     spark = (
         SparkSession.builder.master("local[2,8]")  # a task may fail seven times
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")  # it ends no line, and others' words follow it
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    above = os.getppid()
+    above, accept_loss = os.getppid(), Path(stop).with_name("accept-loss")
     while not Path(stop).exists() and os.getppid() == above:
-        query = begun(spark, address, checkpoint, topic)
+        strict = not accept_loss.exists()
+        query = begun(spark, address, checkpoint, topic, strict)
         print("begun", flush=True)
         try:
-            while not query.awaitTermination(1) and not Path(stop).exists() and os.getppid() == above:
-                pass
+            while not query.awaitTermination(0.5) and strict is not accept_loss.exists():
+                if Path(stop).exists() or os.getppid() != above:
+                    break
             query.stop()
         except StreamingQueryException as error:
-            print(f"failed: {' '.join(str(error)[:600].split())}", flush=True)
+            print(f"failed: {' '.join(str(error).split(_PLAN)[0].split())}", flush=True)
     spark.stop()
 
 

@@ -27,7 +27,7 @@ from treecast.middleware.broker import (
 )
 from treecast.middleware.broker.directory import DataDirectoryError
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.model.errors import Fault
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.storage.disk import Disk
@@ -234,6 +234,7 @@ async def test_a_deleted_topic_leaves_nothing(house: House) -> None:
     assert await house.committed("g") == {TopicPartition("u", 0): 2}
     with refusal(Fault.UNKNOWN_TOPIC):
         house.leader()
+    house.append(b"a", "u")
     await house.restart()
     assert house.directories == {"u-0"}
 
@@ -281,6 +282,7 @@ async def test_a_kill_between_directories_and_definition(house: House) -> None:
 
 async def test_a_defined_topic_gets_its_missing_directories(house: House) -> None:
     await house.create("t", 2)
+    house.leader("t", 1).append(memoryview(bytearray(build_batch([Record(b"k", b"v", (), 1)]))), 1, None)
     await house.broker.close()
     for path in (house.path / "logs" / "t-1").iterdir():
         path.unlink()
@@ -303,7 +305,39 @@ async def test_the_loop_goes_on_while_many_partitions_are_made(house: House) -> 
     await asyncio.gather(making, return_exceptions=True)
     assert set(house.broker.cluster.definitions.topics()) == {"t"}
     await house.restart()
-    assert house.directories == {f"t-{index}" for index in range(100)}
+    assert house.directories == set()
+    assert len([house.broker.cluster.partition("t", index) for index in range(100)]) == 100
+
+
+async def test_the_leader_epoch_of_a_partition_without_records_never_falls(house: House) -> None:
+    await house.create()
+    epochs = [house.leader().leader_epoch]
+    for _ in range(2):
+        await house.kill()
+        epochs.append(house.leader().leader_epoch)
+        await house.restart()
+        epochs.append(house.leader().leader_epoch)
+        await house.restart()
+        epochs.append(house.leader().leader_epoch)
+    assert epochs[0] == 0 < epochs[1] == epochs[2] == epochs[3] < epochs[4] == epochs[5] == epochs[6]
+    await house.create("new")
+    assert house.leader("new").leader_epoch == 0
+
+
+async def test_topics_that_are_asked_for_together_are_answered_one_by_one(house: House) -> None:
+    await house.create("there")
+    definitions = house.broker.cluster.definitions
+    asked = [NewTopic("a"), NewTopic("there"), NewTopic("b", 3), NewTopic("a"), NewTopic("c", 0)]
+    answers = await definitions.create_topics(asked)
+    faults = [answer.fault if isinstance(answer, TreecastError) else None for answer in answers]
+    exists, wrong = Fault.TOPIC_EXISTS, Fault.INVALID_PARTITIONS
+    assert faults == [None, exists, None, exists, wrong]
+    assert set(definitions.topics()) == {"there", "a", "b"}
+    (tried,) = await definitions.create_topics([NewTopic("d")], validate_only=True)
+    assert not isinstance(tried, TreecastError)
+    assert "d" not in definitions.topics()
+    await house.restart()
+    assert set(house.broker.cluster.definitions.topics()) == {"there", "a", "b"}
 
 
 async def test_more_partitions_and_other_settings_reach_the_logs(house: House) -> None:

@@ -38,8 +38,8 @@ class NoGuard:
 
 
 def opened(path: Path, unclean_epoch: int | None = None) -> LocalPartitions:
-    def open_log(at: Path, config: TopicConfig) -> PartitionLog:
-        return PartitionLog.open(at, config, LogSettings(), StorageCounters(), 1000)
+    def open_log(at: str, config: TopicConfig, claim: Callable[[], None] | None = None) -> PartitionLog:
+        return PartitionLog.open(at, config, LogSettings(), StorageCounters(), 1000, claim=claim)
 
     path.mkdir(exist_ok=True)
     return LocalPartitions(
@@ -85,7 +85,8 @@ async def test_a_joined_host_has_what_it_leads_and_what_it_follows(tmp_path: Pat
     assert partitions.follow(TOPIC, 0) is replica is partitions.replica("t", 0)
     assert [p.name.partition for p in partitions.led()] == [1, 3]
     assert [p.name.partition for p in partitions] == [1, 3, 0]
-    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["t-0", "t-1", "t-3"]
+    produce(partitions, 3)
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["t-0", "t-3"]
     for index in (0, 2):
         with pytest.raises(TreecastError) as caught:
             partitions.get("t", index)
@@ -94,6 +95,52 @@ async def test_a_joined_host_has_what_it_leads_and_what_it_follows(tmp_path: Pat
     assert list(partitions) == []
     await partitions.close()
     assert list((tmp_path / "logs").iterdir()) == []
+
+
+async def test_a_partition_costs_no_files_before_it_is_written(tmp_path: Path) -> None:
+    partitions = opened(tmp_path / "logs")
+    await partitions.create(TOPIC, 0)
+    assert list((tmp_path / "logs").iterdir()) == []
+    for partition in partitions.led():
+        log = partition.log
+        assert not log.has_files
+        assert log.durability.covered()
+        assert not log.flush_needed
+        assert (log.start_offset, log.stable_offset, log.end_offset, log.size) == (0, 0, 0, 0)
+        assert log.read(0, 100, 0, at_least_one=True) == ([], 0)
+        assert log.offset_for_time(0, 0) is log.max_timestamp_offset() is None
+        assert log.aborted_between(0, 1) == []
+        assert log.end_of_epoch(0) == (-1, -1)
+        log.clean(1 << 60)
+        log.roll(1)
+        log.flush(1, checkpoint=True)
+        assert log.delete_before(-1) == 0
+    assert list((tmp_path / "logs").iterdir()) == []
+    produce(partitions, 2, 3)
+    assert sorted(path.name for path in (tmp_path / "logs").glob("*/*")) == [
+        "00000000000000000000.log",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    await partitions.close()
+    partitions = opened(tmp_path / "logs")
+    partitions.open(TOPIC)
+    assert [partition.log.end_offset for partition in partitions.led()] == [0, 0, 3, 0]
+    assert [partition.log.has_files for partition in partitions.led()] == [False, False, True, False]
+    await partitions.close()
+
+
+async def test_what_is_in_the_way_of_files_is_told_and_tried_again(tmp_path: Path) -> None:
+    partitions = opened(tmp_path / "logs")
+    await partitions.create(TOPIC, 0)
+    (tmp_path / "logs" / "t-1").write_text("in the way")
+    with pytest.raises(TreecastError) as caught:
+        produce(partitions, 1)
+    assert caught.value.fault is Fault.STORAGE
+    (tmp_path / "logs" / "t-1").unlink()
+    produce(partitions, 1)
+    assert partitions.get("t", 1).log.end_offset == 1
+    await partitions.close()
 
 
 async def test_what_was_followed_is_led_and_the_other_way_round(tmp_path: Path) -> None:
@@ -222,6 +269,7 @@ async def test_a_directory_of_an_older_topic_of_the_same_name_is_put_aside(tmp_p
     partitions = opened(tmp_path / "logs")
     await partitions.apply(AGAIN, dict.fromkeys((0,), 0))
     assert partitions.get("t", 0).log.end_offset == 0
+    produce(partitions, 0)
     partitions.follow(AGAIN, 1)
     names = sorted(path.name for path in (tmp_path / "logs").iterdir())
     assert names == [f"{AGAIN.topic_id.hex}.0-stray", f"{AGAIN.topic_id.hex}.1-stray", "t-0", "t-1"]

@@ -92,6 +92,31 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.tables.close()
 
 
+async def test_of_topics_that_are_made_together_the_bound_counts_all(bench: Bench) -> None:
+    answers = await bench.registry.create_topics([NewTopic("a", 60), NewTopic("b", 60), NewTopic("c", 40)])
+    assert [isinstance(answer, TreecastError) for answer in answers] == [False, True, False]
+    assert (await bench.reopen()).topics().keys() == {"a", "c"}
+    with refusal(Fault.INVALID_PARTITIONS):
+        await bench.registry.create_topic(NewTopic("d"))
+    await bench.registry.delete_topic("c")
+    await bench.registry.create_topic(NewTopic("d"))
+
+
+async def test_topics_that_cannot_be_written_down_are_not_there(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(changes: object) -> None:
+        raise TreecastError(Fault.STORAGE, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.tables, "commit", refuse)
+        answers = await bench.registry.create_topics([NewTopic("a"), NewTopic("a b"), NewTopic("b")])
+    faults = [answer.fault for answer in answers if isinstance(answer, TreecastError)]
+    assert faults == [Fault.STORAGE, Fault.INVALID_TOPIC, Fault.STORAGE]
+    assert not bench.registry.topics()
+    assert not bench.storage.made
+
+
 async def test_topics_outlive_the_process(bench: Bench) -> None:
     made = await bench.registry.create_topic(NewTopic("a.b", 3, {"retention.ms": "5"}))
     again = await bench.reopen()

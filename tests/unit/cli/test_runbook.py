@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import shutil
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.daemon.process import DaemonProcess
+from treecast.middleware.daemon.tokens import given_token
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
 WAIT = 60.0  # seconds until something has to have happened
 FABRIC = ("--fabric", "127.0.0.1:0")
+PAYMENTS = [f"payment {number}" for number in range(5)]
 
 
 def documented() -> list[tuple[str, list[str]]]:
@@ -115,6 +120,19 @@ class Cluster:
     def copied(self, topic: str, partition: int, end: int, host: str = "host-3") -> bool:
         return self.standing(topic, partition, host)["end"] == end
 
+    def recorded(self, topic: str, *ends: int) -> bool:
+        """Whether the coordinator has heard of all: where the partitions end, in their order."""
+        told = self.ran("host-1", "topics", "describe", topic, "--json").json
+        topic_id = uuid.UUID(told["topic"]["topic_id"])
+        return asyncio.run(self._recorded(topic_id.bytes)) == dict(enumerate(ends))
+
+    async def _recorded(self, topic_id: bytes) -> dict[int, int]:
+        client = CoordinatorClient(self.hosts["host-1"].control, given_token(f"@{self.token}"))
+        try:
+            return {one.partition: one.end for one in await client.get_ends(topic_id)}
+        finally:
+            await client.close()
+
 
 @pytest.mark.slow
 def test_a_directory_that_has_lost_its_logs_alone(
@@ -130,7 +148,7 @@ def test_a_directory_that_has_lost_its_logs_alone(
     until(lambda: cluster.copied("t", 0, 2))
     daemon = cluster.hosts["host-2"]
     for ended in (daemon.kill, daemon.stop):  # after an orderly close the logs may be gone as well
-        time.sleep(2.5)  # so that the coordinator has heard of all
+        until(lambda: cluster.recorded("t", 2, 1))
         ended()
         shutil.rmtree(daemon.data / "logs" / "t-0")
         daemon.restart()
@@ -173,38 +191,52 @@ def test_a_coordinator_that_was_begun_anew_by_mistake_takes_no_topic_away(
     until(lambda: cluster.ran("host-3", "streams", "--check").code == 0)
 
 
-@pytest.mark.slow
-def test_a_hosts_disk_is_gone(start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def filled(start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    """`payments` is led by host-2, which alone has its partition 1; `first` by host-1."""
     cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
     for topic, leader in (("payments", "host-2"), ("first", "host-1")):
         made = cluster.ran("host-1", "topics", "create", topic, "-p", "2", "--leader", leader)
         assert made.code == 0, made.err
         until(lambda topic=topic: topic in cluster.ran("host-3", "topics", "list").out)
-    payments = [f"payment {number}" for number in range(5)]
-    cluster.produce("payments", 0, *payments)
+    cluster.produce("payments", 0, *PAYMENTS)
     cluster.produce("payments", 1, "one", "two", host="host-2")
     cluster.produce("first", 0, "kept")
-    assert cluster.consume("host-3", "payments", 0, 5) == payments
+    assert cluster.consume("host-3", "payments", 0, 5) == PAYMENTS
     assert cluster.consume("host-3", "first", 0, 1) == ["kept"]
     until(lambda: cluster.copied("payments", 0, 5) and cluster.copied("first", 0, 1))
-    time.sleep(2.5)  # so that the coordinator has heard of all
+    until(lambda: cluster.recorded("payments", 5, 2))
+    return cluster
 
-    # steps 1 and 2
+
+@pytest.mark.slow
+def test_a_hosts_disk_is_gone(filled: Cluster) -> None:
+    it_is_started_on_an_empty_disk(filled)
+    what_waits_is_decided_about(filled)
+    nothing_is_left_to_rebuild(filled)
+    the_coordinators_disk_is_gone_too(filled)
+    filled.done()
+
+
+def it_is_started_on_an_empty_disk(cluster: Cluster) -> None:
+    """Steps 1 and 2."""
     cluster.lose_disk("host-2")
     cluster.step("host-2", "up")
     until(lambda: cluster.standing("payments", 0)["state"] == "led")
     assert cluster.step("host-1", "streams", "--check").code == 1
     assert "WAITS" in cluster.step("host-1", "partitions", "list").out
-    assert cluster.consume("host-3", "payments", 0, 5) == payments
+    assert cluster.consume("host-3", "payments", 0, 5) == PAYMENTS
     cluster.produce("payments", 0, "after", host="host-2")
-    assert cluster.consume("host-3", "payments", 0, 6) == [*payments, "after"]
+    assert cluster.consume("host-3", "payments", 0, 6) == [*PAYMENTS, "after"]
     until(lambda: cluster.copied("payments", 0, 6))
     assert cluster.ran("host-3", "streams", "--check", "--json").code == 1
     waiting = cluster.ran("host-2", "status", "--json").json["problems"]
     assert any("payments-1" in problem for problem in waiting)
 
-    # step 3, in the order of the page: another host leads, then records are given up
-    time.sleep(2.5)
+
+def what_waits_is_decided_about(cluster: Cluster) -> None:
+    """Step 3, in the order of the page: another host leads, then records are given up."""
+    until(lambda: cluster.recorded("payments", 6, 2))
     cluster.hosts["host-2"].kill()
     cluster.wait_away("host-2")
     promoted = cluster.step("host-1", "partitions", "promote")
@@ -227,11 +259,15 @@ def test_a_hosts_disk_is_gone(start_daemon, command, monkeypatch: pytest.MonkeyP
     until(lambda: cluster.ran("host-1", "streams", "--check").code == 0)
     assert "lost with the disk of" in cluster.ran("host-1", "streams").out
 
-    # step 4: what there is to begin anew is told; a copy that was refused is in tests/unit/relay
+
+def nothing_is_left_to_rebuild(cluster: Cluster) -> None:
+    """Step 4: what there is to begin anew is told; a copy that was refused is in tests/unit/relay."""
     nothing = cluster.step("host-3", "partitions", "rebuild")
     assert (nothing.code, "nothing to rebuild" in nothing.err) == (1, True)
 
-    # step 5
+
+def the_coordinators_disk_is_gone_too(cluster: Cluster) -> None:
+    """Step 5."""
     until(
         lambda: cluster.ran("host-2", "consume", "first", "--beginning", "-n", "1", "--idle", "20").code == 0
     )
@@ -243,7 +279,6 @@ def test_a_hosts_disk_is_gone(start_daemon, command, monkeypatch: pytest.MonkeyP
     assert cluster.consume("host-2", "first", 0, 1) == ["kept"]
     cluster.produce("first", 0, "again", host="host-2")
     assert cluster.consume("host-3", "first", 0, 2) == ["kept", "again"]
-    assert cluster.consume("host-1", "payments", 0, 7) == [*payments, "after", "at another host"]
+    assert cluster.consume("host-1", "payments", 0, 7) == [*PAYMENTS, "after", "at another host"]
     until(lambda: cluster.presences() == ["attached"] * 3)
     until(lambda: cluster.ran("host-1", "streams", "--check").code == 0)
-    cluster.done()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treecast.middleware.api.admission import Admission, Refused
 from treecast.middleware.api.call_auth import (
     AUTH_KEY,
     CHALLENGE_KEY,
@@ -23,10 +24,9 @@ from treecast.middleware.api.call_auth import (
 )
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.control.admission import Admission, Refused
-from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id, new_token
+from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id
 from treecast.middleware.model.errors import Fault, TreecastError
 
 Connect = Callable[..., CoordinatorClient]

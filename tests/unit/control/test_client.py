@@ -15,10 +15,10 @@ import pytest
 from treecast.middleware.api.coordinator_client import (
     SERVICE,
     Attachment,
-    BackOff,
     CoordinatorClient,
     Position,
 )
+from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.rpc import OPTIONS
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError

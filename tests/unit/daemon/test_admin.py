@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,11 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import ClientSession, UnixConnector
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.broker import CommittedOffset, MemberIdentity
+from treecast.middleware.broker import CommittedOffset, MemberIdentity, NewTopic
 from treecast.middleware.daemon.admin import AdminServer
 from treecast.middleware.daemon.listeners import bound_address, listen, listen_unix
 from treecast.middleware.daemon.status import Subject
@@ -65,6 +67,59 @@ async def test_metrics(subject: Subject, url: str) -> None:
     assert samples["treecast_group_lag", "0", "g", "orders"] == 2
     assert samples["process_resident_memory_bytes",] > 2**20
     assert samples["process_cpu_seconds_total",] > 0
+
+
+async def test_metrics_list_no_more_than_they_may(
+    subject: Subject, url: str, append_records: Callable[[str, int, int], None]
+) -> None:
+    definitions = subject.cluster.definitions
+    for name in ("empty", "more", "zz"):
+        await definitions.create_topic(NewTopic(name, 2))
+    append_records("zz", 1, 1)
+    subject.settings = replace(subject.settings, metrics_listed=3)
+    home = subject.cluster.group_home("g")
+    commits = {TopicPartition(name, index): CommittedOffset(0) for name in ("more", "zz") for index in (0, 1)}
+    for group in ("g", "h", "i"):
+        await home.commit_offsets(group, MemberIdentity(), commits)
+    _, _, text = await get(f"{url}/metrics")
+    listed = re.findall(r'^treecast_partition_end_offset{partition="(\d)",topic="(\w+)"} (\S+)', text, re.M)
+    assert listed == [("0", "empty", "0.0"), ("0", "orders", "3.0"), ("1", "zz", "1.0")]
+    assert dict(re.findall(r'^treecast_metrics_left_out{kind="(\w+)"} (\S+)', text, re.M)) == {
+        "partitions": "5.0",
+        "streams": "0.0",
+        "groups": "2.0",
+        "offsets": "1.0",
+    }
+    size = subject.cluster.partition("orders", 0).size + subject.cluster.partition("zz", 1).size
+    for line in ("topics 4.0", "partitions 8.0", "groups 3.0", f"log_bytes {float(size)}"):
+        assert f"\ntreecast_{line}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("h1:7670", 200),
+        ("Prom.Example.org", 200),
+        ("evil.org", 421),
+    ],
+)
+async def test_a_foreign_name_is_refused(subject: Subject, tmp_path: Path, host: str, status: int) -> None:
+    subject.settings = replace(subject.settings, admin_names="prom.example.org other")
+    server = AdminServer()
+    listener = listen("admin", Address("127.0.0.1", 0))
+    server.take(listener)
+    server.take(listen_unix(tmp_path / "admin.sock"))
+    server.start(subject)
+    for path in ("/metrics", "/status", "/", "/nowhere"):
+        found, _, text = await get(f"http://{bound_address(listener)}{path}", Host=host)
+        assert found == (404 if path == "/nowhere" and status == 200 else status)
+        assert ("--admin-names" in text) is (status == 421)
+    connector = UnixConnector(str(tmp_path / "admin.sock"))
+    async with ClientSession(connector=connector) as session, session.get(f"http://{host}/healthz") as answer:
+        assert answer.status == 200
+    await server.close()
 
 
 async def test_openmetrics_where_asked_for(url: str) -> None:
@@ -133,7 +188,7 @@ async def test_a_topic_that_goes_away_meanwhile_is_left_out(
     monkeypatch.setattr(type(subject.cluster.definitions), "topics", lambda self: topics)
     status, _, text = await get(f"{url}/metrics")
     assert status == 200
-    assert "treecast_topics 0.0" in text
+    assert "treecast_partition_end_offset{" not in text
 
 
 async def test_nobody_came(subject: Subject) -> None:

@@ -53,6 +53,8 @@ def test_each_key_is_a_flag_a_variable_and_a_key_of_the_file(key, tmp_path: Path
         "join_token": "",
         "fabric_advertised": "",
         "topic_defaults": "retention.ms=5",
+        "group_consumer_session_timeout_ms": "45001",
+        "group_consumer_heartbeat_interval_ms": "4999",
         "group_max_session_timeout_ms": "6001",
         "group_min_session_timeout_ms": "5999",
         "runtime_dir": "/r",
@@ -166,6 +168,12 @@ def test_topic_defaults_of_a_file_take_tomls_types(tmp_path: Path) -> None:
             {},
             "",
             "the shortest session timeout is above the longest",
+        ),
+        (
+            {"group_consumer_heartbeat_interval_ms": "60000"},
+            {},
+            "",
+            "members would be silent for longer than the session timeout",
         ),
     ],
 )

@@ -85,7 +85,7 @@ def test_then_the_socket_and_the_address_beside_it(runtime: RuntimeDir) -> None:
         runtime.publish("kafka", Address("0.0.0.0", 4711))
         found = find_face("kafka", environment)
         assert (str(found), found.socket) == ("127.0.0.1:4711", path)
-        assert path.stat().st_mode & 0o777 == 0o666
+        assert path.stat().st_mode & 0o777 == 0o660
     assert find_face("kafka", environment).address == Address("127.0.0.1", DEFAULT_PORTS["kafka"])
 
 
@@ -130,7 +130,7 @@ def test_only_what_was_made_is_removed(tmp_path: Path) -> None:
 def test_a_directory_of_its_own_goes_in_the_end(tmp_path: Path) -> None:
     runtime = RuntimeDir.open("", {"TREECAST_RUNTIME_DIR": str(tmp_path / "run")})
     assert runtime is not None
-    assert runtime.path.stat().st_mode & 0o777 == 0o755
+    assert runtime.path.stat().st_mode & 0o777 == 0o750
     runtime.remove()
     assert not runtime.path.exists()
 

@@ -45,8 +45,12 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def logs(daemon: DaemonProcess) -> list[str]:
-    return sorted(path.name for path in (daemon.data / "logs").iterdir())
+def led(daemon: DaemonProcess) -> list[str]:
+    """The partitions that it leads."""
+    with DaemonClient(daemon.control) as client:
+        found = [client.describe_topic(topic.name) for topic in client.list_topics()]
+    name = daemon.ready["name"]
+    return sorted(f"{t.topic.name}-{p.index}" for t in found for p in t.partitions if p.leader == name)
 
 
 def logged(daemon: DaemonProcess, text: str) -> bool:
@@ -75,7 +79,7 @@ def test_what_a_first_daemon_has(first: DaemonProcess) -> None:
     assert path.read_text().startswith("treecast1.")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     create(first, "t", 2)
-    assert logs(first) == ["t-0", "t-1"]
+    assert led(first) == ["t-0", "t-1"]
     assert logged(first, f"others join with --join {first.control} --join-token @{path}")
 
 
@@ -91,16 +95,16 @@ def test_two_hosts_have_the_same_topics(first: DaemonProcess, joined) -> None:
     create(second, "t", 4)
     until(lambda: topics(first).keys() == topics(second).keys() == {"early", "t"})
     assert topics(first) == topics(second)
-    led = [name for daemon in (first, second) for name in logs(daemon)]
-    assert sorted(led) == ["early-0", "early-1", "t-0", "t-1", "t-2", "t-3"]
-    assert len(logs(first)) == len(logs(second)) == 3  # who leads less gets more
+    both = [*led(first), *led(second)]
+    assert sorted(both) == ["early-0", "early-1", "t-0", "t-1", "t-2", "t-3"]
+    assert len(led(first)) == len(led(second)) == 3  # who leads less gets more
     with DaemonClient(second.control) as client:
         client.alter_topic("early", {"retention.ms": "77"})
         client.delete_topic("t")
     with DaemonClient(first.control) as client:
         until(lambda: client.describe_topic("early").topic.overrides == {"retention.ms": "77"})
     until(lambda: topics(first).keys() == {"early"})
-    until(lambda: not any(name.startswith("t-") for name in (*logs(first), *logs(second))))
+    until(lambda: not any(name.startswith("t-") for name in (*led(first), *led(second))))
 
 
 def test_each_comes_back_as_what_it_was(first: DaemonProcess, joined) -> None:
@@ -279,7 +283,7 @@ def test_a_host_alone_is_adopted_with_its_topics(
     second = joined("b", data=data)
     assert topics(second) == before
     until(lambda: topics(first) == before)
-    assert logs(second) == ["mine-0", "mine-1"]
+    assert led(second) == ["mine-0", "mine-1"]
     assert json.loads((data / "meta.json").read_text())["host_id"] == 2
     second.restart()
     assert topics(second) == before

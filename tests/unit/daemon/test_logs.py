@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 
 import pytest
+
+from treecast.middleware.daemon.repeats import DiskRepeats
+from treecast.middleware.model.errors import Fault, TreecastError
 
 SCRIPT = """
 import logging, sys
@@ -79,3 +83,50 @@ def test_a_daemon_loads_nothing_that_only_commands_and_pages_need() -> None:
     assert rooms & {"relay", "control", "fabric"} == set()  # a host alone pays nothing for the others
     heavy = {"typer", "rich", "aiohttp", "prometheus_client", "kafka", "pytest", "pydantic"}
     assert loaded & (heavy | {"argparse", "crc32c", "email"}) == set()
+
+
+class Handler(logging.Handler):
+    """Keeps what it is given, as text and whether it has a trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, bool]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.getMessage(), bool(record.exc_info)))
+
+
+def test_what_a_full_disk_makes_fail_is_said_once_for_each_kind_and_rarely_again() -> None:
+    now = 0.0
+    log, handler = logging.Logger("treecast.test"), Handler()
+    handler.addFilter(DiskRepeats(lambda: now))
+    log.addHandler(handler)
+    full = TreecastError(Fault.STORAGE, "cannot write: 100 % full")
+    for second in range(1300):
+        now = float(second)
+        log.error("part %d: %s", second, full)
+        try:
+            raise full
+        except TreecastError:
+            log.exception("stream %d", second)
+    assert handler.said == [
+        ("part 0: cannot write: 100 % full", False),
+        ("stream 0: cannot write: 100 % full", False),
+        ("part 600: cannot write: 100 % full; 599 times more since it was last said", False),
+        ("stream 600: cannot write: 100 % full; 599 times more since it was last said", False),
+        ("part 1200: cannot write: 100 % full; 599 times more since it was last said", False),
+        ("stream 1200: cannot write: 100 % full; 599 times more since it was last said", False),
+    ]
+
+
+def test_all_else_is_said_each_time_and_with_its_trace() -> None:
+    log, handler = logging.Logger("treecast.test"), Handler()
+    handler.addFilter(DiskRepeats(lambda: 0.0))
+    log.addHandler(handler)
+    for _ in range(2):
+        log.error("refused: %s", TreecastError(Fault.TIMED_OUT, "late"))
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            log.exception("failed")
+    assert handler.said == [("refused: late", False), ("failed", True)] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -25,13 +26,34 @@ def test_what_is_sent(manager: socket.socket) -> None:
     assert notifier.active
     assert notifier.send("READY=1", "STATUS=serving")
     assert manager.recv(100) == b"READY=1\nSTATUS=serving"
+    notifier.close()
+    assert notifier.send("STOPPING=1")
+    notifier.close()
+
+
+def test_it_needs_no_new_descriptor_each_time(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watchdog that is not fed restarts the daemon: not for want of a descriptor."""
+    notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
+    assert notifier.send("READY=1")
+
+    def refuses(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", refuses)
+    assert notifier.send("WATCHDOG=1")
+    notifier.close()
+    assert not notifier.send("WATCHDOG=1")
 
 
 def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind("")  # the kernel picks an abstract name
         name = receiver.getsockname().decode().replace("\0", "@")
-        assert Notifier({"NOTIFY_SOCKET": name}).send("STOPPING=1")
+        notifier = Notifier({"NOTIFY_SOCKET": name})
+        assert notifier.send("STOPPING=1")
+        notifier.close()
         assert receiver.recv(100) == b"STOPPING=1"
 
 
@@ -42,7 +64,9 @@ def test_without_a_manager_nothing_happens() -> None:
 
 
 def test_a_manager_that_has_gone_is_no_error(tmp_path: Path) -> None:
-    assert not Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).send("READY=1")
+    notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    assert not notifier.send("READY=1")
+    notifier.close()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from treecast.middleware.daemon.room import (
     space_of,
 )
 from treecast.middleware.daemon.troubles import (
+    COORDINATOR,
+    DAEMON,
     RARELY,
     TRANSITIONS,
     Look,
@@ -152,7 +154,7 @@ async def test_a_full_disk_is_found_by_what_it_refuses_and_by_its_space(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk, counters = Disk(monkeypatch), Counters()
-    watch = RoomWatch("/data", counters)
+    watch = RoomWatch("/data", lambda: counters.storage.write_errors + counters.pubsub.journal_errors)
     await watch.look()
     assert (disk.tried, watch.troubles.texts()) == (0, []), "a disk that is well is not tried"
     disk.error = OSError(errno.ENOSPC, "No space left on device")
@@ -182,7 +184,7 @@ async def test_descriptors_that_are_used_up_are_told_until_there_are_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Disk(monkeypatch)
-    watch = RoomWatch("/data", Counters())
+    watch = RoomWatch("/data", int)
     watch.descriptors = Descriptors(16, table := Table(16))
     assert not watch.descriptors.admits()
     for _ in range(2):
@@ -195,3 +197,31 @@ async def test_descriptors_that_are_used_up_are_told_until_there_are_some(
     table.free = 24
     await watch.look()
     assert watch.troubles.texts() == []
+
+
+async def test_a_coordinator_that_admits_nobody_itself_says_when_few_are_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Disk(monkeypatch)
+    watch = RoomWatch("/data", int, COORDINATOR, admits=False)
+    watch.descriptors = Descriptors(16, table := Table(17))
+    await watch.look()
+    assert watch.troubles.texts() == []
+    table.free = 16
+    for _ in range(3):
+        await watch.look()
+    (text,) = watch.troubles.texts()
+    assert "start the coordinator again" in text
+    assert [record.getMessage() for record in caplog.records] == [text]
+    table.free = 40
+    await watch.look()
+    assert watch.troubles.texts() == []
+
+
+def test_what_a_full_disk_means_differs() -> None:
+    texts = set()
+    for means in (DAEMON, COORDINATOR):
+        troubles = Troubles("/data", 64, 16, means)
+        troubles.look(Look(None, "No space left on device", no_files=False), 0.0)
+        texts |= set(troubles.texts())
+    assert len(texts) == 2

@@ -1,69 +1,38 @@
-"""A network in memory with its own clock: loss, reordering, duplication, delay, partitions, restarts."""
+"""One stream over links in memory: its sender, its receivers, partitions and restarts."""
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from tests.unit.fabric.links import Links, Weather
 
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.sender import Sender
-from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.wire.segment import KeyRing, decode, encode
 
 ORIGIN = 1
 KEYS = KeyRing({3: b"a cluster's key, 16 to 32 bytes"}, 3)
 
 
-@dataclass
-class Weather:
-    """What happens to a packet. Probabilities, and seconds."""
-
-    loss: float = 0.0
-    duplication: float = 0.0
-    reordering: float = 0.0
-    delay: float = 0.001
-    jitter: float = 0.0002
-    rate: float = 0.0  # bytes per second on the way to each host, which wait for each other; 0: no bound
-    queue: int = 0  # bytes that wait there; more are lost; 0: no bound
-    uplink: float = 0.0  # bytes per second that leave the origin, to all hosts together; 0: no bound
-
-
-@dataclass(order=True)
-class _Arrival:
-    at: float
-    number: int
-    to: int = field(compare=False)
-    data: bytes = field(compare=False)
-
-
-class Network:
+class Network(Links):
     """One stream's sender (host 1) and its receivers. Segments travel as authenticated bytes."""
 
     def __init__(
         self, seed: int, weather: Weather, settings: StreamSettings, *, multicast: bool = False
     ) -> None:
+        super().__init__(seed, weather)
         self.multicast = multicast  # what goes to all also reaches who is not live
-        self.random = random.Random(seed)
-        self.weather = weather
         self.settings = settings
-        self.now = 100.0
         self.sender = Sender(ORIGIN, 7, 1, settings, self.now)
         self.receivers: dict[int, Receiver] = {}
         self.got: dict[int, list[int]] = {}  # by host: sequences in the order of delivery
         self.payloads: dict[int, bytes] = {}  # what was published
-        self.slow: dict[int, float] = {}  # hosts with a way of their own rate
-        self.cut: set[int] = set()  # hosts that nothing reaches or leaves
-        self.dead: set[int] = set()
         self.most_memory = 0
         self.most_log = 0
-        self._on_the_way: list[_Arrival] = []
-        self._count = 0
-        self._free: dict[int, float] = {}  # when the way to each host has let through all that was sent
-        self._uplink_free = 0.0  # the same of what the origin has sent
+        self.sent_by: dict[tuple[int, str], int] = {}  # bytes by host and kind, once for what goes to all
 
     # --- what tests do
 
@@ -91,29 +60,22 @@ class Network:
             self.payloads[sequence] = payload
         return sequence
 
-    def run(self, seconds: float) -> None:
-        self.run_until(lambda: False, seconds)
-
-    def run_until(self, reached: Callable[[], bool], seconds: float) -> bool:
-        """Lets time pass, at most so long."""
-        end = self.now + seconds
-        self._flush_all()
-        while not reached():
-            at = min(self._next_event(), end)
-            self.now = max(self.now, at)
-            if self.now >= end:
-                return reached()
-            self._arrive()
-            self._timers()
-        return True
-
     # --- how it works
 
-    def _next_event(self) -> float:
-        times = [self._on_the_way[0].at] if self._on_the_way else []
-        times += [end.next_deadline(self.now) for host, end in self.ends() if host not in self.dead]
-        # a deadline that is not met at once is asked again a little later
-        return max(min(times, default=float("inf")), self.now + 1e-6)
+    def begin(self) -> None:
+        for host, _ in self.ends():
+            self._flush(host)
+
+    def deadline(self) -> float:
+        times = [end.next_deadline(self.now) for host, end in self.ends() if host not in self.dead]
+        return min(times)
+
+    def step(self) -> None:
+        self._arrive()
+        self._timers()
+
+    def has_uplink(self, source: int) -> bool:
+        return source == ORIGIN
 
     def ends(self) -> list[tuple[int, Sender | Receiver]]:
         return [(ORIGIN, self.sender), *self.receivers.items()]
@@ -125,10 +87,6 @@ class Network:
                 if host != ORIGIN:
                     self._take(host)  # time may have given something up
 
-    def _flush_all(self) -> None:
-        for host, _ in self.ends():
-            self._flush(host)
-
     def _flush(self, host: int) -> None:
         if host in self.dead:
             return
@@ -139,58 +97,24 @@ class Network:
 
     def _send(self, source: int, out: Outgoing) -> None:
         encoded = out.encode(KEYS)
+        sent = source, out.purpose
+        self.sent_by[sent] = self.sent_by.get(sent, 0) + sum(map(len, encoded))
         assert encoded == [encode(segment, KEYS) for segment in out.segments()]
         assert len(encoded) == out.count
         assert max(map(len, encoded), default=0) <= max(self.settings.mtu, 1280 - 48)
         all_of_them = list(self.receivers) if self.multicast else self.sender.peers.live()
         for host in all_of_them if out.to is None else [out.to]:
-            if source not in self.cut and host not in self.cut:
+            if host not in self.cut:
                 for data in encoded:
-                    self._travel(host, data, self._left(source, len(data)))
-
-    def _left(self, source: int, size: int) -> float:
-        """When a packet has left its host."""
-        if source != ORIGIN or not self.weather.uplink:
-            return self.now
-        self._uplink_free = max(self.now, self._uplink_free) + size / self.weather.uplink
-        return self._uplink_free
-
-    def _travel(self, host: int, data: bytes, left: float) -> None:
-        weather = self.weather
-        copies = 2 if self.random.random() < weather.duplication else 1
-        for _ in range(copies):
-            if self.random.random() < weather.loss:
-                continue
-            through = self._through(host, len(data), left)
-            if through is None:
-                continue
-            at = through + weather.delay + weather.jitter * self.random.random()
-            if self.random.random() < weather.reordering:
-                at += 4 * weather.delay * self.random.random()
-            self._count += 1
-            heapq.heappush(self._on_the_way, _Arrival(at, self._count, host, data))
-
-    def _through(self, host: int, size: int, left: float) -> float | None:
-        """When a packet has left a link that is as fast as its rate; None: it had no room."""
-        rate = self.slow.get(host, self.weather.rate)
-        if not rate:
-            return left
-        begin = max(left, self._free.get(host, 0.0))
-        if (begin - left) * rate > (self.weather.queue or NEVER):
-            return None
-        self._free[host] = begin + size / rate
-        return self._free[host]
+                    self.send(source, (host,), data)
 
     def _arrive(self) -> None:
         touched = set()
-        while self._on_the_way and self._on_the_way[0].at <= self.now:
-            arrival = heapq.heappop(self._on_the_way)
-            if arrival.to in self.dead or arrival.to in self.cut:
-                continue
-            end = self.sender if arrival.to == ORIGIN else self.receivers.get(arrival.to)
+        for to, data in self.arrivals():
+            end = self.sender if to == ORIGIN else self.receivers.get(to)
             if end is not None:
-                end.receive(decode(arrival.data, KEYS)[0], self.now)
-                touched.add(arrival.to)
+                end.receive(decode(data, KEYS)[0], self.now)
+                touched.add(to)
         for host in touched:
             if host != ORIGIN:
                 self._take(host)

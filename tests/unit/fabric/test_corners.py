@@ -267,3 +267,12 @@ def test_a_schedule_is_that_of_a_plain_dictionary() -> None:
                 schedule.set(number, at)
                 plain[number] = at
         assert schedule.next() == min(plain.values(), default=NEVER)
+
+
+def test_who_says_that_it_has_no_room_is_replayed_to_all_the_same() -> None:
+    """Its buffer is full of what lies ahead of what it lacks. It was waited for, and it for the replay."""
+    peer = Peers(SETTINGS).add(2, 0, 1000, 0.0)
+    peer.room = 0
+    assert peer.may_replay == SETTINGS.replay_least
+    peer.flight.sent(10, SETTINGS.replay_least, 0.0)
+    assert peer.may_replay == 0

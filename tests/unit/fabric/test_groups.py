@@ -55,6 +55,35 @@ async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_
         await until(lambda: all(len(sink.deliveries) == 51 for sink in sinks))
 
 
+async def test_a_burst_waits_for_the_group_that_is_being_formed() -> None:
+    settings = FabricSettings(stream=STREAM, mtu=1500)
+    async with fabrics(1, 2, 3, settings=settings) as (one, two, three):
+        origin = one.originate(7, 1)
+        sinks = [Collected() for _ in range(2)]
+        for fabric, sink in zip((two, three), sinks, strict=True):
+            fabric.join_group(STATE + 3)
+            origin.add_receiver(fabric.host, 0)
+            fabric.join(1, 7, 1, sink, progress=START)
+        origin.await_group(PATIENCE)
+        before, payload = one.stream_settings.live_before, bytes(50_000)
+        for _ in range(20):
+            origin.publish(payload, 1)
+        at_once = before // len(payload)
+        await until(lambda: all(len(sink.deliveries) >= at_once for sink in sinks))
+        assert before <= origin.pace().payload < before + len(payload)
+        origin.use_group(STATE + 3, {2, 3})
+        origin.group_stands()
+        await until(lambda: all(len(sink.deliveries) == 20 for sink in sinks))
+        by_unicast = sum([one.size for one in origin.sent() if one.carrier == "unicast"])
+        assert by_unicast < 2 * 1.2 * (before + len(payload))
+
+        origin.drop_group()
+        origin.await_group(0.05)  # a group that does not come holds nothing up
+        for _ in range(20):
+            origin.publish(payload, 1)
+        await until(lambda: all(len(sink.deliveries) == 40 for sink in sinks))
+
+
 async def test_who_left_a_group_answers_no_probe() -> None:
     async with fabrics(1, 2, 3) as (one, two, three):
         heard: list[int] = []

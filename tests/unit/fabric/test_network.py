@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.fabric.network import ORIGIN, Network, Weather
+from tests.unit.fabric.links import Weather
+from tests.unit.fabric.network import ORIGIN, Network
 
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.settings import StreamSettings

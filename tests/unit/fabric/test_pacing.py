@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.fabric.network import Network, Weather
+from tests.unit.fabric.links import Weather
+from tests.unit.fabric.network import ORIGIN, Network
 
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.pacing import Window
+from treecast.middleware.fabric.core.peers import Peers
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.states import PaceEvent, PaceState, ReceiverState
 from treecast.middleware.fabric.core.timing import TokenBucket, Weight
@@ -99,6 +103,25 @@ def test_more_than_a_third_lost_halves_a_window_whatever_is_usual() -> None:
     assert window.size == 1000
 
 
+def test_losses_of_the_path_stop_a_window_that_opens_for_a_trial_only() -> None:
+    window = Window(16_000, 1000, 4_096_000)
+    rounds = Rounds(window)
+    count = 0
+    while window.size < 4_096_000:
+        rounds.over(int(0.8 * window.size), int(0.2 * window.size))
+        count += 1
+    assert count < 16  # eight doublings; an eighth a round, it would be over thirty
+
+
+def test_what_a_path_usually_loses_may_be_nearly_half() -> None:
+    window = Window(64_000, 1000, 512_000)
+    rounds = Rounds(window)
+    for _ in range(8):
+        rounds.over(int(0.72 * window.size), int(0.28 * window.size))
+    before = rounds.over(int(0.72 * window.size), int(0.28 * window.size))
+    assert rounds.over(int(0.62 * window.size), int(0.38 * window.size)) >= before
+
+
 def test_a_window_falls_by_as_much_as_a_queue_shows_and_not_below_what_it_began_with() -> None:
     window = Window(4 * LOWEST, LOWEST, HIGHEST, 0.002)
     rounds = Rounds(window)
@@ -152,6 +175,51 @@ def test_after_a_stall_a_window_opens_to_half_of_what_it_was_and_grows_by_steps_
     while window.state is PaceState.OPENING:
         rounds.over(int(window.size))
     assert 64_000 <= window.size <= 128_000
+
+
+def test_only_what_is_asked_for_the_first_time_counts_as_lost_of_a_replay() -> None:
+    peer = Peers(StreamSettings()).add(2, 0, 100, 0.0)
+    assert peer.asks_first(5, 1)
+    assert peer.asks_first(5, 3)
+    assert not peer.asks_first(5, 3)
+    assert not peer.asks_first(4, 9)
+    assert peer.asks_first(6, 1)
+    peer.rewind(1.0, 0)
+    assert peer.asks_first(4, 1)  # it was sent anew
+
+
+class Bursts(Network):
+    """Notes how much the origin sends at once."""
+
+    def __init__(self, weather: Weather, settings: StreamSettings) -> None:
+        super().__init__(3, weather, settings)
+        self.bursts: dict[float, int] = {}
+
+    def send(self, source: int, to: Sequence[int], data: bytes) -> None:
+        if source == ORIGIN:
+            instant = round(self.now, 3)  # turns follow each other within microseconds here
+            self.bursts[instant] = self.bursts.get(instant, 0) + len(data)
+        super().send(source, to, data)
+
+
+def test_a_replay_sends_a_window_within_a_turnaround_and_not_at_once() -> None:
+    """A report lets a quarter of the window out; 40 ms there and back, and queues hold less than that."""
+    settings = StreamSettings(
+        retain_bytes=1 << 30,
+        log_bytes=1 << 30,
+        replay_first=400_000,
+        replay_window=400_000,
+        unsent_bytes=1 << 30,
+    )
+    network = Bursts(Weather(delay=0.02, jitter=0.0), settings)
+    for _ in range(600):
+        network.publish(bytes(6_000))
+    network.run(0.1)
+    late = network.join(3, Progress(0, 0))
+    assert network.run_until(lambda: late.next > 200, 5)
+    network.bursts.clear()  # the first window goes at once, as no turnaround is known
+    assert network.run_until(lambda: late.next == 600, 1)
+    assert max(network.bursts.values()) < 80_000
 
 
 def test_a_bucket_that_gets_a_rate_later() -> None:

@@ -6,7 +6,7 @@ import statistics
 from itertools import pairwise
 
 import pytest
-from tests.unit.fabric.replays import SIZES, replayed
+from tests.unit.fabric.replays import MOST, SHARES, SIZES, own_time, replayed
 from tests.unit.fabric.test_corners import SETTINGS, asked, data, receiver
 from tests.unit.fabric.test_sent_in_vain import heartbeat
 
@@ -14,7 +14,7 @@ from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.repairs import Repairs
 from treecast.middleware.fabric.core.states import ReceiverState
 from treecast.middleware.wire.segment import Kind
-from treecast.middleware.wire.segment_bodies import Report
+from treecast.middleware.wire.segment_bodies import Gap, Report
 
 ROUND_TRIP = 0.001
 
@@ -120,3 +120,49 @@ def test_a_replay_over_two_bad_links_is_many_times_as_fast_as_what_is_published(
     a second and each lost request twice as long as the one before."""
     took = [replayed(0.19, size, seed)[0] for seed in range(5)]
     assert statistics.median(took) < 1.0, took
+
+
+def test_what_a_replay_passes_over_is_asked_for_when_it_is_late_and_not_after_a_pause() -> None:
+    one = behind(1.0)
+    one.receive(data(0, Kind.REPLAY), 2.0)
+    assert asked(one, 2.0) == []  # the rest is on its way: looked at after a pause of six round trips
+    one.receive(data(5, Kind.REPLAY), 2.001)
+    assert asked(one, 2.001) == []  # it may have been overtaken
+    assert asked(one, 2.001 + 1.5 * ROUND_TRIP) == [Gap(1, 5)]
+
+
+def test_answers_to_what_was_asked_for_do_not_show_that_a_replay_goes_on() -> None:
+    """Its end is lost. What comes farthest ahead tells how far it has come, and nothing else does."""
+    one = behind(1.0)
+    for sequence in range(1, 490):
+        one.receive(data(sequence, Kind.REPLAY), 2.0)
+    one.take(2.0)
+    now = 2.0
+    while one.state is ReceiverState.CATCHING_UP:
+        assert asked(one, now) in ([], [Gap(0, 1)])
+        now += ROUND_TRIP
+        one.receive(data(0, Kind.REPLAY), now)
+        one.take(now)
+    asked_at = None
+    while asked_at is None:
+        now += ROUND_TRIP
+        one.receive(data(488, Kind.REPLAY), now)  # once more, as of a request that was repeated
+        if any(gap.first == 490 for gap in asked(one, now)):
+            asked_at = now
+        assert now < 2.0 + 20 * ROUND_TRIP
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("size", SIZES, ids=["one packet", "five packets", "45 packets"])
+def test_a_replay_over_a_long_way_takes_at_most_three_times_the_lines_own_time(
+    share: float, size: int
+) -> None:
+    """40 to 80 ms there and back, 12.5 MB/s, a queue of 20 ms. It took up to 6.5 times as long."""
+    took = [replayed(share, size, seed, 0.02, 0.02, 12.5e6)[0] for seed in range(3)]
+    assert statistics.median(took) < MOST * own_time(share, size, 0.02, 0.02, 12.5e6), took
+
+
+def test_the_lines_own_time() -> None:
+    assert own_time(0.0, 6000, 0.02, 0.02, 12.5e6) == pytest.approx(0.32 + 0.06)
+    once = own_time(0.5, 60_000, 0.02, 0.02, 12.5e6) - 0.64
+    assert once > 20 * 0.06  # of 3,000 packets a half is lost, and three of four rounds for each fail

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.fabric.network import Network, Weather
+from tests.unit.fabric.links import Weather
+from tests.unit.fabric.network import Network
 
 from treecast.middleware.fabric.core.settings import StreamSettings
 

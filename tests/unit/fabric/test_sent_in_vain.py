@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.fabric.network import Network, Weather
+from tests.unit.fabric.links import Weather
+from tests.unit.fabric.network import Network
 from tests.unit.fabric.test_corners import KEY, asked, data, receiver
 
 from treecast.middleware.fabric.core.outcomes import Progress

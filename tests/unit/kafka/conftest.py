@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from kafka.protocol import admin, consumer, metadata, producer
+from tests.unit.kafka.own_messages import kafka_python
 
 from treecast.middleware.broker import Broker, BrokerSettings, NewTopic
 from treecast.middleware.model.counters import Counters
@@ -29,12 +29,6 @@ from treecast.shims.kafka.versions import APIS
 
 NODE_ID = 7
 NOW_MS = 1_700_000_000_000
-_MODULES = (admin, consumer, metadata, producer)
-
-
-def kafka_python(name: str) -> Any:
-    """kafka-python's class for, say, `HeartbeatRequest`."""
-    return next(getattr(module, name) for module in _MODULES if hasattr(module, name))
 
 
 def struct_of(cls: Any, values: Mapping[str, Any], version: int) -> Any:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_header import RequestHeader as Reference
-from kafka.protocol.schemas import load_json
 
+from treecast.shims.kafka import schema
 from treecast.shims.kafka.codec import CodecError, RemoteCodecError, decode_request_header
 from treecast.shims.kafka.versions import APIS
 
@@ -38,7 +38,7 @@ def test_agrees_with_kafka_python(key: int, version: int, correlation: int, clie
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_flexible_versions_are_those_of_the_descriptors(api: object) -> None:
     name, flexible = getattr(api, "name", ""), getattr(api, "flexible", 0)
-    versions = load_json(f"{name}Request")["flexibleVersions"]
+    versions = schema.descriptor(f"{name}Request")["flexibleVersions"]
     assert versions == ("none" if flexible > 1000 else f"{flexible}+")
 
 

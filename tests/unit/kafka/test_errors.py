@@ -9,12 +9,14 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.shims.kafka import errors
 from treecast.shims.kafka import versions as v
 
+NEWER = {errors.INVALID_REGULAR_EXPRESSION}  # than kafka-python's table
+
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_fault_is_mapped(fault: Fault) -> None:
     code = errors.CODES[fault]
     assert code != errors.NONE
-    assert code in kafka.errors.kafka_errors
+    assert code in kafka.errors.kafka_errors or code in NEWER
 
 
 def test_only_internal_errors_are_unknown() -> None:

@@ -129,6 +129,15 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
         "ListConfigResources": {"resource_types": []},
         "ListTransactions": {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
         "DescribeTransactions": {"transactional_ids": ["x"]},
+        "ConsumerGroupHeartbeat": {
+            "group_id": f"n-{version}",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 10_000,
+            "subscribed_topic_names": ["topic"],
+            "topic_partitions": [],
+        },
+        "ConsumerGroupDescribe": {"group_ids": ["g"]},
         "DescribeProducers": {"topics": [{"name": "topic", "partition_indexes": [0]}]},
         "JoinGroup": {
             "group_id": f"g-{version}",
@@ -184,6 +193,7 @@ EXPECTED = {
     "Heartbeat": {25},
     "LeaveGroup": {25},
     "SyncGroup": {25},
+    "ConsumerGroupDescribe": {69},
     "DeleteGroups": {69},
     "OffsetDelete": {69},
     "AddPartitionsToTxn": {49},
@@ -207,6 +217,8 @@ async def test_answers(api: v.Api, client: Any, broker: Broker, make_batch: Call
 def check_codes(api: str, version: int, codes: set[int]) -> None:
     if api == "JoinGroup" and version >= 4:
         assert codes == {79}
+    elif api == "DescribeGroups" and version >= 6:
+        assert codes == {69}
     elif api == "LeaveGroup" and version >= 3:
         assert codes == {0, 25}
     elif api in EXPECTED:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.protocol import admin, consumer, metadata, producer
+from tests.unit.kafka.own_messages import kafka_python
 
 from treecast.shims.kafka import schema
 from treecast.shims.kafka import versions as v
@@ -24,12 +24,7 @@ from treecast.shims.kafka.messages import (
     write_varint,
 )
 
-MODULES = (admin, consumer, metadata, producer)
 PAIRS = [(key, version) for key, api in v.APIS.items() for version in range(api.first, api.last + 1)]
-
-
-def kafka_python(name: str) -> Any:
-    return next(getattr(module, name) for module in MODULES if hasattr(module, name))
 
 
 def values_of(fields: list[dict[str, Any]], version: int, draw: Any) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journ
 from treecast.middleware.model.counters import FaceCounters, PubSubCounters
 from treecast.middleware.storage.disk import Disk
 from treecast.shims.mqtt import codec
-from treecast.shims.mqtt.codec import V5
+from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import (
     Ack,
+    Connack,
     Connect,
     Disconnect,
     FilterRequest,
@@ -24,7 +25,7 @@ from treecast.shims.mqtt.codec_packets import (
     Subscribe,
     encode,
 )
-from treecast.shims.mqtt.codec_properties import Properties
+from treecast.shims.mqtt.codec_properties import NONE, Properties
 from treecast.shims.mqtt.codec_read import read_length
 from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings
@@ -66,9 +67,13 @@ class Site:
         self._clients: list[StreamClient] = []
         self.face = MqttFace(hub, MqttSettings(port=0, **settings), self.counters)  # type: ignore[arg-type]
 
-    async def client(self, name: str, filter: str = "", expiry: int = 100) -> StreamClient:
-        made = StreamClient(*await asyncio.open_connection(*self.face.address))
+    def dial(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], version: int) -> StreamClient:
+        made = StreamClient(*streams, version)
         self._clients.append(made)
+        return made
+
+    async def client(self, name: str, filter: str = "", expiry: int = 100) -> StreamClient:
+        made = self.dial(await asyncio.open_connection(*self.face.address), V5)
         made.send(Connect(V5, name, False, properties=Properties(session_expiry=expiry)))
         await made.next()
         if filter:
@@ -86,11 +91,11 @@ class Site:
 
 
 class StreamClient:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self.writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: int) -> None:
+        self._reader, self.writer, self._version = reader, writer, version
 
     def send(self, *packets: Packet) -> None:
-        self.writer.write(b"".join(encode(packet, V5) for packet in packets))
+        self.writer.write(b"".join(encode(packet, self._version) for packet in packets))
 
     async def next(self) -> Packet | None:
         """The next packet; None where the connection has ended."""
@@ -103,7 +108,7 @@ class StreamClient:
                 body = await self._reader.readexactly(size)
             except (asyncio.IncompleteReadError, ConnectionError):
                 return None
-        return packets_of(head + body, V5)[0]
+        return packets_of(head + body, self._version)[0]
 
 
 @pytest.fixture
@@ -151,6 +156,35 @@ async def test_a_full_disk_ends_who_depends_on_it_and_nobody_is_promised_anythin
     again = await site.client("p")
     again.send(Publish(b"kept", b"x", 1, True, packet_id=1))
     assert await again.next() == Ack(codec.PUBACK, 1)
+
+
+@pytest.mark.parametrize(("version", "reason"), [(V5, codec.SERVER_UNAVAILABLE), (V311, 3)])
+async def test_a_lasting_session_is_not_begun_while_the_disk_is_full_and_its_client_is_told(
+    site: Site, version: int, reason: int
+) -> None:
+    await site.client("s", "kept")
+    pub = await site.client("p", "", 0)
+    site.disk.full = True
+    pub.send(Publish(b"kept", b"x", 1, packet_id=1))
+    assert await pub.next() is None
+    lasting = Properties(session_expiry=100) if version == V5 else NONE
+    refused = site.dial(await asyncio.open_connection(*site.face.address), version)
+    refused.send(Connect(version, "late", False, properties=lasting))
+    told = await refused.next()
+    assert isinstance(told, Connack)
+    assert told.reason == reason
+    site.disk.full = False
+    journal = site.face.journal
+    assert journal is not None
+    again = site.dial(await asyncio.open_connection(*site.face.address), version)
+    again.send(Connect(version, "other", True))
+    assert await again.next() is not None
+    await until(lambda: not journal.failing)
+    late = site.dial(await asyncio.open_connection(*site.face.address), version)
+    late.send(Connect(version, "late", False, properties=lasting))
+    told = await late.next()
+    assert isinstance(told, Connack)
+    assert (told.reason, told.session_present) == (0, False)
 
 
 @pytest.mark.parametrize("site", [{"fsync_each_turn": True}], indirect=True)

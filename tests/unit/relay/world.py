@@ -304,8 +304,10 @@ class TestHost:
     def clock(self) -> float:
         return self.clock_ms / 1000
 
-    def _open_log(self, path: Path, config: TopicConfig) -> PartitionLog:
-        return PartitionLog.open(path, config, LogSettings(), StorageCounters(), self.clock_ms)
+    def _open_log(
+        self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
+    ) -> PartitionLog:
+        return PartitionLog.open(path, config, LogSettings(), StorageCounters(), self.clock_ms, claim=claim)
 
     # --- life
 
@@ -453,7 +455,9 @@ class TestHost:
     def lose(self, size: int) -> None:
         """What was not on the disk when the power failed."""
         for path in self.paths:
-            last = max(path.glob("*.log"))
+            last = max(path.glob("*.log"), default=None)
+            if last is None:
+                continue  # nothing was written
             os.truncate(last, max(0, last.stat().st_size - size))
 
     # --- as a face uses it

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -35,10 +36,30 @@ class Crash(BaseException):
 
 
 class QuickDisk(Disk):
-    """A disk that only counts what it would have to wait for."""
+    """A disk that only counts what it would have to wait for.
+
+    Logs are left as a kill leaves them, without being closed. `close_all` then does to the descriptors of all
+    such disks what the end of a process would do.
+    """
+
+    opened: ClassVar[set[int]] = set()
 
     def __init__(self) -> None:
         self.syncs = 0
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        descriptor = super().open(path, create=create)
+        self.opened.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        self.opened.discard(descriptor)
+        super().close(descriptor)
+
+    @classmethod
+    def close_all(cls) -> None:
+        while cls.opened:
+            os.close(cls.opened.pop())
 
     def sync(self, descriptor: int) -> None:
         self.syncs += 1
@@ -157,6 +178,7 @@ class Kit:
     def directory(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as path:
             yield Path(path) / "t-0"
+            QuickDisk.close_all()
 
     def config(self, overrides: Mapping[str, object] | None = None, **more: object) -> TopicConfig:
         """Keys as in Kafka; in keywords with `_` for `.`."""
@@ -284,3 +306,9 @@ def kit() -> Kit:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open() -> Iterator[None]:
+    yield
+    QuickDisk.close_all()

@@ -15,6 +15,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.invariants import check_invariants
+from treecast.middleware.storage.segment import SharedFiles
 from treecast.middleware.storage.settings import LogSettings
 
 Kit = Any
@@ -100,6 +101,28 @@ async def test_the_interval(kit: Kit, path: Path, flusher: Flusher) -> None:
     await flusher.settle()
     assert log.flushed_offset == 1
     assert flusher.flush_due([log], 9000) == 0
+
+
+async def test_however_many_are_due_few_files_are_open(kit: Kit, tmp_path: Path, flusher: Flusher) -> None:
+    shared, most = SharedFiles(open_files=16), []
+    logs = [
+        kit.open(tmp_path / f"t-{n}", settings=LogSettings(FsyncPolicy.INTERVAL), shared=shared)
+        for n in range(700)
+    ]
+    for log in logs:
+        kit.append(log, kit.batch(), now_ms=1000)
+    assert shared.to_flush() == logs
+    assert flusher.flush_due(shared.to_flush(), 9000) == 700
+    most.append(shared.pool.open_files)
+    assert flusher.flush_due(shared.to_flush(), 9001) == 0  # they are under way, or wait for their turn
+    while any(log.flushed_offset == 0 for log in logs):
+        await asyncio.sleep(0)
+        most.append(shared.pool.open_files)
+    await flusher.settle()
+    assert max(most) <= 16 + 16 * 16
+    assert shared.to_flush() == []
+    for log in logs:
+        log.close(9002)
 
 
 async def test_never_still_flushes_rolled_segments_and_flush_ms(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,12 @@ from treecast.middleware.broker.values import (
     JoinGroup,
     MemberIdentity,
     SyncGroup,
+    Topic,
 )
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.identity import TopicId, TopicPartition
+from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
@@ -43,6 +47,35 @@ def joining(member_id: str = "", group: str = "g", **how: object) -> JoinGroup:
     return JoinGroup(**{**values, **how})
 
 
+class Topics:
+    """The topics of a cluster, as groups look at them."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._topics: dict[str, Topic] = {}
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self._topics
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        for topic in self._topics.values():
+            if topic.topic_id == topic_id:
+                return topic
+        raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+
+    def make(self, name: str, partitions: int) -> TopicId:
+        """Creates a topic, or gives it more partitions."""
+        self.revision += 1
+        known = self._topics.get(name)
+        topic_id = known.topic_id if known else uuid.UUID(int=self.revision)
+        self._topics[name] = Topic(name, topic_id, partitions, TopicConfig.of({}))
+        return topic_id
+
+    def delete(self, name: str) -> None:
+        self.revision += 1
+        del self._topics[name]
+
+
 class Host:
     """A coordinator whose time stands still unless told; `restart` is what a kill leaves behind."""
 
@@ -53,6 +86,7 @@ class Host:
         self.settings = GroupSettings(initial_rebalance_delay_ms=0)
         self.counters = BrokerCounters()
         self.seed = 0
+        self.topics = Topics()
         self.coordinator: GroupCoordinator
 
     async def start(self) -> GroupCoordinator:
@@ -66,6 +100,7 @@ class Host:
             rng=random.Random(self.seed),
             timer=lambda: self.now - START,
         )
+        self.coordinator.look_at(self.topics)
         await self.coordinator.start()
         return self.coordinator
 

@@ -1,11 +1,13 @@
-"""Who may call: protocol, cluster, key, and no call twice. The scheme is in `api/call_auth.py`."""
+"""Who may call: protocol, cluster, key, and no call twice. The scheme is in `call_auth`."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
 
-from treecast.middleware.api.call_auth import (
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .call_auth import (
     AUTH_KEY,
     CHALLENGE_KEY,
     CLUSTER_KEY,
@@ -15,8 +17,7 @@ from treecast.middleware.api.call_auth import (
     CallKey,
     Proof,
 )
-from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.model.errors import Fault, TreecastError
+from .join_token import JoinToken
 
 WINDOW_SECONDS = 30.0
 MAX_NONCES = 200_000
@@ -97,8 +98,10 @@ class Admission:
             return ()
         return ((PROOF_KEY, self._key.refusal(method, proof.nonce, fault, detail)),)
 
-    def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float) -> None:
-        """Raises Refused. `now`: seconds of a steady clock, from 0 up."""
+    def admit(
+        self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str = ""
+    ) -> None:
+        """Raises Refused. `now`: seconds of a steady clock, from 0 up. `peer`: it counts for nothing here."""
         self._check_protocol(metadata.get(PROTOCOL_KEY, ""))
         self._check_cluster(metadata.get(CLUSTER_KEY, ""))
         if self._key is not None:

@@ -10,17 +10,17 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
-from treecast.middleware.api.rpc import FAULT_KEY, Method, methods, status_code
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .admission import Admission, Refused
+from .admission import Refused
+from .rpc import FAULT_KEY, Method, methods, status_code
 
 _LONGEST_DETAIL = 1000  # characters: a status travels in headers
 _NOT_ADMITTED = {"unsigned", "malformed", "key", "stale", "replayed"}
@@ -37,6 +37,19 @@ class CallCounters(Struct):
     watchers_dropped: int = 0
 
 
+class Admits(Protocol):
+    """Who may call: `admission.Admission`, or a daemon's own."""
+
+    def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
+        """Raises Refused. `peer`: who calls, as gRPC names it."""
+
+    def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes: ...
+
+    def proof_of(
+        self, metadata: Mapping[str, str], method: str, fault: str, detail: str
+    ) -> tuple[tuple[str, str], ...]: ...
+
+
 def _count(counts: dict[str, int], name: str) -> int:
     counts[name] = counts.get(name, 0) + 1
     return counts[name]
@@ -49,7 +62,7 @@ class Calls:
         self,
         service: ServiceDescriptor,
         implementation: object,
-        admission: Admission,
+        admission: Admits,
         clock: Callable[[], float],
         stall_seconds: float,
     ) -> None:
@@ -120,7 +133,8 @@ class Calls:
 
     def _request(self, method: Method, body: bytes, context: Any) -> Message:
         _count(self.counters.calls, method.name)
-        self._admission.admit(_texts(context.invocation_metadata()), method.path, body, self._clock())
+        metadata = _texts(context.invocation_metadata())
+        self._admission.admit(metadata, method.path, body, self._clock(), context.peer())
         try:
             return method.request.FromString(body)
         except DecodeError as error:

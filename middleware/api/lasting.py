@@ -1,0 +1,56 @@
+"""Work in the background that has to go on whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from treecast.middleware.model.errors import TreecastError
+
+CALM_SECONDS = 60.0  # work that went on for so long was well
+
+_log = logging.getLogger(__name__)
+
+
+class BackOff:
+    """Pauses that double from `first` to `longest` seconds, each drawn from its upper half."""
+
+    def __init__(self, rng: random.Random, first: float = 0.1, longest: float = 5.0) -> None:
+        self._rng = rng
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def reset(self) -> None:
+        self._next = self._first
+
+    def pause(self) -> float:
+        whole, self._next = self._next, min(self._next * 2, self._longest)
+        return whole * (0.5 + self._rng.random() / 2)
+
+
+async def lasting(what: str, work: Callable[[], Awaitable[None]], back_off: BackOff) -> None:
+    """Does `work`, which goes on for long, and begins it again where it fails; ends when it returns.
+
+    The same failure is logged once, with its traceback where it is not a refusal; again when the work went on
+    for a while in between. `what` names the work in the log.
+    """
+    clock = asyncio.get_running_loop().time
+    said = ""
+    while True:
+        begun = clock()
+        try:
+            await work()
+            return
+        except Exception as error:
+            if clock() - begun > CALM_SECONDS:
+                said = ""
+                back_off.reset()
+            text = f"{type(error).__name__}: {error}"
+            if text != said:
+                trace = None if isinstance(error, TreecastError) else error
+                _log.error("%s failed, and is begun again: %s", what, text, exc_info=trace)
+            said = text
+        await asyncio.sleep(back_off.pause())

@@ -1,0 +1,46 @@
+"""Members as administrators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treecast.middleware.broker.values import ConsumerMemberState, GroupMember, Places
+from treecast.middleware.model.identity import TopicId
+
+from .embedded import encode_assignment
+from .members import Member
+
+NameOf = Callable[[TopicId], str | None]
+
+
+def named(places: Places, name_of: NameOf) -> dict[str, list[int]]:
+    """`places` by the names of their topics; without those of topics that are no more."""
+    found: dict[str, list[int]] = {}
+    names: dict[TopicId, str | None] = {}
+    for topic, number in sorted(places):
+        if topic not in names:
+            names[topic] = name_of(topic)
+        name = names[topic]
+        if name is not None:
+            found.setdefault(name, []).append(number)
+    return found
+
+
+def describe_member(member: Member, name_of: NameOf) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        b"",
+        encode_assignment(named(member.assigned, name_of), 0),
+        ConsumerMemberState(
+            member.epoch,
+            member.rack_id,
+            tuple(sorted(member.topics)),
+            member.regex,
+            member.assigned,
+            member.target,
+            member.classic is not None,
+        ),
+    )

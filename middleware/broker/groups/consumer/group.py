@@ -1,0 +1,582 @@
+"""One group of type consumer: heartbeats, epochs, targets and the passing of time, as Kafka's brokers do it.
+
+Every call takes `now` (seconds of any steady clock) and answers at once. What has to be written is collected
+as effects, to be taken after each call; an answer counts once everything before it is written. Members that
+speak the classic protocol are served by `classic`.
+
+The group epoch rises with every change of members, subscriptions or topics; the target assignment is computed
+at the next heartbeat; each member goes to it by steps of its own (`reconcile`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+
+from msgspec import Struct
+
+from treecast.middleware.broker.groups.effects import Note
+from treecast.middleware.broker.groups.subscription import CONSUMER
+from treecast.middleware.broker.values import (
+    AWAY_EPOCH,
+    LEAVE_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    GroupDescription,
+    GroupListing,
+    GroupType,
+    MemberIdentity,
+    Place,
+    Places,
+)
+from treecast.middleware.model.counters import BrokerCounters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+from treecast.middleware.storage.tables import Change
+
+from .assignors import ASSIGNORS, DEFAULT, Subscriber
+from .describe import describe_member, named
+from .members import NEVER, NOTHING, Member, Members
+from .patterns import Patterns
+from .reconcile import next_step
+from .records import ConsumerGroupRecord, ConsumerMemberRecord, Rows, member_of, record_of
+from .state import Event, Outcome, Standing, State, follow, step
+
+_Seen = dict[str, tuple[TopicId, int]]  # by name: a topic's id and how many partitions it has
+
+
+def _digest_of(seen: _Seen) -> bytes:
+    rows = sorted((name, topic_id.hex, partitions) for name, (topic_id, partitions) in seen.items())
+    return hashlib.blake2b(repr(rows).encode(), digest_size=16).digest()
+
+
+def check_request(request: ConsumerHeartbeat, patterns: Patterns) -> None:
+    """Raises what is wrong with a heartbeat whoever sends it. After Kafka's validation of the request."""
+    if request.member_epoch < AWAY_EPOCH:
+        raise TreecastError(Fault.INVALID_REQUEST, f"a member epoch of {request.member_epoch}")
+    if request.member_epoch != 0 and not request.member_id:
+        raise TreecastError(Fault.INVALID_REQUEST, "the member id is missing")
+    if request.member_epoch == AWAY_EPOCH and request.instance_id is None:
+        raise TreecastError(Fault.INVALID_REQUEST, "only a member with an instance id leaves for a while")
+    if request.instance_id == "" or request.rack_id == "":
+        raise TreecastError(Fault.INVALID_REQUEST, "an instance id or a rack id cannot be empty")
+    if request.member_epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            raise TreecastError(Fault.INVALID_REQUEST, "who joins has to say its rebalance timeout")
+        if request.owned is None or request.owned:
+            raise TreecastError(Fault.INVALID_REQUEST, "who joins can hold no partitions, and has to say so")
+        if request.topics is None and request.regex is None:
+            raise TreecastError(Fault.INVALID_REQUEST, "who joins has to say what it subscribes to")
+    if request.assignor is not None and request.assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        raise TreecastError(Fault.UNSUPPORTED_ASSIGNOR, f"assignor {request.assignor}; there are {known}")
+    if request.regex:
+        patterns.check(request.regex)
+
+
+class Timing(Struct, frozen=True):
+    """What members are told: how long they may be silent, in seconds, and how often to be heard, in ms."""
+
+    session_timeout: float
+    heartbeat_interval_ms: int
+
+
+class ConsumerGroup:
+    """A group's membership. `patterns` look at the topics that there are."""
+
+    def __init__(
+        self,
+        group_id: str,
+        max_size: int,
+        timing: Callable[[], Timing],
+        counters: BrokerCounters,
+        patterns: Patterns,
+        new_member_id: Callable[[str], str],
+        now: float,
+    ) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.since = now  # when it came into this state
+        self.epoch = 0
+        self.assigned_epoch = 0
+        self.assignor = DEFAULT
+        self.protocol_type = CONSUMER
+        self.members = Members()
+        self.new_member_id = new_member_id
+        self._max_size = max_size
+        self._timing = timing
+        self._counters = counters
+        self._patterns = patterns
+        self._seen: _Seen = {}
+        self._digest = b""
+        self._looked_at = -1  # the revision of the topics at the last look
+        self._changed = False  # members or their subscriptions, since the last look
+        self._names: frozenset[str] = frozenset()
+        self._earliest = NEVER  # no deadline is before this
+        self._notes: list[Note] = []
+        self._stamps = count(1)
+        self._unwritten: dict[str, int] = {}  # member id -> stamp of its last change
+        self._group_unwritten = 0  # the same of the group's own row; 0: it is written
+
+    # --- what is asked of it
+
+    def heartbeat(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatAnswer:
+        """ConsumerGroupHeartbeat, of which `check_request` says nothing."""
+        if request.member_epoch in (LEAVE_EPOCH, AWAY_EPOCH):
+            return self._leave(request, now)
+        joins = request.member_epoch == 0
+        step(self.state, Event.JOIN if joins else Event.HEARTBEAT)
+        member = self._joining(request, now) if joins else self._alive(request)
+        before, described = member.assigned, member.described()
+        subscription = member.subscription()
+        member.update(request)
+        self.admit(member, described, subscription)
+        self.settle(member, request.owned, now)
+        timing = self._timing()
+        member.session_deadline = self.arm(now + timing.session_timeout)
+        whole = joins or (
+            request.rebalance_timeout_ms != -1 and request.owned is not None and request.topics is not None
+        )
+        told = member.assigned if whole or member.assigned != before else None
+        return ConsumerHeartbeatAnswer(member.member_id, member.epoch, timing.heartbeat_interval_ms, told)
+
+    def check_commit(self, identity: MemberIdentity, now: float, *, in_transaction: bool) -> None:
+        """Raises what forbids this committer."""
+        named = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
+        if not named or (identity.generation < 0 and self.state is State.EMPTY):
+            step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT_ALONE)
+            return
+        step(self.state, Event.COMMIT)
+        member = self.members.find(identity.member_id, identity.instance_id)
+        self.check_epoch(member, identity.generation)
+        if member.classic is not None and not in_transaction:
+            member.session_deadline = self.arm(now + member.classic.session_timeout)
+
+    def check_fetch(self, member_id: str, epoch: int) -> None:
+        """OffsetFetch 9: raises where the member has another epoch by now, and may not read what it asks
+        for.
+        """
+        if not member_id and epoch < 0:
+            return
+        step(self.state, Event.FETCH)
+        self.check_epoch(self.members.find(member_id, None), epoch)
+
+    def check_epoch(self, member: Member, epoch: int) -> None:
+        """Raises unless `epoch` is the member's: STALE_MEMBER_EPOCH, by the classic protocol
+        ILLEGAL_GENERATION.
+        """
+        if epoch != member.epoch:
+            fault = Fault.STALE_MEMBER_EPOCH if member.classic is None else Fault.ILLEGAL_GENERATION
+            raise TreecastError(fault, f"epoch {epoch} of a member that is at {member.epoch}")
+
+    def check_delete_offsets(self) -> None:
+        """Raises what forbids to delete offsets of any topic (KIP-496)."""
+        step(self.state, Event.DELETE_OFFSETS)
+
+    def delete(self, now: float) -> None:
+        self.enter(step(self.state, Event.DELETE), now)
+
+    def forget(self, now: float) -> None:
+        """Ends a group that has neither members nor offsets."""
+        self.enter(step(self.state, Event.FORGET), now)
+
+    def unload(self, now: float) -> None:
+        self.enter(step(self.state, Event.UNLOAD), now)
+
+    def downgrade(self, now: float) -> None:
+        """The group goes on as a classic one."""
+        self.enter(step(self.state, Event.DOWNGRADE), now)
+
+    # --- what is seen of it
+
+    @property
+    def generation(self) -> int:
+        return self.epoch
+
+    @property
+    def idle(self) -> bool:
+        return self.state in (State.EMPTY, State.DEAD)
+
+    @property
+    def empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def subscribed(self) -> frozenset[str] | None:
+        """The topics that members read; none without members."""
+        return self._subscribed_names() if self.members else frozenset()
+
+    @property
+    def settled_subscribed(self) -> frozenset[str] | None:
+        return self.subscribed
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self._subscribed_names()
+
+    def listing(self) -> GroupListing:
+        return GroupListing(self.group_id, self.protocol_type, self.state.value, GroupType.CONSUMER)
+
+    def description(self) -> GroupDescription:
+        return GroupDescription(
+            self.group_id,
+            self.state.value,
+            self.protocol_type,
+            self.assignor,
+            tuple(describe_member(member, self._patterns.name_of) for member in self.members),
+            GroupType.CONSUMER,
+            self.epoch,
+            self.assigned_epoch,
+        )
+
+    def named(self, places: Places) -> dict[str, list[int]]:
+        """`places` by the names of their topics; without those of topics that are no more."""
+        return named(places, self._patterns.name_of)
+
+    def places(self, partitions: Mapping[str, Iterable[int]]) -> Places:
+        """Partitions that are named by topic; without those of topics that are no more."""
+        topics = self._patterns.topics()
+        return frozenset(
+            (topics[name].topic_id, number)
+            for name, numbers in partitions.items()
+            if name in topics
+            for number in numbers
+        )
+
+    # --- joining and leaving
+
+    def _joining(self, request: ConsumerHeartbeat, now: float) -> Member:
+        """The member that `request` joins as: a new one, its former self, or the static one it takes over."""
+        known = self.members.get(request.member_id) if request.member_id else None
+        static = self.members.of_instance(request.instance_id)
+        if known is None and static is None and len(self.members) >= self._max_size:
+            raise TreecastError(Fault.GROUP_FULL, f"the group has {len(self.members)} members")
+        if static is not None and static is not known:
+            if static.classic is None and not static.away:
+                raise TreecastError(
+                    Fault.UNRELEASED_INSTANCE,
+                    f"instance id {request.instance_id} is that of {static.member_id}, which has not left",
+                )
+            return self.replace(static, request.member_id or self.new_member_id(request.client_id), now)
+        if known is not None:
+            self._return(known, request.instance_id)
+            return known
+        return self.create(request.member_id or self.new_member_id(request.client_id), request.instance_id)
+
+    def create(self, member_id: str, instance_id: str | None) -> Member:
+        member = Member(member_id, instance_id)
+        self.members.add(member)
+        self.note("member joins", member_id, "" if instance_id is None else f"instance id {instance_id}")
+        self._changed = True
+        return member
+
+    def replace(self, former: Member, member_id: str, now: float) -> Member:
+        """A static member is back, and has what its former self had (KIP-345)."""
+        self.members.remove(former)
+        self.mark(former.member_id)
+        self.note("static member is back", member_id, f"it was {former.member_id}")
+        former.member_id = member_id
+        former.epoch = former.previous_epoch = 0
+        former.standing = follow(former.standing, Outcome.RETURNS)
+        former.revoking = NOTHING
+        former.revoke_deadline = former.join_deadline = former.sync_deadline = NEVER
+        self.members.add(former)
+        self.mark(member_id)
+        return former
+
+    def _return(self, member: Member, instance_id: str | None) -> None:
+        """A member that was fenced, or never heard that it has joined, begins anew: it holds nothing."""
+        self.members.remove(member)
+        member.assigned = member.revoking = NOTHING
+        member.instance_id = instance_id
+        self.members.add(member)
+        member.epoch = member.previous_epoch = 0
+        member.standing = follow(member.standing, Outcome.RETURNS)
+        member.revoke_deadline = NEVER
+        self.note("member joins again", member.member_id, "")
+        self.mark(member.member_id)
+
+    def _alive(self, request: ConsumerHeartbeat) -> Member:
+        """The member of a heartbeat. FENCED_MEMBER_EPOCH where its epoch is not the one that it was told."""
+        member = self.members.find(request.member_id, request.instance_id)
+        epoch, owned = request.member_epoch, request.owned
+        # it may not have received the answer that raised its epoch
+        unheard = epoch == member.previous_epoch and owned is not None and owned <= member.assigned
+        if epoch != member.epoch and not (epoch < member.epoch and unheard):
+            raise TreecastError(
+                Fault.FENCED_MEMBER_EPOCH,
+                f"epoch {epoch} of a member at {member.epoch}: it has to join again without partitions",
+            )
+        return member
+
+    def _leave(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatAnswer:
+        step(self.state, Event.LEAVE)
+        member = self.members.find(request.member_id, request.instance_id)
+        if request.member_epoch == AWAY_EPOCH:
+            self.note("static member leaves for a while", member.member_id, "")
+            member.epoch = AWAY_EPOCH
+            member.standing = follow(member.standing, Outcome.DEPARTS)
+            self.members.hold(member, member.assigned, NOTHING)
+            member.revoke_deadline = NEVER
+            self.mark(member.member_id)
+            self._take_stock(now)
+        else:
+            self.remove(member, now, "it left")
+        interval_ms = self._timing().heartbeat_interval_ms
+        return ConsumerHeartbeatAnswer(member.member_id, request.member_epoch, interval_ms)
+
+    def remove(self, member: Member, now: float, reason: str) -> None:
+        """What it held is free, and the others are to share it."""
+        self.members.remove(member)
+        self.mark(member.member_id)
+        self.note("member is removed", member.member_id, reason)
+        self._changed = True
+        self._look()
+        self._raise_epoch(now)
+        if not self.members:
+            self.enter(step(self.state, Event.LAST_GONE), now)
+
+    # --- towards the target
+
+    def admit(
+        self, member: Member, described: tuple[object, ...], subscription: tuple[frozenset[str], str]
+    ) -> None:
+        """Takes note of what a request has changed of a member, given what it was before."""
+        if member.described() != described:
+            self.mark(member.member_id)
+        if member.subscription() != subscription:
+            self._changed = True
+
+    def settle(self, member: Member, owned: Places | None, now: float) -> None:
+        """Raises the epoch where something has changed, computes the target, and takes the member's next
+        step.
+        """
+        if self._look():
+            self._raise_epoch(now)
+        if self.epoch > self.assigned_epoch:
+            self._assign(now)
+        found = next_step(member, self.assigned_epoch, owned, self.members.holder)
+        if found is None:
+            return
+        standing, epoch = follow(member.standing, found.outcome), member.epoch
+        before = (member.standing, epoch, member.assigned, member.revoking)
+        if (standing, found.epoch, found.assigned, found.revoking) == before:
+            return
+        member.standing = standing
+        if found.epoch != epoch:
+            member.previous_epoch, member.epoch = epoch, found.epoch
+        self.members.hold(member, found.assigned, found.revoking)
+        revokes = standing is Standing.UNREVOKED and member.classic is None
+        member.revoke_deadline = self.arm(now + member.rebalance_timeout) if revokes else NEVER
+        self.mark(member.member_id)
+        self._take_stock(now)
+
+    def _look(self) -> bool:
+        """Looks at members and topics. Whether the target has to be computed anew."""
+        changed, self._changed = self._changed, False
+        if not changed and self._looked_at == self._patterns.revision:
+            return False
+        self._names = frozenset[str]().union(*map(self._names_of, self.members))
+        topics = self._patterns.topics()
+        self._seen = {
+            name: (topic.topic_id, topic.partitions) for name in self._names if (topic := topics.get(name))
+        }
+        self._looked_at = self._patterns.revision
+        digest, self._digest = self._digest, _digest_of(self._seen)
+        return changed or digest != self._digest
+
+    def _names_of(self, member: Member) -> frozenset[str]:
+        return member.topics | self._patterns.matching(member.regex) if member.regex else member.topics
+
+    def _subscribed_names(self) -> frozenset[str]:
+        if self._looked_at < 0:  # not since a restart
+            return frozenset[str]().union(*map(self._names_of, self.members))
+        return self._names
+
+    def _raise_epoch(self, now: float) -> None:
+        self.epoch += 1
+        self._counters.rebalances += 1
+        self.mark_group()
+        self.enter(step(self.state, Event.CHANGED), now)
+
+    def _assign(self, now: float) -> None:
+        """Computes the target of the group epoch."""
+        self.assignor = self.members.preferred_assignor(DEFAULT)
+        topics = {name: topic_id for name, (topic_id, _) in self._seen.items()}
+        subscribers = {
+            member.member_id: Subscriber(
+                frozenset(topics[name] for name in self._names_of(member) if name in topics),
+                member.instance_id,
+            )
+            for member in self.members
+        }
+        before = {member.member_id: member.target for member in self.members}
+        target = ASSIGNORS[self.assignor](subscribers, dict(self._seen.values()), before)
+        for member in self.members:
+            if member.target != target[member.member_id]:
+                member.target = target[member.member_id]
+                self.mark(member.member_id)
+        self.assigned_epoch = self.epoch
+        self.mark_group()
+        self.note(
+            "target is computed", "", f"epoch {self.epoch}, {len(self.members)} members, {self.assignor}"
+        )
+        self.enter(step(self.state, Event.ASSIGNED), now)
+        self._take_stock(now)
+
+    def _take_stock(self, now: float) -> None:
+        """The group is stable once all members are."""
+        reached = all(
+            member.standing is Standing.STABLE and member.epoch == self.assigned_epoch
+            for member in self.members
+        )
+        self.enter(step(self.state, Event.RECONCILED if reached else Event.MOVED), now)
+
+    # --- time
+
+    def next_deadline(self) -> float:
+        """When to call `expire` at the latest; it may turn out that nothing is due then."""
+        return self._earliest
+
+    def expire(self, now: float) -> None:
+        """Removes members that were silent, or did not do in time what they were told to."""
+        for member in self.members:
+            if member.deadline > now:
+                continue
+            self._counters.expired_members += 1
+            reasons = (
+                (member.session_deadline, "its session timed out"),
+                (member.revoke_deadline, "it did not give up partitions in time"),
+                (member.join_deadline, "it did not join again in time"),
+                (member.sync_deadline, "it did not sync in time"),
+            )
+            self.remove(member, now, next(reason for deadline, reason in reasons if deadline <= now))
+        self._earliest = min((member.deadline for member in self.members), default=NEVER)
+
+    def arm(self, deadline: float) -> float:
+        self._earliest = min(self._earliest, deadline)
+        return deadline
+
+    # --- effects
+
+    def enter(self, following: State, now: float) -> None:
+        if following is not self.state:
+            self.state, self.since = following, now
+            if following is State.EMPTY:
+                self.mark_group()  # since when it is empty
+
+    def note(self, event: str, member_id: str, reason: str) -> None:
+        self._notes.append(Note(event, member_id, reason))
+
+    def mark(self, member_id: str) -> None:
+        """The member's row has to be written, or removed."""
+        self._unwritten[member_id] = next(self._stamps)
+
+    def mark_group(self) -> None:
+        self._group_unwritten = next(self._stamps)
+
+    def take_effects(self) -> list[Note | Rows]:
+        """Notes, and one write of all that is not known to be on disk: a later one never stands without an
+        earlier one that it builds on."""
+        effects: list[Note | Rows] = [*self._notes]
+        self._notes = []
+        if (self._unwritten or self._group_unwritten) and self.state is not State.DEAD:
+            members: list[tuple[str, ConsumerMemberRecord | None]] = []
+            for member_id in self._unwritten:
+                member = self.members.get(member_id)
+                members.append((member_id, None if member is None else record_of(member)))
+            changed = self._group_unwritten > 0
+            effects.append(Rows(self.group_id, self._record(), changed, tuple(members), next(self._stamps)))
+        return effects
+
+    def written(self, stamp: int, error: TreecastError | None) -> None:
+        """What `Rows` of `stamp` asked for is on disk, or `error` says why not: then it is written with the
+        next.
+        """
+        if error is not None:
+            return
+        self._unwritten = {member_id: at for member_id, at in self._unwritten.items() if at > stamp}
+        if self._group_unwritten < stamp:
+            self._group_unwritten = 0
+
+    def _record(self) -> ConsumerGroupRecord:
+        return ConsumerGroupRecord(self.epoch, self.assigned_epoch, self.assignor, self._digest)
+
+    def rows(self, now_ms: int) -> list[Change]:
+        """All of it, for another host."""
+        members = tuple((member.member_id, record_of(member)) for member in self.members)
+        return Rows(self.group_id, self._record(), True, members, 0).changes(now_ms)
+
+    def removal(self) -> list[Change]:
+        """What removes all that is, or may be about to be, on disk of it."""
+        ids = {member.member_id for member in self.members} | self._unwritten.keys()
+        return Rows(self.group_id, None, True, tuple((member_id, None) for member_id in ids), 0).changes(0)
+
+    # --- after a restart
+
+    def restore(self, record: ConsumerGroupRecord, since: float) -> None:
+        self.epoch, self.assigned_epoch = record.epoch, record.assigned_epoch
+        self.assignor, self._digest = record.assignor, record.topics
+        self.since = since
+
+    def restore_member(self, member_id: str, record: ConsumerMemberRecord) -> None:
+        self.members.add(member_of(member_id, record))
+
+    def resume(self, now: float) -> None:
+        """All is restored: sessions start anew, as until now nobody could be heard here."""
+        self._drop_contradictions()
+        for member in self.members:
+            classic = member.classic
+            seconds = self._timing().session_timeout if classic is None else classic.session_timeout
+            member.session_deadline = self.arm(now + seconds)
+            if member.standing is Standing.UNREVOKED and classic is None:
+                member.revoke_deadline = self.arm(now + member.rebalance_timeout)
+        if self.members and self.state is not State.DEAD:
+            since = self.since
+            self.state = State.ASSIGNING
+            if self.epoch == self.assigned_epoch:
+                self.state = State.RECONCILING
+                self._take_stock(now)
+            self.since = since
+
+    def _drop_contradictions(self) -> None:
+        """Of rows that claim one partition, which no write of ours leaves behind, the newest member's counts;
+        the others have to join again, with nothing."""
+        taken: set[Place] = set()
+        members = sorted(self.members, key=lambda member: -member.epoch)
+        doubtful = []
+        for member in members:
+            if not taken.isdisjoint(member.held):
+                doubtful.append(member)
+            taken |= member.held
+        if doubtful:
+            for member in members:
+                self.members.remove(member)
+            for member in members:
+                if member not in doubtful:
+                    self.members.add(member)
+                    continue
+                self.mark(member.member_id)
+                self.note("member is removed", member.member_id, "its row contradicts another member's")
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError where the group contradicts itself. For tests; costs time."""
+        self.members.check()
+        members = list(self.members)
+        assert (self.state is State.EMPTY) <= (not members)
+        assert (not members) <= (self.state in (State.EMPTY, State.DEAD))
+        assert self.assigned_epoch <= self.epoch
+        assert (
+            self.state is State.DEAD
+            or not members
+            or ((self.state is State.ASSIGNING) == (self.assigned_epoch < self.epoch))
+        )
+        assert self.next_deadline() <= min((m.deadline for m in members), default=NEVER), (
+            "a deadline is missed"
+        )
+        targets = [place for member in members for place in member.target]
+        assert len(targets) == len(set(targets)), "a partition is in two targets"
+        for member in members:
+            assert member.epoch <= self.assigned_epoch
+            assert member.session_deadline < NEVER, "a member without an end"
+            assert bool(member.revoking) <= (member.standing is Standing.UNREVOKED)

@@ -1,0 +1,117 @@
+"""Which topics the regular expressions of all groups match, kept up to date as topics come and go."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Protocol
+
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+
+from .regex import Regex
+
+_log = logging.getLogger(__name__)
+_REMEMBERED = 1_000  # expressions
+
+
+class KnownTopics(Protocol):
+    """The part of `cluster.Definitions` that groups look at."""
+
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        """UNKNOWN_TOPIC_ID where there is none."""
+
+    @property
+    def revision(self) -> int:
+        """Rises with every change of the topics."""
+
+
+class NoTopics:
+    """Where nobody has said yet which topics there are."""
+
+    revision = 0
+
+    def topics(self) -> Mapping[str, Topic]:
+        return {}
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+
+
+class _Pattern:
+    __slots__ = ("matched", "regex")
+
+    def __init__(self, regex: Regex) -> None:
+        self.regex = regex
+        self.matched: frozenset[str] = frozenset()
+
+
+class Patterns:
+    """A change of the topics costs a look at those that are new, whatever the number of the others."""
+
+    def __init__(self, known: KnownTopics) -> None:
+        self._known = known
+        self._patterns: OrderedDict[str, _Pattern] = OrderedDict()
+        self._names: set[str] = set()
+        self._revision = -1
+
+    @property
+    def revision(self) -> int:
+        return self._known.revision
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self._known.topics()
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        try:
+            return self._known.topic_by_id(topic_id).name
+        except TreecastError:
+            return None
+
+    def check(self, text: str) -> None:
+        """INVALID_REGEX for what is no expression, or takes too long to match the topics that there are."""
+        self._matching(text)
+
+    def matching(self, text: str) -> frozenset[str]:
+        """The names of all topics that match; none, where `check` would refuse it by now."""
+        try:
+            return self._matching(text)
+        except TreecastError as error:
+            _log.warning("the subscription %r reads nothing: %s", text, error)
+            return frozenset()
+
+    def _matching(self, text: str) -> frozenset[str]:
+        self._refresh()
+        pattern = self._patterns.get(text)
+        if pattern is None:
+            pattern = _Pattern(Regex(text))
+            pattern.matched = frozenset(name for name in self._names if pattern.regex.matches(name))
+            self._patterns[text] = pattern
+            if len(self._patterns) > _REMEMBERED:
+                self._patterns.popitem(last=False)
+        self._patterns.move_to_end(text)
+        return pattern.matched
+
+    def _refresh(self) -> None:
+        if self._revision == self._known.revision:
+            return
+        self._revision = self._known.revision
+        names = self._known.topics().keys()
+        added, removed = names - self._names, self._names - names
+        self._names -= removed
+        self._names |= added
+        for text, pattern in self._patterns.items():
+            found = {name for name in added if self._matches(text, pattern, name)}
+            if found or not pattern.matched.isdisjoint(removed):
+                pattern.matched = (pattern.matched - removed) | found
+
+    def _matches(self, text: str, pattern: _Pattern, name: str) -> bool:
+        try:
+            return pattern.regex.matches(name)
+        except TreecastError as error:
+            _log.warning("topic %s is left out of the subscription %r: %s", name, text, error)
+            return False

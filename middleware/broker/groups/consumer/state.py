@@ -1,0 +1,167 @@
+"""The new group protocol (KIP-848) as tables: a group's life, and one member's way to its target.
+
+Group: an entry is the state that follows (the same state: the event is taken without a transition) or the
+fault that refuses the event. Member: `MOVES` says whether a heartbeat takes a step, `MEMBER_TABLE` where the
+step ends. Every pair has its entry. After Kafka's `ConsumerGroup` and `CurrentAssignmentBuilder`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+
+class State(enum.Enum):
+    """The values are Kafka's spelling, as ConsumerGroupDescribe and ListGroups show them."""
+
+    EMPTY = "Empty"  # no members; lives on while it has offsets
+    ASSIGNING = "Assigning"  # the group epoch is ahead of the target assignment
+    RECONCILING = "Reconciling"  # there is a target, and not every member has reached it
+    STABLE = "Stable"  # every member has what it is to have
+    DEAD = "Dead"  # deleted, no longer on this host, or a classic group again
+
+
+class Event(enum.Enum):
+    """What happens to a group. The value says it for an operator."""
+
+    # asked for
+    JOIN = "a member joins, or joins again, by either protocol"
+    HEARTBEAT = "a member is alive"
+    SYNC = "a classic member asks for its assignment"
+    LEAVE = "members are asked to be removed, or a static member leaves for a while"
+    COMMIT = "a member commits offsets"
+    COMMIT_ALONE = "offsets are committed by no member"  # simple consumers, administration
+    COMMIT_IN_TRANSACTION = "offsets are added to a transaction"
+    FETCH = "a member asks for committed offsets"
+    DELETE_OFFSETS = "offsets are deleted"
+    DELETE = "the group is deleted"
+    # from within
+    CHANGED = "members, their subscriptions or the topics have changed"
+    ASSIGNED = "the target assignment is computed"
+    MOVED = "a member took a step, and not all have reached their target"
+    RECONCILED = "all members have reached their target"
+    LAST_GONE = "the last member is gone"
+    DOWNGRADE = "only classic members are left"
+    FORGET = "the last offset of the group expired"
+    UNLOAD = "this host stops being the group's home"
+
+
+EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD = State
+_UNAVAILABLE = Fault.COORDINATOR_UNAVAILABLE
+_UNKNOWN = Fault.UNKNOWN_MEMBER
+_NOT_EMPTY = Fault.GROUP_NOT_EMPTY
+_NEVER = Fault.INTERNAL  # cannot happen
+
+_Entry = State | Fault
+
+# event: (in EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD)
+_ROWS: dict[Event, tuple[_Entry, _Entry, _Entry, _Entry, _Entry]] = {
+    Event.JOIN: (EMPTY, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    Event.HEARTBEAT: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    Event.SYNC: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    Event.LEAVE: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    # whatever the group does, a member may commit what it did in the epoch that it has
+    Event.COMMIT: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    Event.COMMIT_ALONE: (EMPTY, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNAVAILABLE),
+    Event.COMMIT_IN_TRANSACTION: (EMPTY, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    Event.FETCH: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
+    Event.DELETE_OFFSETS: (EMPTY, ASSIGNING, RECONCILING, STABLE, Fault.GROUP_NOT_FOUND),
+    Event.DELETE: (DEAD, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, Fault.GROUP_NOT_FOUND),
+    Event.CHANGED: (ASSIGNING, ASSIGNING, ASSIGNING, ASSIGNING, _NEVER),
+    Event.ASSIGNED: (_NEVER, RECONCILING, _NEVER, _NEVER, _NEVER),
+    Event.MOVED: (_NEVER, ASSIGNING, RECONCILING, RECONCILING, _NEVER),
+    Event.RECONCILED: (_NEVER, ASSIGNING, STABLE, STABLE, _NEVER),
+    Event.LAST_GONE: (_NEVER, EMPTY, EMPTY, EMPTY, _NEVER),
+    Event.DOWNGRADE: (_NEVER, DEAD, DEAD, DEAD, _NEVER),
+    Event.FORGET: (DEAD, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, DEAD),
+    Event.UNLOAD: (DEAD, DEAD, DEAD, DEAD, DEAD),
+}
+
+TABLE: Mapping[State, Mapping[Event, State | Fault]] = MappingProxyType(
+    {
+        state: MappingProxyType({event: row[column] for event, row in _ROWS.items()})
+        for column, state in enumerate(State)
+    }
+)
+
+
+def step(state: State, event: Event) -> State:
+    """The state that follows `event` in `state`; raises the fault that refuses it."""
+    following = TABLE[state][event]
+    if isinstance(following, Fault):
+        raise TreecastError(following)
+    return following
+
+
+# --- one member
+
+
+class Standing(enum.Enum):
+    """Where a member is on its way. The values lie on disk."""
+
+    STABLE = "stable"  # has all that it was to have in its epoch
+    UNREVOKED = "unrevoked"  # was told to give partitions up, and has not said yet that it has
+    UNRELEASED = "unreleased"  # is at its target, but for partitions that others still hold
+    AWAY = "away"  # static, and will be back: keeps what it has, its member epoch is -2
+
+
+class Outcome(enum.Enum):
+    """How a step ends."""
+
+    MUST_REVOKE = "it has to give partitions up first"
+    MUST_WAIT = "it has to wait for partitions of others"
+    REACHED = "it has its whole target"
+    DEPARTS = "it leaves for a while"
+    RETURNS = "it is back, in place of its former self or with nothing"
+
+
+_Place = Standing | Fault
+
+# outcome: (of STABLE, UNREVOKED, UNRELEASED, AWAY)
+_OUTCOMES: dict[Outcome, tuple[_Place, _Place, _Place, _Place]] = {
+    Outcome.MUST_REVOKE: (Standing.UNREVOKED, Standing.UNREVOKED, Standing.UNREVOKED, _NEVER),
+    Outcome.MUST_WAIT: (Standing.UNRELEASED, Standing.UNRELEASED, Standing.UNRELEASED, _NEVER),
+    Outcome.REACHED: (Standing.STABLE, Standing.STABLE, Standing.STABLE, _NEVER),
+    Outcome.DEPARTS: (Standing.AWAY, Standing.AWAY, Standing.AWAY, Standing.AWAY),
+    Outcome.RETURNS: (Standing.STABLE, Standing.STABLE, Standing.STABLE, Standing.STABLE),
+}
+
+MEMBER_TABLE: Mapping[Standing, Mapping[Outcome, Standing | Fault]] = MappingProxyType(
+    {
+        standing: MappingProxyType({outcome: row[column] for outcome, row in _OUTCOMES.items()})
+        for column, standing in enumerate(Standing)
+    }
+)
+
+# (standing, at the target's epoch, has given up what it was told to) -> does a heartbeat take a step
+MOVES: Mapping[tuple[Standing, bool, bool], bool] = MappingProxyType(
+    {
+        (Standing.STABLE, True, True): False,
+        (Standing.STABLE, True, False): False,  # has nothing to give up: the same
+        (Standing.STABLE, False, True): True,
+        (Standing.STABLE, False, False): True,
+        (Standing.UNREVOKED, True, True): True,
+        (Standing.UNREVOKED, True, False): False,
+        (Standing.UNREVOKED, False, True): True,
+        (Standing.UNREVOKED, False, False): False,  # one revocation at a time, though the target moved on
+        (Standing.UNRELEASED, True, True): True,  # others may have released meanwhile
+        (Standing.UNRELEASED, True, False): True,
+        (Standing.UNRELEASED, False, True): True,
+        (Standing.UNRELEASED, False, False): True,
+        (Standing.AWAY, True, True): False,
+        (Standing.AWAY, True, False): False,
+        (Standing.AWAY, False, True): False,
+        (Standing.AWAY, False, False): False,
+    }
+)
+
+
+def follow(standing: Standing, outcome: Outcome) -> Standing:
+    """Where a member stands after `outcome`."""
+    following = MEMBER_TABLE[standing][outcome]
+    if isinstance(following, Fault):
+        raise TreecastError(following)
+    return following

@@ -1,0 +1,89 @@
+"""Who may do what at the control address.
+
+Everybody who reaches it may look. What changes something is for processes of this host that belong to the
+daemon's user, to its group or to root, by a Unix socket or by TCP; and for calls that are signed by a key:
+that of the cluster (`join-token`), or of a host alone its own (`control-token`). A call that is signed is
+checked in any case, and so is its answer by the caller (`api.call_auth`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from treecast.middleware.api.admission import Admission, Refused
+from treecast.middleware.api.call_auth import AUTH_KEY
+from treecast.middleware.api.daemon_client import SERVICE
+from treecast.middleware.api.join_token import JoinToken, new_token
+from treecast.middleware.api.rpc import methods
+from treecast.middleware.model.errors import Fault
+
+from .peers import is_own
+from .tokens import CONTROL_FILE, keep_token, kept_token
+
+READS = frozenset(
+    {
+        *("Status", "Fabric", "ListStreams", "ListReceiverSets", "ExportView"),
+        *("ListTopics", "DescribeTopic", "ListPartitions", "ListGroups", "DescribeGroup"),
+    }
+)
+CHANGES = frozenset(
+    {
+        *("CreateTopic", "DeleteTopic", "AlterTopic", "CreatePartitions"),
+        *("PromotePartition", "RebuildPartition", "SetTrees"),
+        *("DeleteGroup", "ResetGroup"),
+    }
+)
+_PATHS_OF_READS = frozenset(method.path for method in methods(SERVICE) if method.name in READS)
+
+
+class ControlAdmission:
+    """As `api.admission.Admission`, for the daemon's own service."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        token: JoinToken | None,
+        port: Callable[[], int],
+        own: Callable[[str, int], bool] = is_own,
+    ) -> None:
+        """`port`: on which the daemon listens. `own`: whether a peer of it is one of this host's own. `token`
+        None: nobody else may change anything."""
+        self._signed = Admission(cluster_id, token, secrets.token_bytes(16))
+        self._token = token
+        self._port = port
+        self._own = own
+
+    def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
+        """Raises Refused. `now`: seconds of a steady clock; `peer` as gRPC names it."""
+        if AUTH_KEY in metadata:
+            if self._token is None:
+                raise Refused(Fault.POLICY_VIOLATION, "this daemon has no key: leave the token away", "key")
+            self._signed.admit(metadata, method, body, now)
+        elif method not in _PATHS_OF_READS and not self._own(peer, self._port()):
+            raise Refused(
+                Fault.POLICY_VIOLATION,
+                f"a change from {peer.partition(':')[2] or peer} needs the daemon's token: give --token @FILE"
+                " (or TREECAST_TOKEN), with a copy of `join-token` in its data directory, or of a host alone"
+                " `control-token`; on its own host its user, group and root need none",
+                "unsigned",
+            )
+
+    def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes:
+        return self._signed.seal(metadata, method, number, body)
+
+    def proof_of(
+        self, metadata: Mapping[str, str], method: str, fault: str, detail: str
+    ) -> tuple[tuple[str, str], ...]:
+        return self._signed.proof_of(metadata, method, fault, detail)
+
+
+def control_token(data: Path, cluster_id: str) -> JoinToken:
+    """The key of a host alone, in its data directory; made where there is none. Raises StartError."""
+    kept = kept_token(data, CONTROL_FILE)
+    if kept is not None and kept.cluster_id == cluster_id:
+        return kept
+    token = new_token(cluster_id)
+    keep_token(data, token, CONTROL_FILE)
+    return token

@@ -1,0 +1,126 @@
+"""Message descriptors that kafka-python's copy of Kafka's lacks: those of the new group protocol (KIP-848).
+
+The form is that of Kafka's own descriptors, as `messages` compiles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from .messages import Json
+
+
+def _field(name: str, kind: str, since: int = 0, *, nullable: bool = False, **more: object) -> Json:
+    field: Json = {"name": name, "type": kind, "versions": f"{since}+", **more}
+    if nullable:
+        field |= {"nullableVersions": f"{since}+", "default": "null"}
+    return field
+
+
+def _places(name: str, *, named: bool = False, nullable: bool = False) -> Json:
+    """Partitions by topic."""
+    names = [_field("TopicName", "string")] if named else []
+    fields = [_field("TopicId", "uuid"), *names, _field("Partitions", "[]int32")]
+    return _field(name, "[]TopicPartitions", nullable=nullable, fields=fields)
+
+
+def _assignment(name: str, *, named: bool = False, nullable: bool = False) -> Json:
+    return _field(name, "Assignment", nullable=nullable, fields=[_places("TopicPartitions", named=named)])
+
+
+def _message(key: int, name: str, versions: str, fields: list[Json]) -> tuple[str, Json]:
+    described: Json = {
+        "apiKey": key,
+        "type": "request" if name.endswith("Request") else "response",
+        "name": name,
+        "validVersions": versions,
+        "flexibleVersions": "0+",
+        "fields": fields,
+    }
+    return name, described
+
+
+_OUTCOME = [_field("ErrorCode", "int16"), _field("ErrorMessage", "string", nullable=True)]
+_NO_OPERATIONS = "-2147483648"
+
+DESCRIPTORS: Mapping[str, Json] = MappingProxyType(
+    dict(
+        [
+            _message(
+                68,
+                "ConsumerGroupHeartbeatRequest",
+                "0-1",
+                [
+                    _field("GroupId", "string"),
+                    _field("MemberId", "string"),
+                    _field("MemberEpoch", "int32"),
+                    _field("InstanceId", "string", nullable=True),
+                    _field("RackId", "string", nullable=True),
+                    _field("RebalanceTimeoutMs", "int32", default=-1),
+                    _field("SubscribedTopicNames", "[]string", nullable=True),
+                    _field("SubscribedTopicRegex", "string", 1, nullable=True),
+                    _field("ServerAssignor", "string", nullable=True),
+                    _places("TopicPartitions", nullable=True),
+                ],
+            ),
+            _message(
+                68,
+                "ConsumerGroupHeartbeatResponse",
+                "0-1",
+                [
+                    _field("ThrottleTimeMs", "int32"),
+                    *_OUTCOME,
+                    _field("MemberId", "string", nullable=True),
+                    _field("MemberEpoch", "int32"),
+                    _field("HeartbeatIntervalMs", "int32"),
+                    _assignment("Assignment", nullable=True),
+                ],
+            ),
+            _message(
+                69,
+                "ConsumerGroupDescribeRequest",
+                "0-1",
+                [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")],
+            ),
+            _message(
+                69,
+                "ConsumerGroupDescribeResponse",
+                "0-1",
+                [
+                    _field("ThrottleTimeMs", "int32"),
+                    _field(
+                        "Groups",
+                        "[]DescribedGroup",
+                        fields=[
+                            *_OUTCOME,
+                            _field("GroupId", "string"),
+                            _field("GroupState", "string"),
+                            _field("GroupEpoch", "int32"),
+                            _field("AssignmentEpoch", "int32"),
+                            _field("AssignorName", "string"),
+                            _field(
+                                "Members",
+                                "[]Member",
+                                fields=[
+                                    _field("MemberId", "string"),
+                                    _field("InstanceId", "string", nullable=True),
+                                    _field("RackId", "string", nullable=True),
+                                    _field("MemberEpoch", "int32"),
+                                    _field("ClientId", "string"),
+                                    _field("ClientHost", "string"),
+                                    _field("SubscribedTopicNames", "[]string"),
+                                    _field("SubscribedTopicRegex", "string", nullable=True),
+                                    _assignment("Assignment", named=True),
+                                    _assignment("TargetAssignment", named=True),
+                                    _field("MemberType", "int8", 1, default="-1"),
+                                ],
+                            ),
+                            _field("AuthorizedOperations", "int32", default=_NO_OPERATIONS),
+                        ],
+                    ),
+                ],
+            ),
+        ]
+    )
+)

@@ -1,0 +1,90 @@
+"""The new group protocol (KIP-848) by the Java client and the tools of Apache Kafka, unmodified."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+pytestmark = pytest.mark.clients
+PARTITIONS = 6
+OPTIONS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    flags = ["--group-consumer-heartbeat-interval-ms", "200", "--group-consumer-session-timeout-ms", "6000"]
+    daemon = DaemonProcess(tmp_path_factory.mktemp("groups") / "data", flags)
+    daemon.start()
+    yield daemon.kafka
+    daemon.stop()
+    log = daemon.clean_up()
+    print(f"--- the end of the daemon's log\n{log[-20000:]}", file=sys.stderr)
+    assert "Traceback" not in log
+
+
+@pytest.fixture(scope="module")
+def migrate(kafka_jars, require_tool, tmp_path_factory):
+    """Compiles java/Migrate.java, and answers what its run on some words prints."""
+    folder = tmp_path_factory.mktemp("migrate")
+    source = Path(__file__).parent / "java" / "Migrate.java"
+    subprocess.run(
+        [require_tool("javac"), "-encoding", "UTF-8", "-cp", kafka_jars, "-d", str(folder), str(source)],
+        check=True,
+        capture_output=True,
+    )
+
+    def run(*words):
+        command = ["java", *OPTIONS, "-cp", f"{folder}:{kafka_jars}", "Migrate", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = done.stdout.splitlines()  # among those of the client's log
+        return [line.removeprefix("result ") for line in lines if line.startswith("result ")]
+
+    return run
+
+
+@pytest.mark.parametrize("assignor", ["RangeAssignor", "CooperativeStickyAssignor"])
+def test_a_group_migrates_up_and_down_under_load(address, unique, migrate, assignor):
+    topic, group = unique("t"), unique("g")
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
+    up, down, account, matched = migrate(address, topic, str(PARTITIONS), group, assignor)
+    assert up == "Consumer Stable 3"
+    assert down == "Classic Stable 3"
+    sent, read, twice, lost = map(int, account.split())
+    assert (read, twice, lost) == (sent, 0, 0)
+    assert int(matched) == PARTITIONS
+
+
+def test_the_tool_describes_a_group(address, unique, kafka_jars, until):
+    from bench.peers.kafka.tools import tool_command
+    from confluent_kafka import Consumer
+
+    topic, group = unique("t"), unique("g")
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "group.protocol": "consumer"})
+    try:
+        consumer.subscribe([topic])
+        until(lambda: len(consumer.assignment()) == 2, lambda: consumer.poll(0.1), "its partitions")
+
+        def tool(*arguments):
+            words = ["--bootstrap-server", address, *arguments]
+            command = tool_command("kafka-consumer-groups", words, OPTIONS)
+            return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+
+        listed = tool("--list", "--type")
+        assert next(line.split()[1] for line in listed.splitlines() if line.startswith(group)) == "Consumer"
+        state = tool("--describe", "--group", group, "--state", "--verbose")
+        assert "uniform" in state
+        assert "Stable" in state
+        members = tool("--describe", "--group", group, "--members", "--verbose")
+        assert f"{topic}:0,1" in members
+    finally:
+        consumer.close()

@@ -1,0 +1,310 @@
+"""Many partitions on one host: what it costs to make them, to start with them, and to look at them.
+
+    python -m tests.load.partitions --count 100000
+    python -m tests.load.partitions --count 5000 --shape topics --hosts 2 --json
+
+An ordinary admin client (confluent-kafka) makes them in batches: as topics of one partition each, and as one
+topic that grows. Then the daemon is stopped, started, killed and started, and scraped. It ends with 1 where a
+bound is missed. The data goes to a temporary directory, or with `--data` to one that is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+SHAPES = ("topics", "partitions")
+CALL_SECONDS = 60.0  # librdkafka's default for a request
+PATIENCE_SECONDS = 300.0  # for a start, so that a slow one is measured and not guessed
+LOOK_SECONDS = 5.0  # how long an idle daemon's processor time is looked at
+DATA_FLAGS = ("--default-partitions", "1")
+
+# A short run, of a few thousand, is held to the same: none of them may depend on the number.
+MOST_MS_EACH = 2.0
+MOST_START_SECONDS = 10.0
+MOST_METRICS_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one shape cost. Seconds, bytes, and ms where the name says so."""
+
+    shape: str
+    partitions: int
+    hosts: int
+    create_ms_each: float
+    first_ms_each: float  # of the first tenth
+    last_ms_each: float  # of the last tenth
+    slowest_batch: float
+    empty_memory: int  # of the daemon before
+    memory: int  # when all are made
+    start_after_stop: float
+    start_after_kill: float
+    stop: float
+    memory_after_start: int
+    open_files: int
+    idle_cpu_percent: float
+    metadata: float  # the answer to an admin client that asks for all topics
+    metrics_bytes: int
+    metrics: float
+    metrics_left_out: int
+
+    def missed(self) -> list[str]:
+        """The bounds that it misses."""
+        found = []
+        if self.create_ms_each > MOST_MS_EACH:
+            found.append(f"{self.create_ms_each:.2f} ms for each is more than {MOST_MS_EACH:g}")
+        for name, seconds in (("stop", self.start_after_stop), ("kill", self.start_after_kill)):
+            if seconds > MOST_START_SECONDS:
+                found.append(f"a start of {seconds:.1f} s after a {name} is more than {MOST_START_SECONDS:g}")
+        if self.metrics_bytes > MOST_METRICS_BYTES:
+            found.append(f"/metrics of {self.metrics_bytes:,} bytes is more than {MOST_METRICS_BYTES:,}")
+        return [f"{self.shape}: {each}" for each in found]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options().parse_args(arguments)
+    shapes = SHAPES if options.shape == "both" else (options.shape,)
+    folder = Path(options.data) if options.data else Path(tempfile.mkdtemp(prefix="treecast-partitions-"))
+    rows = []
+    try:
+        for shape in shapes:
+            rows.append(_Run(shape, options, folder / shape).measure())
+    finally:
+        if not options.data:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps([asdict(row) for row in rows], indent=2) if options.json else table(rows))
+    missed = [text for row in rows for text in row.missed()]
+    for text in missed:
+        print(f"missed: {text}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="tests.load.partitions",
+    )
+    parser.add_argument("--count", type=int, default=2000, help="partitions to make (default: 2000)")
+    parser.add_argument(
+        "--shape", choices=(*SHAPES, "both"), default="both", help="topics of one, or one of many"
+    )
+    parser.add_argument("--batch", type=int, default=500, help="topics or partitions in one request")
+    parser.add_argument("--hosts", type=int, default=0, help="hosts that are joined; 0: one that is alone")
+    parser.add_argument("--records", action="store_true", help="write one record to each partition")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of the daemons")
+    parser.add_argument("--data", help="where the data goes, and is kept")
+    parser.add_argument(
+        "--flag", action="append", default=[], help="one more flag of the daemons; repeatable"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+class _Run:
+    """One shape, on daemons of its own."""
+
+    def __init__(self, shape: str, options: argparse.Namespace, folder: Path) -> None:
+        self._shape, self._options = shape, options
+        self._daemons: list[DaemonProcess] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(max(options.hosts, 1)):
+            flags = [*DATA_FLAGS, *options.flag]
+            self._daemons.append(DaemonProcess(folder / f"host-{number + 1}", flags, python=options.python))
+
+    def measure(self) -> Row:
+        try:
+            return self._measured()
+        finally:
+            for daemon in self._daemons:
+                daemon.clean_up()
+
+    def _measured(self) -> Row:
+        self._start_all()
+        first = self._daemons[0]
+        empty = memory(first.pid)
+        batches = list(self._batches())
+        size = self._options.batch
+        made, tenth = len(batches) * size, max(len(batches) // 10, 1)
+        if self._options.records:
+            _write_to_each(first.kafka, self._names(), made)
+        sizes = memory(first.pid)
+        stop = timed(first.stop)
+        start_after_stop = _start(first)
+        first.kill()
+        start_after_kill = _start(first)
+        metadata = timed(lambda: self._admin().list_topics(timeout=PATIENCE_SECONDS))
+        seconds, body = _scraped(first)
+        return Row(
+            self._shape,
+            made,
+            self._options.hosts,
+            sum(batches) / made * 1000,
+            sum(batches[:tenth]) / (tenth * size) * 1000,
+            sum(batches[-tenth:]) / (tenth * size) * 1000,
+            max(batches),
+            empty,
+            sizes,
+            start_after_stop,
+            start_after_kill,
+            stop,
+            memory(first.pid),
+            len(os.listdir(f"/proc/{first.pid}/fd")),
+            _idle_cpu(first.pid),
+            metadata,
+            len(body),
+            seconds,
+            left_out(body),
+        )
+
+    def _start_all(self) -> None:
+        first, *others = self._daemons
+        if self._options.hosts:
+            first.flags += ["--name", "host-1", "--fabric", "127.0.0.1:0"]
+        first.start()
+        first.pin_ports()
+        for number, daemon in enumerate(others, start=2):
+            daemon.flags += ["--name", f"host-{number}", "--fabric", "127.0.0.1:0", "--join", first.control]
+            daemon.flags += ["--join-token", f"@{first.data / 'join-token'}"]
+            daemon.start()
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._daemons[0].kafka, "log_level": 0})
+
+    def _names(self) -> Iterator[tuple[str, int]]:
+        """Topic and number of each partition."""
+        for number in range(self._options.count):
+            yield ("load.many", number) if self._shape == "partitions" else (f"load.topic-{number}", 0)
+
+    def _batches(self) -> Iterator[float]:
+        """Makes all; the seconds of each batch."""
+        admin, size = self._admin(), self._options.batch
+        for begin in range(0, self._options.count, size):
+            if self._shape == "topics":
+                topics = [NewTopic(f"load.topic-{number}", 1, 1) for number in range(begin, begin + size)]
+                yield timed(lambda asked=topics: _done(admin.create_topics(asked, **_WAIT)))
+            elif begin == 0:
+                yield timed(lambda: _done(admin.create_topics([NewTopic("load.many", size, 1)], **_WAIT)))
+            else:
+                more = [NewPartitions("load.many", begin + size)]
+                yield timed(lambda asked=more: _done(admin.create_partitions(asked, **_WAIT)))
+            print(f"{self._shape}: {begin + size:,}", end="\r", file=sys.stderr)
+
+
+_WAIT = {"request_timeout": CALL_SECONDS, "operation_timeout": CALL_SECONDS}
+
+
+def _done(futures: dict[str, Any]) -> None:
+    for future in futures.values():
+        future.result(CALL_SECONDS + 5)
+
+
+def _write_to_each(kafka: str, partitions: Iterator[tuple[str, int]], count: int) -> None:
+    """One record, acknowledged."""
+    left = [count]
+
+    def told(error: Any, message: Any) -> None:
+        if error is not None:
+            raise RuntimeError(f"{message.topic()}-{message.partition()}: {error}")
+        left[0] -= 1
+
+    producer = Producer({"bootstrap.servers": kafka, "linger.ms": 0, "message.timeout.ms": 300_000})
+    for number, (topic, partition) in enumerate(partitions):
+        producer.produce(topic, b"value", partition=partition, on_delivery=told)
+        if number % 1000 == 999:
+            producer.flush()
+    producer.flush()
+    if left[0]:
+        raise RuntimeError(f"{left[0]} records were not acknowledged")
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Seconds that it takes."""
+    begin = time.monotonic()
+    call()
+    return time.monotonic() - begin
+
+
+def _start(daemon: DaemonProcess) -> float:
+    """Seconds until the ready line."""
+
+    def started() -> None:
+        daemon.start(wait=False)
+        daemon.wait_ready(PATIENCE_SECONDS)
+
+    return timed(started)
+
+
+def _scraped(daemon: DaemonProcess) -> tuple[float, bytes]:
+    url = f"http://{daemon.admin}/metrics"
+    urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read()  # the first loads the server
+    begin = time.monotonic()
+    body = urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read()
+    return time.monotonic() - begin, body
+
+
+def left_out(metrics: bytes) -> int:
+    """Series that the daemon says it left out."""
+    found = re.findall(rb"^treecast_metrics_left_out(?:\{[^}]*\})? ([0-9.e+]+)$", metrics, re.MULTILINE)
+    return int(sum(map(float, found)))
+
+
+def memory(pid: int) -> int:
+    """Resident bytes."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)[1]) * 1024  # type: ignore[index]  # always there
+
+
+def _idle_cpu(pid: int) -> float:
+    """Per cent of one processor, of a daemon that nobody asks anything."""
+    before = _cpu(pid)
+    time.sleep(LOOK_SECONDS)  # the window of the measurement
+    return (_cpu(pid) - before) / LOOK_SECONDS * 100
+
+
+def _cpu(pid: int) -> float:
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """One line for each number, one column for each shape."""
+    names = [field.name for field in fields(Row)]
+    lines = []
+    for name in names:
+        cells = [_cell(name, getattr(row, name)) for row in rows]
+        lines.append(f"{name.replace('_', ' '):20}" + "".join(f"{cell:>16}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _cell(name: str, value: float | int | str) -> str:
+    if "memory" in name or name.endswith("_bytes"):
+        return f"{value / 2**20:,.1f} MiB"
+    if name.endswith("_each"):
+        return f"{value:.2f} ms"
+    if name.endswith("_percent"):
+        return f"{value:.1f} %"
+    return f"{value:.2f} s" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The short form of `tests.load.partitions`. How long things take is the command's to judge."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.load import partitions
+
+FEW_FILES = 600  # logs keep 512 open, however many there are
+
+
+def test_two_thousand_partitions_take_few_files_and_bounded_metrics(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    partitions.main(["--count", "2000", "--records", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["shape"], row["partitions"]) for row in rows] == [("topics", 2000), ("partitions", 2000)]
+    for row in rows:
+        assert row["open_files"] < FEW_FILES
+        assert row["metrics_bytes"] < partitions.MOST_METRICS_BYTES
+        assert row["metrics_left_out"] == 0
+
+
+def test_topics_of_joined_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    count = ("--count", "300", "--batch", "100")
+    partitions.main([*count, "--hosts", "2", "--shape", "topics", "--json", "--flag=--metrics-listed=10"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["partitions"] == 300
+    assert row["metrics_left_out"] == 290
+    assert row["open_files"] < FEW_FILES

@@ -1,0 +1,126 @@
+"""RE2's syntax, against Python's `re` where the two agree."""
+
+from __future__ import annotations
+
+import re
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from treecast.middleware.broker.groups.consumer.regex import MAX_LENGTH, Regex
+from treecast.middleware.model.errors import Fault, TreecastError
+
+_pieces = st.sampled_from(
+    [
+        "a",
+        "b",
+        "-",
+        ".",
+        "\\.",
+        "[ab]",
+        "[^a]",
+        "[a-c_]",
+        "\\d",
+        "\\w",
+        "\\W",
+        "\\b",
+        "\\B",
+        "^",
+        "$",
+        "ab",
+        "1",
+    ]
+)
+_quantifiers = st.sampled_from(["", "", "", "*", "+", "?", "*?", "{2}", "{0,2}", "{1,}", "{0}"])
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> str:
+    parts = []
+    for _ in range(draw(st.integers(0, 4))):
+        if depth and draw(st.booleans()):
+            inner = draw(expressions(depth - 1))
+            parts.append(draw(st.sampled_from(["(", "(?:", "(?i:"])) + inner + ")" + draw(_quantifiers))
+        else:
+            piece = draw(_pieces)
+            quantifier = "" if piece in ("^", "$", "\\b", "\\B") else draw(_quantifiers)
+            parts.append(piece + quantifier)
+    return draw(st.sampled_from(["", "|"])).join(parts)
+
+
+@given(expressions(), st.lists(st.text("abAB-._1c", min_size=1, max_size=8), min_size=1, max_size=6))
+def test_what_matches_is_what_python_matches(text: str, names: list[str]) -> None:
+    ours, theirs = Regex(text), re.compile(text, re.ASCII)
+    for name in names:
+        assert ours.matches(name) == (theirs.fullmatch(name) is not None), (text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "yes", "no"),
+    [
+        ("orders.*", ["orders", "orders-1"], ["my-orders"]),
+        ("^orders|^bills-.*", ["orders", "bills-1"], ["orders-1", "xbills-1"]),
+        ("(?i)orders", ["Orders", "ORDERS"], ["order"]),
+        ("a(?i)b|c", ["ab", "aB", "c", "C"], ["A", "Ab"]),
+        ("[[:alpha:]]+", ["abC"], ["a1", ""]),
+        ("[[:^digit:]]x", ["ax"], ["1x"]),
+        ("\\pL\\p{Lu}\\PN", ["aAx"], ["1Ax", "aax", "aA1"]),
+        ("\\p{^Lu}", ["a"], ["A"]),
+        ("\\Qa.b+\\Ec*", ["a.b+", "a.b+cc"], ["axb+"]),
+        ("\\Qab\\E+", ["abbb"], ["abab"]),
+        ("(?P<name>a)(?<other>b)", ["ab"], ["a"]),
+        ("\\x41\\x{42}\\103", ["ABC"], ["abc"]),
+        ("a{,2}", ["a{,2}"], ["a", "aa"]),
+        ("a{x}", ["a{x}"], ["a"]),
+        ("[]a]+", ["]a"], ["b"]),
+        ("[^]a]", ["b"], ["]", "a"]),
+        ("[a-]", ["a", "-"], ["b"]),
+        ("a||b", ["a", "", "b"], ["ab"]),
+        ("", [""], ["a"]),
+        ("()", [""], ["a"]),
+        ("(a*)*b", ["b", "aab"], ["a"]),
+        ("\\Aab\\z", ["ab"], ["abb"]),
+        ("(?s).(?-s:.)", ["ab"], ["a"]),
+    ],
+)
+def test_expressions_of_re2(text: str, yes: list[str], no: list[str]) -> None:
+    regex = Regex(text)
+    assert [name for name in yes if not regex.matches(name)] == []
+    assert [name for name in no if regex.matches(name)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(", ")", "a)", "[a", "[b-a]", "[[:nope:]]", "*", "+a", "a**", "a*+", "a{2}{3}", "a{1001}", "a{3,2}",
+        "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?>a)", "(a)\\1", "\\2", "\\", "\\y", "(?P<>a)", "(?P<a b>x)",
+        "(?z)", "\\p{Nope}", "\\x4", "\\x{110000}", "(?", "((a{1000}){1000}){1000}", "(" * 300 + ")" * 300,
+        "a" * (MAX_LENGTH + 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_re2_is_refused(text: str) -> None:
+    with pytest.raises(TreecastError) as refused:
+        Regex(text)
+    assert refused.value.fault is Fault.INVALID_REGEX
+
+
+@pytest.mark.parametrize("text", ["(a+)+b", "(a|aa)+b", "(a*)*b", "(.*.*.*.*)*b", "a?" * 60 + "a" * 60])
+def test_what_backtracks_in_others_is_linear(text: str) -> None:
+    assert not Regex(text).matches("a" * 249)
+
+
+def test_an_expression_that_takes_too_long_is_refused() -> None:
+    regex = Regex("(.?){1000}(.?){1000}x")
+    with pytest.raises(TreecastError) as refused:
+        all(regex.matches(f"{number:03d}" * 80) is False for number in range(1000))
+    assert refused.value.fault is Fault.INVALID_REGEX
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
+    try:
+        Regex(text).matches("name-1")
+    except TreecastError as error:
+        if error.fault is not Fault.INVALID_REGEX:
+            raise

@@ -1,0 +1,26 @@
+"""kafka-python's classes for messages that it lacks the descriptors of: its codec, our descriptors."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol.api_message import ApiMessage
+
+from treecast.shims.kafka.descriptors import DESCRIPTORS
+
+MODULES: tuple[ModuleType, ...] = (admin, consumer, metadata, producer)
+
+
+@cache
+def kafka_python(name: str) -> Any:
+    """kafka-python's class for, say, `HeartbeatRequest`."""
+    if name in DESCRIPTORS:
+        described = copy.deepcopy(DESCRIPTORS[name])
+        with patch("kafka.protocol.api_data.load_json", lambda *_, **__: described):
+            return type(ApiMessage)(name, (ApiMessage,), {"__slots__": ()})
+    return next(getattr(module, name) for module in MODULES if hasattr(module, name))

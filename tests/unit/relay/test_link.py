@@ -1,0 +1,114 @@
+"""The tie to the coordinator: what fails in it does not end it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.relay.test_definitions import House
+from tests.unit.relay.world import until
+
+from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.lasting import BackOff, lasting
+from treecast.middleware.broker.values import NewTopic
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay import link
+from treecast.middleware.relay.entries import TopicEntry
+
+
+@pytest.fixture
+async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+    monkeypatch.setattr(link, "REFUSED_SECONDS", 0.01)
+    made = House(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_the_watch_outlives_a_listener_that_fails(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others hear of the same change, and all of the next; the log has the trace, once."""
+    heard: list[str] = []
+
+    def fails(before: TopicEntry | None, after: TopicEntry | None) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    def hears(before: TopicEntry | None, after: TopicEntry | None) -> None:
+        heard.append(after.name if after is not None else "")
+
+    house.link.view.topics.subscribe(fails)
+    house.link.view.topics.subscribe(hears)
+    for name in ("one", "two", "three"):
+        await house.definitions.create_topic(NewTopic(name))
+        await until(lambda name=name: name in heard)
+    assert heard == ["one", "two", "three"]
+    await until(lambda: logged(caplog))
+    (said,) = logged(caplog)
+    assert said.getMessage().startswith("the watch of the coordinator failed, and is begun again: ")
+    assert "ZeroDivisionError: a fault of ours" in caplog.text
+    assert "in fails" in caplog.text, "there is a trace"
+
+
+async def test_the_watch_outlives_an_update_that_cannot_be_taken(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked for again, and nothing of it is missing in the end."""
+    refused, real = 0, link.read_change
+
+    def breaks(change):
+        nonlocal refused
+        if refused < 3:
+            refused += 1
+            raise RuntimeError("a change that is not understood")
+        return real(change)
+
+    monkeypatch.setattr(link, "read_change", breaks)
+    made = await house.definitions.create_topic(NewTopic("t"))
+    assert (refused, house.definitions.topics()) == (3, {"t": made})
+    assert len(logged(caplog)) == 1
+
+
+async def test_the_lease_is_renewed_although_something_failed(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[int] = []
+
+    async def breaks(self: Attachment, back_off: BackOff) -> float:
+        asked.append(1)
+        if len(asked) < 3:
+            raise RuntimeError("a fault of ours")
+        return 0.01
+
+    attachment = house.link._attachment
+    await attachment.close(detach=False)
+    monkeypatch.setattr(Attachment, "_keep", breaks)
+    attachment.start()
+    await until(lambda: len(asked) > 4)
+    assert len(logged(caplog)) == 1
+
+
+async def test_work_that_fails_in_another_way_is_told_again_and_ends_when_it_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors: list[Exception] = [
+        RuntimeError("one"),
+        RuntimeError("one"),
+        TreecastError(Fault.TIMED_OUT, "two"),
+    ]
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        if errors:
+            raise errors.pop(0)
+
+    await lasting("work", work, BackOff(random.Random(1), 0.001, 0.01))
+    assert [record.exc_info is not None for record in logged(caplog)] == [True, False]
