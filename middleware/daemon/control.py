@@ -330,6 +330,7 @@ def _group_message(description: GroupDescription) -> pb.Group:
 
 
 def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
+    """In the same order at every call: by client, then by member."""
     consumers = description.protocol_type == "consumer"
     return [
         pb.GroupMember(
@@ -344,7 +345,9 @@ def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
                 for topic, partitions in (assigned_partitions(member.assignment) if consumers else ())
             ],
         )
-        for member in description.members
+        for member in sorted(
+            description.members, key=lambda m: (m.client_id, m.instance_id or "", m.member_id)
+        )
     ]
 
 

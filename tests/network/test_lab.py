@@ -97,6 +97,7 @@ def test_a_daemon_in_one_host_serves_another(lab: StartLab) -> None:
     assert select.select([daemon.stdout], [], [], 60.0)[0]
     ready = parse_ready(daemon.stdout.readline().decode())
     assert ready["name"] == "alpha"
-    made.run("beta", *module, "topics", "create", "orders", "--control", ready["control"])
+    token = f"@{made.folder / 'data' / 'control-token'}"
+    made.run("beta", *module, "topics", "create", "orders", "--control", ready["control"], "--token", token)
     listed = made.run("alpha", *module, "topics", "list", "--json", "--control", ready["control"])
     assert '"orders"' in listed.stdout
