@@ -45,7 +45,11 @@ class Turn:
         self.repairs = self._most
         self._share = min(_SAVED, self._share + FLOOR * max(0.0, min(now - self._at, 1.0)))
         self._at = now
-        self.replays = self._most if not self.shares(now) else min(self._most, int(self._share))
+        if self.shares(now):
+            self.replays = min(self._most, int(self._share))
+        else:
+            self.replays = self._most
+            self._share = max(self._share, 0.0)  # what nobody waited behind is no debt
 
     def sent_live(self, size: int) -> None:
         """So many bytes of what goes to all were sent."""
