@@ -235,6 +235,7 @@ class Carriers:
 
     def host_up(self, host: int) -> None:
         """It may be another run of it, which is no member yet: until it has joined again, unicast."""
+        self._unheard.discard(host)
         for group in self._groups.values():
             if host in group.members:
                 group.members[host] = _Member()
@@ -242,6 +243,7 @@ class Carriers:
 
     def host_left(self, host: int) -> None:
         """It is not in the cluster any more."""
+        self._unheard.discard(host)
         for state_id in list(self._asked):
             self._left(host, state_id)
 
