@@ -36,6 +36,10 @@ class StreamLog(Protocol):
     def oldest(self) -> int:
         """The first sequence that can be repaired. It never falls."""
 
+    @property
+    def most_bytes(self) -> float:
+        """It loses the oldest beyond so many, although receivers lack it; NEVER: it keeps what they lack."""
+
     def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
         """What touches [first, end), in ascending order: all of it, messages whole, what is gone as Skipped.
 
@@ -94,6 +98,11 @@ class Log:
     def oldest(self) -> int:
         """The first sequence that is not trimmed."""
         return self._oldest
+
+    @property
+    def most_bytes(self) -> float:
+        """Payloads, and what keeping them costs beside."""
+        return self._max_bytes
 
     def append(self, message: Message, now: float, expires: float = NEVER) -> None:
         """`message` follows the last one, or leaves a hole. It may push out the oldest ones."""

@@ -35,6 +35,10 @@ class Outbox:
         """The first sequence that can be repaired."""
         return self._log.oldest
 
+    @property
+    def most_bytes(self) -> float:
+        return self._log.most_bytes
+
     def queue(self, kind: Kind, body: bytes, to: int | None) -> None:
         """A control segment waits, for one host or (None) for all that are live."""
         origin, stream, epoch = self._key

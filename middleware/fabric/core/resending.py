@@ -23,8 +23,10 @@ from .states import PeerState
 from .timing import TokenBucket, Weight
 from .turn import Turn
 
-# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
 _TRIES: Final = 2  # holders that bring nothing
+_OF_LOG: Final = 1 / 4  # who has left may lack so much of a log that loses what is beyond its bound
+
+# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
 _LIVE: Final = PeerState.LIVE
 _CATCHING_UP: Final = PeerState.CATCHING_UP
 
@@ -226,11 +228,14 @@ class Resending:
             self._replay_more(peer, out, now)
 
     def _had_its_time(self, peer: Peer, now: float) -> bool:
-        """Whether who has left is replayed to from now on: not if it has kept up all the same."""
-        if now < peer.back_at:
+        """Whether who has left is replayed to from now on: not if it has kept up all the same.
+
+        It has less time where the log would lose what it lacks.
+        """
+        lacks = self._weight.size_of(self._live.edge - peer.next)
+        if now < peer.back_at and lacks <= _OF_LOG * self._outbox.most_bytes:
             return False
         peer.held_off = False
-        lacks = self._weight.size_of(self._live.edge - peer.next)
         if peer.behind or lacks > peer.pace.size:
             peer.rewind(now, peer.next)
             return True
@@ -274,14 +279,14 @@ class Resending:
             peer.unhelped = _TRIES if near else peer.unhelped + idle
             peer.rewind(now, peer.next)
 
-    def meet(self, out: list[Outgoing], now: float) -> None:
+    def meet(self, out: list[Outgoing]) -> None:
         """Who has been replayed all that was sent to all is live from here on.
 
         To be called before more is sent to all. A part of the message under way may be missing: it is sent
         now.
         """
         for peer in self._peers.in_state(_CATCHING_UP):
-            if not self._is_there(peer, now):
+            if not self._is_there(peer):
                 continue
             missed = self._live.missed(peer.host)
             if missed is not None:
@@ -291,11 +296,11 @@ class Resending:
             self._peers.edge_reached(peer)
             self._live.begins(peer)
 
-    def somebody_is_there(self, now: float) -> bool:
+    def somebody_is_there(self) -> bool:
         """Whether `meet` finds anybody."""
-        return any(self._is_there(peer, now) for peer in self._peers.in_state(_CATCHING_UP))
+        return any(self._is_there(peer) for peer in self._peers.in_state(_CATCHING_UP))
 
-    def _is_there(self, peer: Peer, now: float) -> bool:
+    def _is_there(self, peer: Peer) -> bool:
         if not peer.reported or peer.ahead or peer.holder or peer.held_off:
             return False
         return peer.sent >= self._live.edge and peer.slices.empty and peer.again.empty
@@ -377,7 +382,7 @@ class Resending:
             return NEVER
         if peer.held_off:
             return max(now, peer.back_at)
-        if self._is_there(peer, now):
+        if self._is_there(peer):
             return now
         if peer.holder:
             return NEVER  # a report tells how far it is

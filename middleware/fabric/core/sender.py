@@ -302,7 +302,7 @@ class Sender:
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not _SILENT:
                 return None
-        return None if self._resending.somebody_is_there(now) else self._take_newest(now)
+        return None if self._resending.somebody_is_there() else self._take_newest(now)
 
     def _take_newest(self, now: float) -> Message | None:
         message = self.live.take_newest(now)
@@ -325,7 +325,7 @@ class Sender:
         self._announce(now)
         self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
         self._resending.repair(out, now)
-        self._resending.meet(out, now)
+        self._resending.meet(out)
         self._live(out, now)
         self._resending.replays(out, now)
         self._beat(now)

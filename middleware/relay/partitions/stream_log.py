@@ -128,6 +128,11 @@ class PartitionStreamLog:
     def oldest(self) -> int:
         return self._log.start_offset
 
+    @property
+    def most_bytes(self) -> float:
+        """The topic's retention bounds it, whoever lacks what."""
+        return _NEVER
+
     def first_at(self, offset: int) -> int:
         """Where a receiver begins that wants all from `offset` on: at the batch that holds it."""
         if offset >= self.end:

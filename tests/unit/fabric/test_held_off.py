@@ -1,0 +1,62 @@
+"""Who leaves as slow is not replayed to for a while: never so long that the log loses what it lacks."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.fabric.links import Weather
+from tests.unit.fabric.network import Network
+
+from treecast.middleware.fabric.core.settings import StreamSettings
+
+MIB = 1 << 20
+PAYLOAD = bytes(10_000)
+CUT = 0.35  # seconds: longer than `quiet_after`
+
+
+def flow(log_bytes: int, cuts: int) -> tuple[Network, int]:
+    """30 MB/s to three hosts for 2.5 s, one of which hears nothing `cuts` times; (the network, records)."""
+    settings = StreamSettings(log_bytes=log_bytes, unsent_bytes=1 << 30)
+    net = Network(3, Weather(rate=100e6), settings)
+    net.join_all(2, 3, 4)
+    begun, count = net.now, 0
+    for turn in range(500):
+        at = turn * 0.005
+        cut = any(0.5 + 0.8 * one <= at < 0.5 + 0.8 * one + CUT for one in range(cuts))
+        net.cut = {4} if cut else set()
+        for _ in range(15):
+            net.publish(PAYLOAD)
+            count += 1
+        net.run(max(0.0, begun + at + 0.005 - net.now))
+    net.cut = set()
+    net.run(10.0)
+    return net, count
+
+
+@pytest.mark.parametrize("cuts", [1, 2])
+def test_a_bounded_log_loses_nothing_of_who_is_cut_off_for_a_moment(cuts: int) -> None:
+    net, count = flow(16 * MIB, cuts)
+    for host in (2, 3, 4):
+        assert len(net.got[host]) == count
+        net.assert_exactly_once(host)
+    peer = net.sender.peers.get(4)
+    assert peer is not None
+    assert peer.left == cuts
+
+
+def test_its_replay_begins_when_it_lacks_a_quarter_of_the_log() -> None:
+    """The time that it is held off for would be 5 s: a log without a bound lets it pass."""
+    settings = StreamSettings(log_bytes=16 * MIB, unsent_bytes=1 << 30, slow_out=5.0)
+    net = Network(3, Weather(rate=100e6), settings)
+    net.join_all(2, 3, 4)
+    net.cut = {4}
+    while (peer := net.sender.peers.get(4)) is not None and not peer.held_off:
+        net.publish(PAYLOAD)
+        net.run(0.002)
+    net.cut = set()
+    assert peer is not None
+    left, was = net.now, net.sender.live.bytes
+    while peer.held_off:
+        net.publish(PAYLOAD)
+        net.run(0.001)
+    assert net.now < left + 1.0
+    assert net.sender.live.bytes - was <= 4 * MIB + len(PAYLOAD)
