@@ -6,19 +6,17 @@ other holders when the origin is gone, and reports what has become of every reco
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
-from treecast.middleware.wire.segment_assembly import AssemblyBudget, Message
+from treecast.middleware.wire.segment_assembly import AssemblyBudget
 from treecast.middleware.wire.segment_bodies import (
     MAX_GAPS,
     NOWHERE,
     Announce,
     Close,
     Expiry,
-    Gap,
     Heartbeat,
     Mode,
     Nak,
@@ -30,14 +28,15 @@ from treecast.middleware.wire.segment_bodies import (
 
 from .asking import Asking
 from .counters import Refused, StreamCounters
-from .log import REPAIRS_PER_NAK, Log, StreamLog
+from .holding import Holding
+from .log import StreamLog
 from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
-from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
+from .outgoing import Outgoing, OutgoingSegment
 from .reorder import Oversized, Reorder
 from .room import Room
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
-from .timing import Random, RoundTrip, TokenBucket, Weight
+from .timing import Random, RoundTrip, Weight
 
 _MODES = {
     ReceiverState.JOINING: Mode.JOINING,
@@ -120,10 +119,8 @@ class Receiver:
         self._buffer = Reorder(settings, self._budget, progress.next if progress is not None else 0)
         self._weight = Weight(settings)
         self._asking = Asking(settings, random, self.round_trip, self._weight)
-        self._held = held
-        self._own: Log | None = None
-        self._holder_bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
-        self._queue: deque[Outgoing] = deque()
+        self._holding = Holding(host, key, settings, held, now)
+        self._queue: list[Outgoing] = []
         self._heard = now
         self._orphaned_since = NEVER
         self._report_at = now
@@ -197,7 +194,7 @@ class Receiver:
                     self._awaited = True
                 if self._outcomes.settle(message.records, how, self._judge(message)):
                     taken.append(Delivery(message, how))
-                self._hold(message, now)
+                self._holding.hold(message, now)
                 self._weight.add(message.records, len(message.payload))
             self._buffer.pop()
         self._after_progress(now)
@@ -205,14 +202,6 @@ class Receiver:
 
     def _replayed_to_now(self, now: float) -> bool:
         return self.state is _CATCHING_UP or now < self._asking.replay_until
-
-    def _hold(self, message: Message, now: float) -> None:
-        if not self._settings.hold_bytes or (self._held is not None and self._own is None):
-            return
-        if self._own is None:
-            self._own = Log(message.sequence, self._settings.hold_bytes, self._settings.log_age)
-            self._held = self._own
-        self._own.append(message, now)
 
     def _after_progress(self, now: float) -> None:
         if self.state is _JOINING:
@@ -439,28 +428,9 @@ class Receiver:
     # --- for others, when the origin is gone
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
-        """Another receiver asks this one. What is held goes to it, as far as the rate allows."""
-        left = REPAIRS_PER_NAK
-        for gap in nak.gaps:
-            only = range(gap.part, gap.part + gap.parts) if gap.parts else None
-            for message in self._holdings(gap):
-                left -= 1
-                if left < 0 or not self._holder_bucket.ready(now):
-                    self.counters.refuse(Refused.TOO_MANY)
-                    return
-                one = OutgoingMessage(
-                    message, self._settings.mtu, self.key, self.host, Kind.REPAIR, only, host
-                )
-                self._holder_bucket.spend(one.size or 1)
-                self._queue.append(one)
-
-    def _holdings(self, gap: Gap) -> Iterator[Message]:
-        """What is here of it: settled, or waiting for its turn."""
-        if self._held is not None:
-            for one in self._held.entries(max(gap.first, self._held.oldest), min(gap.end, self.next)):
-                if isinstance(one, Message):
-                    yield one
-        yield from list(self._buffer.messages(gap.first, gap.end))
+        """Another receiver asks this one."""
+        if not self._holding.answer(host, nak, self._buffer, self._queue, now):
+            self.counters.refuse(Refused.TOO_MANY)
 
     def _origin_silent(self, now: float) -> None:
         self._step(ReceiverEvent.ORIGIN_SILENT)
@@ -472,16 +442,15 @@ class Receiver:
     def _orphaned(self, now: float) -> None:
         """Tells the others how far this one is, so that they know what exists; in the end gives up."""
         if now >= self._word_at:
-            body = Heartbeat(self._buffer.known, min(self._buffer.known, self._oldest_held()))
+            held = self._holding.oldest
+            oldest = self.next if held == NOWHERE else held
+            body = Heartbeat(self._buffer.known, min(self._buffer.known, oldest))
             for host in self.members:
                 if host != self.host:
                     self._control(Kind.HEARTBEAT, body.encode(), host)
             self._word_at = now + self._settings.heartbeat_longest
         if now >= self._orphaned_since + self._settings.give_up_after and len(self._buffer.gaps):
             self.give_up(Expiry.ORIGIN_GONE, now)
-
-    def _oldest_held(self) -> int:
-        return self._held.oldest if self._held is not None else self.next
 
     # --- to the network
 
@@ -499,8 +468,7 @@ class Receiver:
         if now >= self._report_at:
             self._report(now)
         self.counters.evicted = self._buffer.assembly.evicted
-        out = list(self._queue)
-        self._queue.clear()
+        out, self._queue = self._queue, []
         for one in out:
             self.counters.send(one)
         return out
@@ -546,7 +514,7 @@ class Receiver:
                 parts,
                 int(max(0.0, now - self._newest_at) * 1e6),
                 self._asks_for_echo(now),
-                self._held.oldest if self._held is not None else NOWHERE,
+                self._holding.oldest,
             )
             self._reported_next = self.next
             self._unreported = 0
