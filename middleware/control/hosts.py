@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.transitions import transitions
 
 from .cluster_state import ClusterState
 from .commands import Attach, Detach, Done, Expire, Renew, Session
@@ -42,12 +42,7 @@ _ROWS: dict[Event, tuple[Presence | Fault, Presence | Fault, Presence | Fault, P
     Event.EXPIRE: (_NEVER, AWAY, _NEVER, _NEVER),
 }
 
-TABLE: Mapping[Presence, Mapping[Event, Presence | Fault]] = MappingProxyType(
-    {
-        presence: MappingProxyType({event: row[column] for event, row in _ROWS.items()})
-        for column, presence in enumerate(Presence)
-    }
-)
+TABLE: Mapping[Presence, Mapping[Event, Presence | Fault]] = transitions(Presence, _ROWS)
 
 
 def follow(presence: Presence, event: Event) -> Presence:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.transitions import transitions
 
 
 class State(enum.Enum):
@@ -89,12 +89,7 @@ _ROWS: dict[Event, tuple[State | Fault, State | Fault, State | Fault, State | Fa
     Event.ADOPT: (PREPARING, _NEVER, _NEVER, _NEVER, _NEVER),
 }
 
-TABLE: Mapping[State, Mapping[Event, State | Fault]] = MappingProxyType(
-    {
-        state: MappingProxyType({event: row[column] for event, row in _ROWS.items()})
-        for column, state in enumerate(State)
-    }
-)
+TABLE: Mapping[State, Mapping[Event, State | Fault]] = transitions(State, _ROWS)
 
 
 def step(state: State, event: Event) -> State:

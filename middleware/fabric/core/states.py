@@ -7,9 +7,8 @@ happen there, and `step` raises. Every pair has its entry.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TypeVar
+
+from treecast.middleware.model.transitions import transitions
 
 
 class ReceiverState(enum.Enum):
@@ -92,24 +91,9 @@ _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
 }
 
-_State = TypeVar("_State", ReceiverState, PeerState, PaceState)
-_Event = TypeVar("_Event", ReceiverEvent, PeerEvent, PaceEvent)
-
-
-def _table(
-    states: type[_State], rows: Mapping[_Event, tuple[_State | None, ...]]
-) -> Mapping[_State, Mapping[_Event, _State | None]]:
-    return MappingProxyType(
-        {
-            state: MappingProxyType({event: row[column] for event, row in rows.items()})
-            for column, state in enumerate(states)
-        }
-    )
-
-
-RECEIVER_TABLE = _table(ReceiverState, _RECEIVER_ROWS)
-PEER_TABLE = _table(PeerState, _PEER_ROWS)
-PACE_TABLE = _table(PaceState, _PACE_ROWS)
+RECEIVER_TABLE = transitions(ReceiverState, _RECEIVER_ROWS)
+PEER_TABLE = transitions(PeerState, _PEER_ROWS)
+PACE_TABLE = transitions(PaceState, _PACE_ROWS)
 
 
 class ImpossibleEvent(Exception):

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from msgspec import Struct
+
+from treecast.middleware.model.transitions import transitions
 
 NO_EPOCH = -1
 
@@ -56,12 +57,7 @@ _ROWS: dict[Event, tuple[Step | None, Step | None, Step | None, Step | None, Ste
     Event.REFUSED: (None, None, None, WAITING, None),
 }
 
-TABLE: Mapping[Step, Mapping[Event, Step | None]] = MappingProxyType(
-    {
-        step: MappingProxyType({event: row[column] for event, row in _ROWS.items()})
-        for column, step in enumerate(Step)
-    }
-)
+TABLE: Mapping[Step, Mapping[Event, Step | None]] = transitions(Step, _ROWS)
 
 
 def follow(step: Step, event: Event) -> Step:

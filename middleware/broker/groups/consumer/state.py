@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.transitions import transitions
 
 
 class State(enum.Enum):
@@ -80,12 +81,7 @@ _ROWS: dict[Event, tuple[_Entry, _Entry, _Entry, _Entry, _Entry]] = {
     Event.UNLOAD: (DEAD, DEAD, DEAD, DEAD, DEAD),
 }
 
-TABLE: Mapping[State, Mapping[Event, State | Fault]] = MappingProxyType(
-    {
-        state: MappingProxyType({event: row[column] for event, row in _ROWS.items()})
-        for column, state in enumerate(State)
-    }
-)
+TABLE: Mapping[State, Mapping[Event, State | Fault]] = transitions(State, _ROWS)
 
 
 def step(state: State, event: Event) -> State:
@@ -129,12 +125,7 @@ _OUTCOMES: dict[Outcome, tuple[_Place, _Place, _Place, _Place]] = {
     Outcome.RETURNS: (Standing.STABLE, Standing.STABLE, Standing.STABLE, Standing.STABLE),
 }
 
-MEMBER_TABLE: Mapping[Standing, Mapping[Outcome, Standing | Fault]] = MappingProxyType(
-    {
-        standing: MappingProxyType({outcome: row[column] for outcome, row in _OUTCOMES.items()})
-        for column, standing in enumerate(Standing)
-    }
-)
+MEMBER_TABLE: Mapping[Standing, Mapping[Outcome, Standing | Fault]] = transitions(Standing, _OUTCOMES)
 
 # (standing, at the target's epoch, has given up what it was told to) -> does a heartbeat take a step
 MOVES: Mapping[tuple[Standing, bool, bool], bool] = MappingProxyType(
