@@ -159,7 +159,7 @@ class Fabric:
             assembly_bytes=self._settings.assembly_bytes,
             room_bytes=ways.receive_buffer * _PAYLOAD // _TRUESIZE,
         )
-        self._inlets = Inlets(ways, self._streams, self._complaints)
+        self._inlets = Inlets(ways, self._streams, self._settings.bursts, self._complaints)
 
     @property
     def address(self) -> tuple[str, int]:

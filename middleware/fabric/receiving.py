@@ -19,19 +19,19 @@ from .ways import End, Ways
 
 _log = logging.getLogger(__name__)
 
-_BURSTS_PER_TURN: Final = 32  # received; then other work of the event loop has its turn
 _LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
 
 
 class Inlet:
     """One socket; `skip` bytes lie before each segment. All inlets of a host share the buffer."""
 
-    def __init__(self, end: End, streams: Streams, buffer: memoryview, skip: int) -> None:
+    def __init__(self, end: End, streams: Streams, buffer: memoryview, skip: int, bursts: int) -> None:
         self.several = False  # the last turn brought more than one burst
         self._end = end
         self._streams = streams
         self._buffer = buffer
         self._skip = skip
+        self._bursts = bursts  # at most in a turn
         self._turn = 0
         self._found = 0  # bursts of this turn
 
@@ -63,7 +63,7 @@ class Inlet:
     def take_some(self, now: float) -> bool:
         """Whether all that had arrived was taken."""
         try:
-            for _ in range(_BURSTS_PER_TURN):
+            for _ in range(self._bursts):
                 length, size = self._end.receive(self._buffer)
                 self._found += 1
                 self._hand_on(length, size, now)
@@ -81,8 +81,10 @@ class Inlet:
 class LabelInlet(Inlet):
     """One whose packets have a stack of labels before the segment."""
 
-    def __init__(self, end: End, streams: Streams, buffer: memoryview, complaints: Complaints) -> None:
-        super().__init__(end, streams, buffer, end.skip)
+    def __init__(
+        self, end: End, streams: Streams, buffer: memoryview, bursts: int, complaints: Complaints
+    ) -> None:
+        super().__init__(end, streams, buffer, end.skip, bursts)
         self._complaints = complaints
 
     def _hand_on(self, length: int, size: int, now: float) -> None:
@@ -96,13 +98,13 @@ class LabelInlet(Inlet):
 class Inlets:
     """Those of all sockets that are open."""
 
-    def __init__(self, ways: Ways, streams: Streams, complaints: Complaints) -> None:
+    def __init__(self, ways: Ways, streams: Streams, bursts: int, complaints: Complaints) -> None:
         buffer = memoryview(bytearray(BUFFER_BYTES))
-        self._inlets: dict[End, Inlet] = {ways.udp: Inlet(ways.udp, streams, buffer, 0)}
+        self._inlets: dict[End, Inlet] = {ways.udp: Inlet(ways.udp, streams, buffer, 0, bursts)}
         if ways.group_udp is not None:
-            self._inlets[ways.group_udp] = Inlet(ways.group_udp, streams, buffer, stare.HEADER_SIZE)
+            self._inlets[ways.group_udp] = Inlet(ways.group_udp, streams, buffer, stare.HEADER_SIZE, bursts)
         if ways.label_end is not None:
-            self._inlets[ways.label_end] = LabelInlet(ways.label_end, streams, buffer, complaints)
+            self._inlets[ways.label_end] = LabelInlet(ways.label_end, streams, buffer, bursts, complaints)
 
     def of(self, end: End) -> Inlet:
         return self._inlets[end]

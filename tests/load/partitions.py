@@ -270,7 +270,9 @@ def left_out(metrics: bytes) -> int:
 def memory(pid: int) -> int:
     """Resident bytes."""
     text = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)[1]) * 1024  # type: ignore[index]  # always there
+    found = re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 def _idle_cpu(pid: int) -> float:

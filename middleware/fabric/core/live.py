@@ -31,7 +31,6 @@ from .turn import Turn
 
 _LOOK: Final = 0.05  # seconds between looks at who holds the cursor up
 _NO_LIMIT: Final = 1 << 62
-_STEP: Final = 64 * 1024  # bytes; less is not sent while as much is on its way
 
 
 class Live:
@@ -241,8 +240,9 @@ class Live:
             if peer.limit < limit:
                 limit, setter = peer.limit, peer
         self._limit, self.setter = limit, setter
-        # at most a quarter of the window: receivers report as often
-        self._step = min(_STEP, (limit - least) // 4) if total > least else 0
+        settings = self._settings
+        most = (limit - least) // settings.live_steps
+        self._step = min(settings.live_step, most) if total > least else 0
 
     # --- who is slow
 

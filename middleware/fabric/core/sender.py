@@ -36,7 +36,6 @@ from .turn import Turn
 _DATA: Final = Kind.DATA.name
 _REPORT_LEAST: Final = 16 * 1024  # bytes: receivers are not asked to report more often
 _REPORT_MOST: Final = 1 << 20
-_REPORTS: Final = 4  # in a window
 _HELD_UP: Final = 0.1  # seconds between heartbeats, at most, while live data waits for receivers
 # Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
 _SILENT: Final = PeerState.SILENT
@@ -247,7 +246,9 @@ class Sender:
     def _every(self, peer: Peer) -> int:
         """So many bytes arrive there, and it reports: some times in its window."""
         window = peer.pace.size if peer.live else peer.window.size
-        return min(_REPORT_MOST, max(_REPORT_LEAST, int(min(window, peer.room)) // _REPORTS))
+        return min(
+            _REPORT_MOST, max(_REPORT_LEAST, int(min(window, peer.room)) // self._settings.live_reports)
+        )
 
     def _join(self, host: int, peer: Peer | None, report: Report, now: float) -> None:
         """A host asks where to begin: anew, once more, or with a question that came late."""

@@ -6,25 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.unit.cli.eventually import until
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-WAIT = 60.0
 FABRIC = ("--fabric", "127.0.0.1:0", "--mqtt", "off")
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + WAIT
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture

@@ -6,20 +6,18 @@ import asyncio
 import re
 import shlex
 import shutil
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.cli.eventually import until
 
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.daemon.process import DaemonProcess
 from treecast.middleware.daemon.tokens import given_token
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
-WAIT = 60.0  # seconds until something has to have happened
 FABRIC = ("--fabric", "127.0.0.1:0")
 PAYMENTS = [f"payment {number}" for number in range(5)]
 
@@ -29,14 +27,6 @@ def documented() -> list[tuple[str, list[str]]]:
     section = PAGE.read_text().split("\n## A host's disk is gone\n", 1)[1].split("\n## ", 1)[0]
     lines = re.findall(r"^(host-\d)\$ treecast (.*)$", section, re.MULTILINE)
     return [(host, shlex.split(words)) for host, words in lines]
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + WAIT
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
-    return found
 
 
 class Cluster:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,7 +38,7 @@ class _Event:
     left: bool = field(compare=False)  # its host; else it has arrived
 
 
-class Links:
+class Links(ABC):
     """A link from each host, and one to each host, where packets of all hosts wait for each other."""
 
     def __init__(self, seed: int, weather: Weather) -> None:
@@ -55,17 +56,17 @@ class Links:
 
     # --- to be said by what is made on it
 
+    @abstractmethod
     def begin(self) -> None:
         """Time is about to pass: what was done from outside is looked at."""
-        raise NotImplementedError
 
+    @abstractmethod
     def deadline(self) -> float:
         """When somebody has something to do, if nothing arrives before."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self) -> None:
         """What arrives, and what is due, now."""
-        raise NotImplementedError
 
     # --- time
 

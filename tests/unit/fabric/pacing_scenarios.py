@@ -14,6 +14,7 @@ from tests.unit.fabric.invariants import CheckedStations
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.stations import Group
 
+from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.core.settings import StreamSettings
 
 Measured = dict[str, float]
@@ -66,9 +67,10 @@ def finish(stations: CheckedStations, seconds: float) -> float:
     done = stations.run_until(lambda: all(stations.complete(group) for group in groups), seconds)
     assert done, f"not complete after {seconds:.1f} s: {lacking(stations)}"
     took = stations.now - begun
-    rows = lambda: [  # noqa: E731 - asked again and again
-        group.sender.row(host) for group in groups for host in group.members
-    ]
+
+    def rows() -> list[Row]:
+        return [group.sender.row(host) for group in groups for host in group.members]
+
     assert stations.run_until(lambda: all(row.closed for row in rows()), 5), "accounts stay open"
     assert all(row.balanced for row in rows())
     return took
