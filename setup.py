@@ -22,6 +22,7 @@ from setuptools.command.build_py import build_py
 
 HOT_MODULES: list[str] = [
     "middleware/model/buffers.py",
+    "middleware/model/ration.py",
     "middleware/wire/varint.py",
     "middleware/wire/zstd_frame.py",
     "middleware/wire/record_walk.py",

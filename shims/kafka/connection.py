@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from treecast.middleware.broker import LongPolls
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.ration import Ration
 
 from .dispatch import Dispatcher
 from .pending import Pending, Refused
@@ -68,6 +69,8 @@ class Connection:
         self._muted = False  # something that is not pipelined is pending
         self._congested = False  # the client does not read
         self._reading = True
+        self._ration = Ration()
+        self._waits = False  # for its next turn to read
         self._receiving = False  # a chunk is being served: what is answered is sent at its end
         self._closing = False
         self._unsent = 0
@@ -101,7 +104,11 @@ class Connection:
     def _received(self, nbytes: int) -> None:
         self._counters.bytes_in += nbytes
         session = self._session
-        requests = session.received(nbytes, self._time())
+        now = self._time()
+        if self._ration.eaten(nbytes, now):
+            self._waits = True
+            self._loop.call_soon(self._read_on)
+        requests = session.received(nbytes, now)
         more = len(requests)
         if more > 1:
             self._receiving = True
@@ -116,6 +123,10 @@ class Connection:
             self._dispatcher.end_of_chunk()
             self._receiving = False
         session.recycle()
+        self._settle()
+
+    def _read_on(self) -> None:
+        self._waits = False
         self._settle()
 
     def eof_received(self) -> bool:
@@ -229,7 +240,7 @@ class Connection:
         if self._closing:
             self._close_when_answered()
             return
-        wanted = session.wants_data and not self._waiting and not self._congested
+        wanted = session.wants_data and not (self._waiting or self._congested or self._waits)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
             if wanted:

@@ -11,6 +11,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from treecast.middleware.model.ration import Ration
+
 from .counting import MqttCounting
 from .session import Session
 from .session_output import Turn
@@ -55,6 +57,8 @@ class Connection(Session):
         self._web: WebSocket | None = None
         self._fresh = True
         self._ended = False
+        self._ration = Ration()
+        self._held = False  # it may not be read from before `resume_reading`
 
     # --- what asyncio calls
 
@@ -70,6 +74,9 @@ class Connection(Session):
         if self._ended:
             return
         self._hub.wall = time.time()
+        if self._ration.eaten(len(data), self._loop.time()):
+            self._pause()
+            self._loop.call_soon(self._read_on)
         if self._fresh:
             self._fresh = False
             if data.startswith(_HTTP):
@@ -102,11 +109,19 @@ class Connection(Session):
 
     def pause_reading(self) -> None:
         """What the client sends waits in its socket. To be called again without harm."""
+        self._held = True
+        self._pause()
+
+    def resume_reading(self) -> None:
+        self._held = False
+        self._read_on()
+
+    def _pause(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
-    def resume_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+    def _read_on(self) -> None:
+        if not self._held and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.ration import Ration
 
 from .codec import Problem
 from .cutter import Scratch
@@ -68,6 +69,7 @@ class Link:
         self._counters = owner.counters
         self._loop = owner.loop
         self._transport: asyncio.Transport | None = None
+        self._ration = Ration()
         self._paused = False
         self._flush_soon = False
         self._over = False  # `ended` has been said
@@ -92,7 +94,15 @@ class Link:
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
         self._counters.bytes_in += nbytes
-        self._handle_all(self.session.received(nbytes, self._loop.time()))
+        now = self._loop.time()
+        if self._ration.eaten(nbytes, now) and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+        self._handle_all(self.session.received(nbytes, now))
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._paused = True

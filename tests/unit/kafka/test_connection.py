@@ -226,6 +226,18 @@ class SpoilingLeader:
     def unwatch(self, *_: Any) -> None: ...
 
 
+async def test_who_sends_much_is_read_from_once_in_a_turn(client: Any) -> None:
+    """libuv would read on: the others would wait for all that the client has sent."""
+    client.connection._time = lambda: 1.0  # within a turn, uvloop's clock stands still
+    frame = client.request("Produce", 7, transactional_id=None, acks=1, timeout_ms=1000, topic_data=[])
+    while client.transport.reading:
+        client.feed(frame * 1000)
+    assert client.connection._session.wants_data
+    assert not client.transport.reading
+    await asyncio.sleep(0)
+    assert client.transport.reading
+
+
 @pytest.mark.parametrize("empty", [0, 1])
 async def test_our_own_errors_close_only_their_connection(
     empty: int,
