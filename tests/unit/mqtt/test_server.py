@@ -11,6 +11,7 @@ from tests.unit.mqtt.face import packets_of
 
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
 from treecast.middleware.model.counters import FaceCounters, PubSubCounters
+from treecast.middleware.model.ration import Ration
 from treecast.middleware.storage.disk import Disk
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
@@ -27,6 +28,7 @@ from treecast.shims.mqtt.codec_packets import (
 )
 from treecast.shims.mqtt.codec_properties import NONE, Properties
 from treecast.shims.mqtt.codec_read import read_length
+from treecast.shims.mqtt.connection import Connection
 from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings
 
@@ -211,3 +213,47 @@ async def test_clients_are_told_of_the_end(site: Site) -> None:
     await closing
     assert site.face.connections == 0
     assert site.counters.connections_closed == site.counters.connections_opened
+
+
+class ReadTransport(asyncio.Transport):
+    """Only whether it is read from."""
+
+    reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is written that has to wait."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: object) -> None:
+        """The answers."""
+
+    def abort(self) -> None:
+        """The face is closed."""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+async def test_who_sends_much_is_read_from_once_in_a_turn(site: Site) -> None:
+    """uvloop would read on: the others would wait for all that the client has sent."""
+    connection, transport = Connection(site.face), ReadTransport()
+    connection.connection_made(transport)
+    connection._ration = Ration(1000)
+    connection.data_received(encode(Connect(V5, "c", True), V5))
+    assert transport.reading
+    connection.data_received(encode(Publish(b"t", bytes(2000)), V5))
+    assert not transport.reading
+    await asyncio.sleep(0)
+    assert transport.reading
+    connection.data_received(encode(Publish(b"t", bytes(2000)), V5))
+    connection.pause_reading()  # it publishes what is promised, and other hosts do not keep up
+    await asyncio.sleep(0)
+    assert not transport.reading
+    connection.resume_reading()
+    assert transport.reading
+    connection.connection_lost(None)
