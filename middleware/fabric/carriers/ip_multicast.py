@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import socket
 import struct
 from typing import Final
@@ -47,6 +48,37 @@ def bind_receiver(sock: socket.socket, interface: Interface) -> None:
     else:
         sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 1)
         sock.bind(("", stare.PORT))
+
+
+# A classic BPF program over a datagram with its UDP header: 0 drops it, anything else lets it in. STARE's header
+# begins at 8; with kind PUBLISH (two bits of the first word) and VNF 0 (8 bits of it, 6 of the next) it is followed
+# by a segment. What is too short for a header is let in.
+_SO_ATTACH_FILTER: Final = 26
+_LENGTH, _WORD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x80, 0x20, 0x54, 0x15, 0x35, 0x06
+_WITHOUT_SEGMENTS: Final = (
+    (_LENGTH, 0, 0, 0),
+    (_AT_LEAST, 0, 6, 8 + stare.HEADER_SIZE),
+    (_WORD, 0, 0, 8),
+    (_AND, 0, 0, 0xC000_00FF),
+    (_EQUAL, 0, 3, 0),
+    (_WORD, 0, 0, 12),
+    (_AND, 0, 0, 0xFC00_0000),
+    (_EQUAL, 1, 0, 0),
+    (_RETURN, 0, 0, 0xFFFF_FFFF),
+    (_RETURN, 0, 0, 0),
+)
+
+
+def refuse_segments(sock: socket.socket) -> None:
+    """The kernel drops what carries a segment of the fabric: another socket of this host takes that.
+
+    Sockets that are bound to STARE's port all get the groups that any of them has joined. OSError where the
+    kernel has no filters.
+    """
+    program = b"".join([struct.pack("HBBI", *one) for one in _WITHOUT_SEGMENTS])
+    held = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("@HP", len(_WITHOUT_SEGMENTS), ctypes.addressof(held))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
 
 
 class IpMulticast:

@@ -21,7 +21,12 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from treecast.middleware.fabric.carriers.interfaces import Interface, interface_of
-from treecast.middleware.fabric.carriers.ip_multicast import bind_receiver, prepare_sender, refusal_of
+from treecast.middleware.fabric.carriers.ip_multicast import (
+    bind_receiver,
+    prepare_sender,
+    refusal_of,
+    refuse_segments,
+)
 from treecast.middleware.fabric.carriers.memberships import Memberships
 from treecast.middleware.fabric.carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
 from treecast.middleware.fabric.settings import FabricSettings
@@ -88,6 +93,7 @@ class StareNetwork:
                 prepare_sender(sock, self.interface, ttl=settings.ttl, loopback=settings.loopback)
                 sock.bind((host, 0))
             else:
+                refuse_segments(sock)
                 bind_receiver(sock, self.interface)
         except OSError:
             sock.close()
