@@ -62,6 +62,7 @@ def _token(text: str) -> JoinToken:
 async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
     described = read(path)
     network = described.network()
+    described.chosen()  # before anything is written to a switch
     publishers = Daemons(described.controls(), token=token)
     async with contextlib.AsyncExitStack() as opened:
         sessions = {}
@@ -108,7 +109,11 @@ async def _begin(manager: TreeManager, described: Described) -> None:
 
 
 async def _go(manager: TreeManager, described: Described) -> None:
-    await manager.update(described.trees(manager.network))
+    trees = described.trees(manager.network)
+    remark = described.remark(trees)
+    if remark:
+        print(f"trees: {remark}", file=sys.stderr, flush=True)
+    await manager.update(trees)
     _print(manager)
 
 
@@ -144,6 +149,7 @@ def _read_again(path: Path, described: Described) -> Described:
     changed = read(path)
     if (changed.links, changed.switches) != (described.links, described.switches):
         raise RoutingError("another network: start anew")
+    changed.chosen()
     return changed
 
 
