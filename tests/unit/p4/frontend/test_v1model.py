@@ -99,13 +99,19 @@ def test_an_action_that_nothing_runs_asks_nothing_of_the_target(body: str) -> No
     """As in the STARE paper's published program for an embedded controller: p4c leaves such actions out."""
     local = """
         action inner() { clone3(CloneType.I2E, 5, meta.x); }
-        action dead() { inner(); }
-        action helper() { meta.x = 3; }
+        action dead() { inner(); meta.x = unused(); }
+        action helper() { meta.x = used(); }
         action live() { helper(); }
         action chosen(bit<8> v) { meta.x = v; }
         table t { key = { meta.y : exact; } actions = { chosen; NoAction; } default_action = chosen(7); }
         """
-    program = load(f"if (t.apply().hit) {{ {body} }}", local=local)
+    types = """
+        bit<8> unused() { bit<8> v; random(v, 1, 2); log_msg("unused"); return v; }
+        bit<8> deeper() { return 3; }
+        bit<8> used() { return deeper(); }
+        """
+    program = load(f"if (t.apply().hit) {{ {body} }}", local=local, types=types)
+    assert {one.name for one in program.functions} == ({"used", "deeper"} if body else set())
     check_invariants(program)
     names = {"I.helper", "I.live"} if body else set()
     assert {one.name for one in program.actions} == {"I.chosen", "NoAction"} | names
