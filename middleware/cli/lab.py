@@ -41,15 +41,15 @@ def up(
     except (DescriptionError, LabError) as error:
         raise CommandError(str(error)) from error
     if json:
-        print_json({"id": lab.id, "nodes": _rows(lab)})
+        print_json({"id": lab.id, "nodes": _rows(lab), "links": _links(lab), "switches": _switches(lab)})
         return
     print_table(
-        ("node", "kind", "interface", "IPv4", "IPv6", "namespace"),
+        ("node", "kind", "interface", "MAC", "IPv4", "IPv6", "namespace"),
         [tuple(row.values()) for row in _rows(lab)],
         empty="",
     )
-    for switch in lab.plan.description.switches:
-        print(f"\n{switch}: P4Runtime at {lab.p4runtime(switch)}")
+    for switch in _switches(lab):
+        print(f"\n{switch['node']}: P4Runtime at {switch['p4runtime']}")
     print(f"\nrun commands with `treecast lab run {file} HOST -- COMMAND`,")
     print(f"end it with `treecast lab down {file}`")
 
@@ -75,19 +75,39 @@ def _rows(lab: Lab) -> list[dict[str, Any]]:
     kinds |= dict.fromkeys(lab_of.switches, "switch")
     rows = []
     for node in lab_of.nodes:
-        found = [(i.name, str(i.ipv4), str(i.ipv6)) for i in lab.plan.of(node)] or [("-", "-", "-")]
-        for name, ipv4, ipv6 in found:
+        found = [(i.name, i.mac, str(i.ipv4), str(i.ipv6)) for i in lab.plan.of(node)] or [("-",) * 4]
+        for name, mac, ipv4, ipv6 in found:
             rows.append(
                 {
                     "node": node,
                     "kind": kinds.get(node, "bridge"),
                     "interface": name,
+                    "mac": mac,
                     "ipv4": ipv4,
                     "ipv6": ipv6,
                     "namespace": lab.namespace(node),
                 }
             )
     return rows
+
+
+def _links(lab: Lab) -> list[tuple[str, str]]:
+    """In the file's order, from which ports of switches follow."""
+    return [link.between for link in lab.plan.description.links]
+
+
+def _switches(lab: Lab) -> list[dict[str, Any]]:
+    """Where controllers reach each P4 switch, and which port leads where."""
+    rows: dict[str, dict[str, Any]] = {
+        name: {"node": name, "p4runtime": lab.p4runtime(name), "ports": []}
+        for name in lab.plan.description.switches
+    }
+    for ends in lab.plan.ends:  # ports count in the order of links
+        for end, peer in (ends, ends[::-1]):
+            if end.node in rows:
+                ports = rows[end.node]["ports"]
+                ports.append({"port": len(ports) + 1, "interface": end.interface, "to": peer.node})
+    return list(rows.values())
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -86,12 +86,12 @@ RECEIVED = ("from", "stream", "name", "epoch", "state", "next", "end", "behind")
 
 
 def _show(sent: Sequence[pb.StreamStatus], received: Sequence[pb.StreamStatus]) -> None:
-    rows = [_sent(stream, account) for stream in sent for account in stream.accounts]
+    rows = [_sent(stream, account) for stream in sent for account in _by_name(stream)]
     print_table(SENT, rows, empty="no stream of this host has a receiver")
     print()
     print_table(PACE, [_pace(stream) for stream in sent if stream.HasField("pace")], empty="nothing is paced")
     print()
-    paced = [_paced(stream, one) for stream in sent for one in stream.accounts if one.window]
+    paced = [_paced(stream, one) for stream in sent for one in _by_name(stream) if one.window]
     print_table(PACED, paced, empty="nobody receives")
     print()
     print_table(
@@ -99,6 +99,11 @@ def _show(sent: Sequence[pb.StreamStatus], received: Sequence[pb.StreamStatus]) 
     )
     print()
     print_table(RECEIVED, [_received(stream) for stream in received], empty="no stream is received here")
+
+
+def _by_name(stream: pb.StreamStatus) -> list[pb.StreamAccount]:
+    """Its receivers, whoever came first."""
+    return sorted(stream.accounts, key=lambda account: account.host)
 
 
 def _sent(stream: pb.StreamStatus, account: pb.StreamAccount) -> list[Cell]:

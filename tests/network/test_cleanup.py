@@ -174,6 +174,8 @@ def test_the_command_keeps_a_lab_until_it_is_told(
             ("beta", "host", "10.64.0.2/24"),
             ("lan", "bridge", "-"),
         ]
+        assert [row["mac"] for row in up["nodes"]] == ["02:54:00:00:00:01", "02:54:00:00:00:02", "-"]
+        assert up["links"] == [["alpha", "lan"], ["beta", "lan"]]
         assert lab_id not in state.sweep()  # the command has ended, and the lab stays
         again = treecast("lab", "up", str(file))
         assert (again.returncode, "is up already; take it down with" in again.stderr) == (1, True)

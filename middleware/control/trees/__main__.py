@@ -1,9 +1,10 @@
 """`python -m treecast.middleware.control.trees FILE`: programs label switches, and tells publishers.
 
-FILE is described in `description`. `ready` is printed once all is read back and acknowledged; SIGHUP reads
-the file again and goes over to its trees, make before break; with `adapt` it asks publishers now and then to
-whom they send, and goes over to better trees where there are; SIGTERM ends it, and switches keep what they
-have.
+FILE is described in `description`. `ready` is printed once all is read back and acknowledged. Switches are
+programmed before publishers have to answer, and these are waited for (not with `--once`): daemons may reach
+each other only by what the switches hold. SIGHUP reads the file again and goes over to its trees, make before
+break; with `adapt` it asks publishers now and then to whom they send, and goes over to better trees where
+there are; SIGTERM ends it, and switches keep what they have.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .manager import Surroundings, TreeManager
 from .publishers import Daemons, NotAcknowledged
 from .store import FileStore
 
+WAIT_SECONDS = 2.0  # between tries to reach publishers that have not answered
 FAULTS = (OSError, ValueError, RoutingError, SwitchRefused, SwitchDiffers, NotAcknowledged)
 
 
@@ -48,6 +50,8 @@ def main() -> int:
     except (*FAULTS, TreecastError) as error:
         print(f"trees: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -58,6 +62,7 @@ def _token(text: str) -> JoinToken:
 async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
     described = read(path)
     network = described.network()
+    described.chosen()  # before anything is written to a switch
     publishers = Daemons(described.controls(), token=token)
     async with contextlib.AsyncExitStack() as opened:
         sessions = {}
@@ -74,17 +79,41 @@ async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
             life=described.packet_life,
             around=Surroundings(addresses=described.ways(network)),
         )
-        await manager.start()
-        if described.adapt and manager.rules.trees:
-            _print(manager)  # what was learned outlives the manager
-        else:
-            await _go(manager, described)
-        if not once:
-            await _follow(path, manager, publishers, described)
+        if once:
+            await _begin(manager, described)
+            return
+        await _begin_with_all(manager, described)
+        await _follow(path, manager, publishers, described)
+
+
+async def _begin_with_all(manager: TreeManager, described: Described) -> None:
+    """Waits for publishers, and says for whom and why when that changes."""
+    said: tuple[str, ...] = ()
+    while True:
+        try:
+            return await _begin(manager, described)
+        except NotAcknowledged as error:
+            if error.missing != said:
+                said = error.missing
+                text = "; ".join(said)
+                print(f"trees: the switches are programmed; waiting for {text}", file=sys.stderr, flush=True)
+        await asyncio.sleep(WAIT_SECONDS)
+
+
+async def _begin(manager: TreeManager, described: Described) -> None:
+    await manager.start()
+    if described.adapt and manager.rules.trees:
+        _print(manager)  # what was learned outlives the manager
+    else:
+        await _go(manager, described)
 
 
 async def _go(manager: TreeManager, described: Described) -> None:
-    await manager.update(described.trees(manager.network))
+    trees = described.trees(manager.network)
+    remark = described.remark(trees)
+    if remark:
+        print(f"trees: {remark}", file=sys.stderr, flush=True)
+    await manager.update(trees)
     _print(manager)
 
 
@@ -120,6 +149,7 @@ def _read_again(path: Path, described: Described) -> Described:
     changed = read(path)
     if (changed.links, changed.switches) != (described.links, described.switches):
         raise RoutingError("another network: start anew")
+    changed.chosen()
     return changed
 
 

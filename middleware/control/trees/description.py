@@ -1,7 +1,7 @@
 """A network of label switches as an operator describes it, in TOML.
 
 limit = 40                      # rules that a switch has room for
-strategy = "random"             # which trees at first: a name of `treecast route`, see `Described.trees`
+strategy = "random"             # which trees at first: a name of `treecast route`, see `Described.chosen`
 seed = 1
 store = "trees.json"            # what must not be forgotten; seen from this file
 packet_life = 1.0               # seconds
@@ -27,7 +27,13 @@ import msgspec
 
 from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.network import Network, build
-from treecast.middleware.routing.virtual.strategies import NEED_KNOWLEDGE, STRATEGIES, Knowledge, install
+from treecast.middleware.routing.virtual.strategies import (
+    NEED_KNOWLEDGE,
+    STRATEGIES,
+    Knowledge,
+    Strategy,
+    install,
+)
 
 from . import states
 
@@ -66,12 +72,9 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
             raise RoutingError("a link is given twice")
         return network
 
-    def trees(self, network: Network) -> list[int]:
-        """The trees that the strategy wants, as far as there is room.
-
-        RoutingError for an unknown one, and for one that goes by what publishers send, as nothing is known of
-        that yet.
-        """
+    def chosen(self) -> Strategy:
+        """RoutingError for an unknown strategy, and for one that goes by what publishers send, as nothing is
+        known of that at first: it would install no tree."""
         known = [name for name in STRATEGIES if name not in NEED_KNOWLEDGE]
         if self.strategy in NEED_KNOWLEDGE:
             raise RoutingError(
@@ -80,9 +83,21 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
             )
         if self.strategy not in STRATEGIES:
             raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(known)}")
-        rng = Random(self.seed)
-        rules = install(network, self.limit, STRATEGIES[self.strategy], Knowledge(), rng)
+        return STRATEGIES[self.strategy]
+
+    def trees(self, network: Network) -> list[int]:
+        """The trees that the strategy wants, as far as there is room. RoutingError as `chosen`."""
+        rules = install(network, self.limit, self.chosen(), Knowledge(), Random(self.seed))
         return list(rules.trees.values())
+
+    def remark(self, trees: list[int]) -> str:
+        """What an operator should hear of them; empty where that is nothing."""
+        if trees or self.strategy == "hops":
+            return ""
+        return (
+            f"strategy {self.strategy!r} finds no tree here with room for {self.limit} rules in a switch:"
+            " stacks will name every link by a hop; try broadcast or random, or a higher limit"
+        )
 
     def ways(self, network: Network) -> dict[int, dict[int, int]]:
         """By switch, the ports towards hosts' MAC addresses. RoutingError where one is none."""

@@ -21,7 +21,11 @@ CALL_SECONDS = 10.0
 
 
 class NotAcknowledged(Exception):
-    """Not every publisher uses a version; the text says who does not, and why."""
+    """Not every publisher uses a version. `missing`: who does not, and why, each a text."""
+
+    def __init__(self, version: int, missing: tuple[str, ...]) -> None:
+        super().__init__(f"version {version} is not used by {'; '.join(missing)}")
+        self.missing = missing
 
 
 class Daemons:
@@ -39,9 +43,10 @@ class Daemons:
         request = write_trees(version, network, trees)
         calls = [asyncio.to_thread(self._tell, address, request) for address in self._addresses.values()]
         answers = await asyncio.gather(*calls)
-        missing = [f"{name}: {why}" for name, why in zip(self._addresses, answers, strict=True) if why]
+        named = zip(self._addresses, answers, strict=True)
+        missing = tuple(f"{name}: {why}" for name, why in named if why)
         if missing:
-            raise NotAcknowledged(f"version {version} is not used by {'; '.join(missing)}")
+            raise NotAcknowledged(version, missing)
 
     async def observed(self) -> dict[str, dict[tuple[str, ...], int]]:
         """Of every publisher that answers, how many packets it has sent to which hosts."""

@@ -83,15 +83,20 @@ def finish(options: Options, rows: list[Row]) -> Result:
 
 
 def _checks(rows: list[Row]) -> list[Check]:
-    register, embedded, _, openflow = (row["bytes/rule"] for row in rows)
+    register, embedded, controlled, openflow = (row["bytes/rule"] for row in rows)
     straight = all(row["R2"] > 0.95 for row in rows)
     seen = ", ".join(f"{row['R2']:.3f}" for row in rows)
     return [
         Check("memory grows linearly with rules (here: R2 above 0.95)", straight, seen),
         Check(
-            "the register design takes least, rules by address and UDP port most",
+            "of what a switch holds the register design takes least, rules by address and UDP port most",
             register < embedded < openflow,
             f"{register:.0f}, {embedded:.0f}, {openflow:.0f} bytes",
+        ),
+        Check(
+            "the same with what the embedded controller beside the switch knows",
+            controlled < openflow,
+            f"{controlled:.0f} and {openflow:.0f} bytes",
         ),
     ]
 

@@ -16,6 +16,7 @@ from .chapter6_churn import FIGURES as CHAPTER_6_CHURN
 from .elmo import FIGURES as ELMO
 from .encoders import FIGURES as ENCODERS
 from .learned import FIGURES as LEARNED
+from .printed import FIGURES as PRINTED
 from .programs import FIGURES as PROGRAMS
 
 FIGURES: dict[str, Figure] = {
@@ -31,6 +32,7 @@ FIGURES: dict[str, Figure] = {
         *ENCODERS,
         *LEARNED,
         *ELMO,
+        *PRINTED,
         *PROGRAMS,
     )
 }

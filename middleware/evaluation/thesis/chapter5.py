@@ -30,6 +30,9 @@ PAYLOAD = 50
 RUNS = 2
 NOTIFICATIONS = 4
 COLUMNS = ("subscribers %", "strategy", "rules/switch", "header bytes", "KB")
+# By density: the limits between strategies in figure 5.12, and topo-based headers at 10 rules in figure 5.11.
+THESIS_KB = {30: 50, 70: 120}
+THESIS_HEADER = {30: 60, 70: 78}
 
 
 def _with_threshold(share: float, strategy: Strategy) -> Strategy:
@@ -201,7 +204,38 @@ def load_checks(rows: list[Row]) -> list[Check]:
         for d in DENSITIES
     )
     text = ", ".join(f"{n} {seen[30, n]:.1f}/{seen[70, n]:.1f}" for n in COMPARED)
-    return [Check("tree and the 30 % threshold load less than topo-based and path", small, text + " KB")]
+    return [
+        Check("tree and the 30 % threshold load less than topo-based and path", small, text + " KB"),
+        *_absolute(seen),
+    ]
+
+
+def _absolute(seen: dict[tuple[int, str], float]) -> list[Check]:
+    """The thesis' limits, 50 KB at 30 % and 120 KB at 70 %, beside ours.
+
+    Whoever enters no node twice crosses one link less than there are nodes, so by the thesis' own headers
+    (figure 5.11) no single notification can load this fabric with as much.
+    """
+    links = fabric().node_count - 1
+    most = {density: links * (PAYLOAD + THESIS_HEADER[density]) / 1000 for density in DENSITIES}
+    compared = [name for name in COMPARED if name != "source-routed"]
+    here = {density: mean([seen[density, name] for name in compared]) for density in DENSITIES}
+    factors = {density: THESIS_KB[density] / here[density] for density in DENSITIES}
+    ratio = here[70] / here[30]
+    return [
+        Check(
+            "the load at 70 % is 2.4 times that at 30 % (here: within 10 %; means of the strategies)",
+            abs(ratio / (THESIS_KB[70] / THESIS_KB[30]) - 1) <= 0.1,
+            f"{ratio:.2f} times",
+        ),
+        Check(
+            "50 KB at 30 % and 120 KB at 70 % are loads of one notification",
+            all(most[density] >= THESIS_KB[density] for density in DENSITIES),
+            f"here {here[30]:.1f} and {here[70]:.1f} KB, {factors[30]:.0f} and {factors[70]:.0f} times less;"
+            f" a tree over all {links + 1} nodes with the thesis' headers of {THESIS_HEADER[30]} and"
+            f" {THESIS_HEADER[70]} bytes loads {most[30]:.1f} and {most[70]:.1f} KB, so those are of several",
+        ),
+    ]
 
 
 def _finish(options: Options, rows: list[Row], name: str, title: str, y: str) -> Result:

@@ -25,7 +25,7 @@ from treecast.middleware.evaluation.population import SCENARIOS, moved, notifica
 from treecast.middleware.evaluation.registry import figures
 from treecast.middleware.evaluation.report import as_json, write
 from treecast.middleware.evaluation.runner import run
-from treecast.middleware.evaluation.thesis import chapter6_churn, elmo, learned
+from treecast.middleware.evaluation.thesis import chapter5, chapter6_churn, elmo, learned
 from treecast.middleware.evaluation.topologies import (
     TABLE_6_1,
     available,
@@ -36,10 +36,11 @@ from treecast.middleware.evaluation.topologies import (
 )
 from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.network import build
+from treecast.middleware.routing.virtual.reference import ORDERS
 from treecast.middleware.routing.virtual.stacks import request
 
 FIGURES = figures()
-ON_NETWORKS = ("thesis-fig6.9", "thesis-fig6.14", "thesis-fig6.15", "thesis-encoders")
+ON_NETWORKS = ("thesis-fig6.9", "thesis-fig6.14", "thesis-fig6.15", "thesis-encoders", "thesis-printed")
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +140,34 @@ def test_one_run_of_a_point_follows_from_the_seed(name: str, at: int) -> None:
     assert rows
     assert rows == figure.work(chosen, Task(point, 0))
     assert rows != figure.work(Options(seed=4), Task(point, 0))
+
+
+def test_how_often_the_printed_algorithm_is_wrong_is_a_range(folder: Path) -> None:
+    """A number of one run would not be what a repeat gives."""
+    figure, chosen = FIGURES["thesis-printed"], options(folder)
+    tasks = [Task(point, number) for number in range(3) for point in figure.points(chosen)]
+    rows = [row for task in tasks for row in figure.work(chosen, task)]
+    result = figure.finish(chosen, rows)
+    assert [row["order"] for row in result.rows] == list(ORDERS)
+    assert all(row["least"] <= row["wrong of 60"] <= row["most"] for row in result.rows)
+    assert {row["mended"] for row in result.rows} == {0}
+    rows[0]["mended"] = 1
+    assert not figure.finish(chosen, rows).checks[1].holds
+
+
+@pytest.mark.parametrize(("high", "holds"), [(6.0, True), (5.0, False)])
+def test_loads_are_held_beside_the_thesis_as_a_ratio(high: float, holds: bool) -> None:
+    figure = FIGURES["thesis-fig5.12"]
+    rows = [
+        {"subscribers %": d, "strategy": name, "rules/switch": limit, "header bytes": 60, "KB": load}
+        for d, load in ((30, 2.5), (70, high))
+        for name in chapter5.COMPARED
+        for limit in chapter5.LIMITS
+    ]
+    _, ratio, absolute = figure.finish(Options(), rows).checks
+    assert ratio.holds is holds
+    assert not absolute.holds  # no notification of 50 bytes can load so few links with 50 KB
+    assert "20 and" in absolute.seen
 
 
 def test_modified_rules_as_a_whole() -> None:

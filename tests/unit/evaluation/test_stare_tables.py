@@ -73,3 +73,5 @@ def test_every_scenario_of_table_iii_can_be_measured() -> None:
     result = finish(Options(), rows)
     assert [row["bytes/rule"] for row in result.rows] == [100, 200, 300, 400]
     assert all(check.holds for check in result.checks)
+    rows[6:9] = [{**row, "bytes": row["bytes"] * 10} for row in rows[6:9]]  # the controller's share grows
+    assert [check.holds for check in finish(Options(), rows).checks] == [True, True, False]

@@ -220,6 +220,25 @@ def test_a_manager_starts_with_trees_or_says_why_not(name: str) -> None:
         assert bool(described.trees(described.network())) == (name != "hops")
 
 
+@pytest.mark.parametrize(
+    ("strategy", "limit", "said"),
+    [
+        ("cycles", 40, "finds no tree here"),
+        ("random", 0, "room for 0 rules"),
+        ("hops", 40, ""),
+        ("random", 4, ""),
+    ],
+)
+def test_a_manager_without_trees_says_so(strategy: str, limit: int, said: str) -> None:
+    """A line of switches has no cycle."""
+    links = [("alpha", "s1"), ("s1", "s2"), ("s2", "beta")]
+    hosts = {"alpha": HostPlace(), "beta": HostPlace()}
+    described = Described(links, {"s1": "unused", "s2": "unused"}, hosts, strategy=strategy, limit=limit)
+    remark = described.remark(described.trees(described.network()))
+    assert said in remark
+    assert bool(remark) == bool(said)
+
+
 # --- labels that nobody knows
 
 

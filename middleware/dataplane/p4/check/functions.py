@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from .. import ast, ir, types
 from ..source import Span
@@ -60,13 +61,12 @@ class Functions(Inference):
             return self._lowered[key]
         if declaration in self._active:
             self.fail(declaration.span, f"function '{declaration.name}' calls itself")
-        self._active.append(declaration)
         prototype = declaration.prototype
         outer = Scope(scope, self.function_orders[id(declaration)] + 1)
         for name, type_ in zip(prototype.types, bound, strict=True):
             outer.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
         frame = Frame("function", declaration.name, "")
-        with self.body(frame, outer):
+        with self.within(declaration), self.body(frame, outer):
             frame.result = types.VOID if prototype.result is None else self.type_of(prototype.result)
             result = self.represent(frame.result, declaration.span)
             parameters = self.bind(self.parameters(prototype.parameters))
@@ -75,7 +75,6 @@ class Functions(Inference):
             sound = len(self.problems) == problems
             if sound and not isinstance(result, ir.Void) and not always_returns(body):
                 self.complain(declaration.span, f"function '{declaration.name}' may end without a value")
-        self._active.pop()
         self.functions.append(ir.Function(declaration.name, parameters, result, body, declaration.span))
         self._lowered[key] = len(self.functions) - 1
         return self._lowered[key]
@@ -159,6 +158,17 @@ class Functions(Inference):
         call = ir.ExternCall(name, instance, represented, tuple(arguments), result_type, node.span)
         return Typed(result, call)
 
+    @contextmanager
+    def within(self, declaration: object) -> Iterator[None]:
+        """While this is lowered, also where it is refused; what refers to it meanwhile contains itself."""
+        order = self.order
+        self._active.append(declaration)
+        try:
+            yield
+        finally:
+            self.order = order
+            self._active.pop()
+
     # --- actions
 
     def action_call(self, node: ast.Call, entity: ActionEntity) -> Typed:
@@ -178,14 +188,13 @@ class Functions(Inference):
         declaration = entity.declaration
         if declaration in self._active:
             self.fail(declaration.span, f"action '{declaration.name}' calls itself")
-        self._active.append(declaration)
         name = self.plane_of(entity)
-        with self.body(Frame("action", name, entity.prefix), entity.scope):
+        frame = Frame("action", name, entity.prefix)
+        with self.within(declaration), self.body(frame, entity.scope):
             entity.parameters = self.parameters(declaration.parameters)
             self._check_action_parameters(entity.parameters)
             parameters = self.bind(entity.parameters)
             body = self.statements(declaration.body)
-        self._active.pop()
         marks = declaration.annotations
         hidden = any(mark.name == "hidden" for mark in marks)
         self.actions.append(ir.Action(name, parameters, body, marks, hidden, declaration.span))

@@ -226,10 +226,9 @@ class Instances(Parsers):
         declaration = type_.declaration
         kind = "control" if isinstance(declaration, ast.Control) else "parser"
         self._reached.append(declaration)
-        self._active.append(declaration)
-        order, self.order = self.order, type_.order
         scope = Scope(type_.scope, type_.order)
-        with self.body(Frame(kind, name, name), scope):
+        with self.within(declaration), self.body(Frame(kind, name, name), scope):
+            self.order = type_.order
             index, waiting = -1, None
             for parameter, value in constructor.items():
                 entity: Entity = ConstantEntity(value, span, 0) if isinstance(value, Typed) else value
@@ -241,8 +240,6 @@ class Instances(Parsers):
                     index = self._body(declaration, name, bound)
             else:
                 waiting = Waiting(self, type_, constructor, name, span)
-        self.order = order
-        self._active.pop()
         return InstanceEntity(kind, index, declaration, parameters, span, self.order, waiting)
 
     def _body(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import ast, ir, types
 from ..ir.annotations import Annotation, Scalar
+from ..ir.prune import prune
 from ..parser.annotations import value_of
 from ..source import NOWHERE, Diagnostic, Span
 from .base import Refused
@@ -21,6 +22,7 @@ from .scope import (
     Scope,
     TypeEntity,
 )
+from .support import check_supported
 from .v1model import check_v1model
 
 OLDEST, NEWEST = 20180101, 20200408  # V1MODEL_VERSION
@@ -55,21 +57,22 @@ class Checker(Declarations):
         self._truncate(used)
         if pipeline is None:
             return None
-        self._check_names()
         self._check_version()
         if self.problems:
             return None
-        found = self._program(name, pipeline, marks, lines)
+        found = prune(self._program(name, pipeline, marks, lines))
+        self._check_names(found)
         check_v1model(found, self.complain, self.warn)
+        check_supported(found, self.complain)
         return found
 
-    def _check_names(self) -> None:
+    def _check_names(self, program: ir.Program) -> None:
         """What control planes see under one name must be one thing."""
-        self._check_unique("action", [(one.name, one.hidden, one.span) for one in self.actions])
-        self._check_unique("table", [(one.name, one.hidden, one.span) for one in self.tables])
-        self._check_unique("value set", [(one.name, one.hidden, one.span) for one in self.value_sets])
-        for kind in sorted({one.kind for one in self.externs}):
-            own = [(one.name, one.hidden, one.span) for one in self.externs if one.kind == kind]
+        self._check_unique("action", [(one.name, one.hidden, one.span) for one in program.actions])
+        self._check_unique("table", [(one.name, one.hidden, one.span) for one in program.tables])
+        self._check_unique("value set", [(one.name, one.hidden, one.span) for one in program.value_sets])
+        for kind in sorted({one.kind for one in program.externs}):
+            own = [(one.name, one.hidden, one.span) for one in program.externs if one.kind == kind]
             self._check_unique(kind, own)
 
     def _check_unique(self, noun: str, things: list[tuple[str, bool, Span]]) -> None:
@@ -77,9 +80,11 @@ class Checker(Declarations):
         for name, hidden, span in things:
             already = first.get(name)
             first.setdefault(name, span)
-            if already is not None and not hidden and not (noun == "action" and already == span):
-                said = f"{noun} '{name}' has the same name for control planes as the one at {already}"
-                self.complain(span, said)
+            if already is not None and not hidden:
+                other = f"the one at {already}"
+                if already == span:
+                    other = "that of another instance of what declares it: give each a @name of its own"
+                self.complain(span, f"{noun} '{name}' has the same name for control planes as {other}")
 
     def _check_version(self) -> None:
         entity = self.top.names.get("__v1model_version")
@@ -163,12 +168,10 @@ class Checker(Declarations):
                         self._attempt(lambda one=one, entity=entity: self._check_function(one, entity))
 
     def _attempt(self, step: object) -> None:
-        active = list(self._active)
         try:
             step()  # type: ignore[operator]
         except Refused as refused:
             self.report(refused)
-        self._active = active
 
     def _check_function(self, node: ast.Function, entity: FunctionEntity) -> None:
         if not node.prototype.types:

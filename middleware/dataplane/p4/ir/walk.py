@@ -9,7 +9,7 @@ import msgspec
 from . import expressions, program, statements, types
 from .annotations import Annotation
 
-_LEAVES = (
+LEAVES = (
     types.StructType,
     types.HeaderType,
     types.UnionType,
@@ -34,7 +34,7 @@ def walk(node: object) -> Iterator[expressions.Expression | statements.Statement
             yield one
         if isinstance(one, tuple):
             todo.extend(reversed(one))
-        elif isinstance(one, msgspec.Struct) and not isinstance(one, _LEAVES):
+        elif isinstance(one, msgspec.Struct) and not isinstance(one, LEAVES):
             todo.extend(getattr(one, name) for name in reversed(one.__struct_fields__) if name != "type")
 
 

@@ -22,7 +22,6 @@ MAX_LOG = 1000  # lines that are kept
 MAX_WORK = 1024  # passes that one packet may cause: recirculations, resubmissions, clones in egress
 MAX_STATES = 4096  # parser states that one packet may go through, then error.ParserTimeout
 MAX_ROUNDS = 65536  # of one loop
-MAX_CELLS = 1 << 24  # of one counter, meter or register
 
 Extern = CounterArray | MeterArray | RegisterArray | Profile | None
 

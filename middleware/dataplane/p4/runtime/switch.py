@@ -10,7 +10,6 @@ from .control import Control
 from .counts import PortCount
 from .machine import Machine
 from .stats import Stats
-from .support import check_supported
 from .values import Out
 
 
@@ -45,7 +44,6 @@ class Switch:
         drop_port: int = 511,
         interpret: bool = False,
     ) -> None:
-        check_supported(program)
         self.program = program
         self._machine = Machine(program, [*ports, *(() if cpu_port is None else (cpu_port,))], seed, start)
         self._machine.drop_port = drop_port

@@ -66,6 +66,13 @@ def test_a_control_instantiated_twice_gives_its_error_once() -> None:
     )
 
 
+@pytest.mark.parametrize("twice", ["Sub.apply(meta.x); Sub.apply(meta.x);", "act(meta.x); act(meta.x);"])
+def test_what_is_refused_by_its_parameters_does_not_contain_itself(twice: str) -> None:
+    types = "control Sub(inout late_t x) { apply { } } action act(inout late_t x) { }"
+    messages = {one.message for one in refused(framed(twice, types=types)).diagnostics}
+    assert messages == {"'late_t' is not declared"}
+
+
 def test_what_main_does_not_reach_is_checked_too() -> None:
     types = "control Unused(inout bit<8> v)(bit<8> n) { apply { v = n + true; } }"
     assert complaint(types=types) == "'+' does not work on bool"

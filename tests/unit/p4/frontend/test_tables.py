@@ -76,7 +76,6 @@ def test_a_table_without_default_does_nothing() -> None:
         ("meta.x : lpm;", "0x80 &&& 0xC0", ir.MatchMask(0x80, 0xC0)),
         ("meta.x : range;", "3 .. 9", ir.MatchRange(3, 9)),
         ("meta.x : range;", "0 .. 255", ir.MatchAny()),
-        ("hdr.one.s : range;", "-3 .. 9", ir.MatchRange(-3, 9)),
         ("meta.flag : exact;", "true", ir.MatchValue(True)),
         ("sm.parser_error : exact;", "error.NoMatch", ir.MatchValue(2)),
         ("meta.x : optional;", "7", ir.MatchValue(7)),
@@ -229,6 +228,26 @@ def test_one_name_for_control_planes_is_one_thing() -> None:
     assert complaint(local=local) == (
         "table 'I.t' has the same name for control planes as the one at t.p4:15:22"
     )
+
+
+@pytest.mark.parametrize("first", ['@name("t")', '@name(".I.t")'])
+def test_actions_with_one_name_for_control_planes_are_refused(first: str) -> None:
+    local = f'{first} action a() {{ meta.x = 1; }} @name("t") action b() {{ meta.x = 2; }}'
+    said = "action 'I.t' has the same name for control planes as the one at t.p4:15:"
+    assert complaint("a(); b();", local=local).startswith(said)
+    assert load("a();", local=local).actions[0].name == "I.t"  # b is nobody's
+
+
+@pytest.mark.parametrize(
+    ("local", "body"),
+    [
+        ('@name("c") Sub() one; @name("c") Sub() two;', "one.apply(meta.x); two.apply(meta.x);"),
+        ("", "Sub.apply(meta.x); Sub.apply(meta.x);"),
+    ],
+)
+def test_instances_with_one_name_are_refused_as_p4c_does(local: str, body: str) -> None:
+    types = "control Sub(inout bit<8> x) { action q() { x = 1; } apply { q(); } }"
+    assert "of another instance of what declares it" in complaint(body, local=local, types=types)
 
 
 def test_applied_tables() -> None:

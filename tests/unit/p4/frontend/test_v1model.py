@@ -7,6 +7,8 @@ from tests.unit.p4.frontend.programs import ROUTER, complaint, framed, load, ref
 
 from treecast.middleware.dataplane.p4 import ir
 from treecast.middleware.dataplane.p4.frontend import load_program
+from treecast.middleware.dataplane.p4.ir.invariants import check_invariants
+from treecast.middleware.dataplane.p4.runtime import Switch
 
 OBJECTS = """
 direct_counter(CounterType.packets) hits;
@@ -69,10 +71,57 @@ def test_a_direct_object_elsewhere_is_warned_of() -> None:
             "update_checksum(true, {meta.x}, hdr.one.b, HashAlgorithm.csum16);",
             "'update_checksum' can be called in the ComputeChecksum control only",
         ),
+        # What the target has nothing for: said by `check` as by what runs the program.
+        (
+            "action copy() { clone3(CloneType.I2E, 5, meta.x); }",
+            "copy();",
+            "clone3 cannot preserve fields: use clone_preserving_field_list and @field_list",
+        ),
+        (
+            "action copy() { resubmit(meta); } action outer() { copy(); }",
+            "outer();",
+            "resubmit cannot preserve fields: use resubmit_preserving_field_list and @field_list",
+        ),
+        ("register<one_t>(4) r;", "", "register I.r has cells that are neither bits nor bool"),
+        (
+            "table t { key = { hdr.one.s : range; } actions = { NoAction; } }",
+            "t.apply();",
+            "a range key is unsigned",
+        ),
     ],
 )
 def test_refused(local: str, body: str, message: str) -> None:
     assert complaint(body, local=local) == message
+
+
+@pytest.mark.parametrize("body", ["", "live();"])
+def test_an_action_that_nothing_runs_asks_nothing_of_the_target(body: str) -> None:
+    """As in the STARE paper's published program for an embedded controller: p4c leaves such actions out."""
+    local = """
+        action inner() { clone3(CloneType.I2E, 5, meta.x); }
+        action dead() { inner(); meta.x = unused(); }
+        action helper() { meta.x = used(); }
+        action live() { helper(); }
+        action chosen(bit<8> v) { meta.x = v; }
+        table t { key = { meta.y : exact; } actions = { chosen; NoAction; } default_action = chosen(7); }
+        """
+    types = """
+        bit<8> unused() { bit<8> v; random(v, 1, 2); log_msg("unused"); return v; }
+        bit<8> deeper() { return 3; }
+        bit<8> used() { return deeper(); }
+        """
+    program = load(f"if (t.apply().hit) {{ {body} }}", local=local, types=types)
+    assert {one.name for one in program.functions} == ({"used", "deeper"} if body else set())
+    check_invariants(program)
+    names = {"I.helper", "I.live"} if body else set()
+    assert {one.name for one in program.actions} == {"I.chosen", "NoAction"} | names
+    (table,) = program.tables
+    assert program.actions[table.actions[table.default.action].action].name == "I.chosen"
+    assert Switch(program, ports=range(4)).receive(1, bytes(8), 0.0) is not None
+
+
+def test_what_nothing_runs_is_checked_as_p4_all_the_same() -> None:
+    assert complaint(local="action dead() { meta.nope = 1; }").startswith("there is no field 'nope'")
 
 
 def test_headers_are_a_struct() -> None:

@@ -1,0 +1,28 @@
+"""From `treecast lab up FILE --json` on stdin to what the tree manager has to be told, on stdout.
+
+Every host is a daemon with its control address at port 7671. Names of hosts are known inside the lab, so the
+tree manager has to run in one of its hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+CONTROL_PORT = 7671
+
+
+def described(lab: dict[str, Any], strategy: str = "broadcast") -> str:
+    """TOML as `middleware/control/trees/description.py` reads it. JSON's lists and strings are TOML's."""
+    lines = [f"links = {json.dumps(lab['links'])}", f'strategy = "{strategy}"', "", "[switches]"]
+    lines += [f"{one['node']} = {json.dumps(one['p4runtime'])}" for one in lab["switches"]]
+    for node in lab["nodes"]:
+        if node["kind"] == "host" and node["interface"] == "eth0":
+            lines += ["", f"[hosts.{node['node']}]"]
+            lines += [f'control = "{node["node"]}:{CONTROL_PORT}"', f'mac = "{node["mac"]}"']
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(described(json.load(sys.stdin)))
