@@ -64,7 +64,7 @@ class Outcome:
         return [entry.test for entry in known if entry.test not in seen]
 
     def news(self, known: Sequence[Known], skips: Sequence[Known] | None = None) -> list[str]:
-        """What differs from the allow list, as lines to print. `skips`: which skips it explains; None: all."""
+        """What differs from the allow list, as lines to print. `skips` explains skips; None: all pass."""
         failed = self.unexpected_failures(known)
         return [
             *self.unexplained_skips(skips),
