@@ -11,7 +11,6 @@ Exit code 0: nothing failed or was skipped but what franz_go.toml names, and eve
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import json
@@ -20,17 +19,14 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.status import Status
 
-from treecast.middleware.daemon.process import DaemonProcess
-
-from .suite import Known, Outcome, explained_skips, known_failures
+from .suite import Known, Outcome, broker, explained_skips, known_failures
 
 HERE = Path(__file__).resolve().parent
 MODULE = HERE / "franz_go"
@@ -42,16 +38,6 @@ LIMIT_S = 1_500
 FURTHER_RUNS = 2  # of what is flaky and failed
 
 Event = dict[str, Any]
-
-
-@contextlib.contextmanager
-def broker(address: str | None) -> Iterator[str]:
-    """The given broker, or a daemon of our own."""
-    if address:
-        yield address
-        return
-    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", FLAGS) as daemon:
-        yield daemon.kafka
 
 
 def outcome_of(events: Iterable[Event]) -> Outcome:
@@ -158,7 +144,7 @@ def main() -> int:
         return 2
     known, skips = known_failures(ALLOW_LIST), explained_skips(ALLOW_LIST)
     console = Console(stderr=True)
-    with broker(options.kafka) as address, Status("compiling", console=console) as status:
+    with broker(options.kafka, FLAGS) as address, Status("compiling", console=console) as status:
         again = functools.partial(run, address, records=options.records, progress=status.update)
         outcome = again(options.select)
         anew(outcome, known, again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -10,9 +11,11 @@ import tarfile
 import tempfile
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from treecast.middleware.daemon.process import DaemonProcess
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache"
@@ -85,6 +88,16 @@ class Outcome:
             ),
             *(f"listed as skipped, but was not: {name}" for name in sorted(names - self.skipped.keys())),
         ]
+
+
+@contextlib.contextmanager
+def broker(address: str | None, flags: Sequence[str]) -> Iterator[str]:
+    """HOST:PORT of the given broker, or of a daemon of our own with these flags."""
+    if address:
+        yield address
+        return
+    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", flags) as daemon:
+        yield daemon.kafka
 
 
 def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
