@@ -12,19 +12,24 @@ Exit code 0: nothing failed or was skipped but what librdkafka.toml names, and a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.peers.kafka.jars import missing_tools
+from bench.peers.kafka.tools import tool_command
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -43,40 +48,52 @@ LOCAL = "Filtered due to negative test flags"  # how the suite says that a test 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@dataclass(frozen=True, order=True)
+class Asked:
+    """What one process is to run: all tests of a number, or what of them has `part` in its subtest's name."""
+
+    protocol: str
+    number: str
+    part: str = ""
+
+
 @dataclass(frozen=True)
 class Suite:
     """A built suite and the broker it runs against."""
 
     folder: Path  # the checkout's `tests`
     address: str
+    tools: Path  # has Kafka's scripts in `bin`
 
     def numbers(self) -> list[str]:
-        """The numbers of all tests, in order."""
+        """The numbers of all tests, in order, without those that the suite runs by hand only."""
         with tempfile.TemporaryDirectory() as work:
-            report, _ = self._run("none", "classic", Path(work))
-        return sorted({name.split("_")[0] for name in report if name[0].isdigit()})
+            report, _ = self._run(Asked("classic", "none"), Path(work))
+        return sorted({name.split("_")[0] for name in report if name[0] == "0"})
 
-    def outcome_of(self, number: str, protocol: str) -> Outcome:
-        """What became of the tests of one number."""
+    def outcome_of(self, asked: Asked) -> Outcome:
         with tempfile.TemporaryDirectory() as work:
-            report, printed = self._run(number, protocol, Path(work))
-        found = read_report(report, printed, number, protocol)
+            report, printed = self._run(asked, Path(work))
+        found = read_report(report, printed, asked)
         if not report:
-            found.failed[f"{protocol}/{number}"] = "it broke off: " + last_line(printed)
+            found.failed[f"{asked.protocol}/{asked.number}"] = "it broke off: " + last_line(printed)
         return found
 
-    def _run(self, number: str, protocol: str, work: Path) -> tuple[dict[str, dict[str, object]], str]:
+    def _run(self, asked: Asked, work: Path) -> tuple[dict[str, dict[str, object]], str]:
         """The report's tests (none where there is no report), and all that was printed."""
         report, settings = work / "report.json", work / "test.conf"
         settings.write_text(f"bootstrap.servers={self.address}\ntest.topic.random=true\n")
         libraries = [str(self.folder.parent / part) for part in ("src", "src-cpp")]
         environment = os.environ | {
+            "BROKERS": self.address,
+            "KAFKA_PATH": str(self.tools),
             "LD_LIBRARY_PATH": os.pathsep.join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]),
             "RDKAFKA_TEST_CONF": str(settings),
-            "TESTS": number,
-            "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
+            "TESTS": asked.number,
+            "TEST_CONSUMER_GROUP_PROTOCOL": asked.protocol,
             "TEST_KAFKA_VERSION": CLAIMED_KAFKA,
             "TEST_REPORT": str(report),
+            **({"SUBTESTS": asked.part} if asked.part else {}),
         }
         command = ["./test-runner", "-p1", "-L", "-Q"]
         with subprocess.Popen(
@@ -108,15 +125,26 @@ def last_line(printed: str) -> str:
     return (printed.strip().splitlines() or [""])[-1][:200]
 
 
-def read_report(tests: dict[str, dict[str, object]], printed: str, number: str, protocol: str) -> Outcome:
-    """The tests of `number` in the suite's report. Why they failed or were skipped is printed beside it."""
+def reason_of(name: str, printed: str) -> str:
+    """What the suite says of a test that failed, as it happened or in its summary, or that was skipped."""
+    for pattern in (
+        rf'^### Test "{name}[ "].* failed .*###\n(.+)$',
+        rf"^\|\s+{name}\s+\|[^|]*\|[^|]*\|(.*)$",
+    ):
+        if found := re.search(pattern, printed, re.MULTILINE):
+            return found[1].strip()[:200]
+    return ""
+
+
+def read_report(tests: dict[str, dict[str, object]], printed: str, asked: Asked) -> Outcome:
+    """What was asked for in the suite's report. Why tests failed or were skipped is printed beside it."""
     outcome = Outcome()
     for name, told in tests.items():
-        if name.split("_")[0] != number:
+        if name.split("_")[0] != asked.number:
             continue
-        test, state = f"{protocol}/{name}", told["state"]
-        found = re.search(rf"^\|\s+{re.escape(name)}\s+\|[^|]*\|[^|]*\|(.*)$", printed, re.MULTILINE)
-        reason = found[1].strip()[:200] if found else ""
+        test = f"{asked.protocol}/{name}" + (f"/{asked.part}" if asked.part else "")
+        state = told["state"]
+        reason = reason_of(name, printed)
         outcome.seconds[test] = float(str(told["duration"]))
         if state == "PASSED":
             outcome.passed.append(test)
@@ -127,13 +155,12 @@ def read_report(tests: dict[str, dict[str, object]], printed: str, number: str, 
     return outcome
 
 
-def run(suite: Suite, wanted: Sequence[tuple[str, str]], follow: Callable[[str, Outcome], None]) -> Outcome:
-    """`wanted`: (number, protocol)."""
+def run(suite: Suite, wanted: Sequence[Asked], follow: Callable[[Asked, Outcome], None]) -> Outcome:
     whole = Outcome()
 
-    def one(asked: tuple[str, str]) -> Outcome:
-        found = suite.outcome_of(*asked)
-        follow("/".join(reversed(asked)), found)
+    def one(asked: Asked) -> Outcome:
+        found = suite.outcome_of(asked)
+        follow(asked, found)
         return found
 
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -145,15 +172,47 @@ def run(suite: Suite, wanted: Sequence[tuple[str, str]], follow: Callable[[str, 
     return whole
 
 
-def anew(outcome: Outcome, known: list[Known], again: Callable[[list[tuple[str, str]]], Outcome]) -> None:
+def asked_for(test: str) -> Asked:
+    """What brings the test of this id."""
+    protocol, name, *part = test.split("/")
+    return Asked(protocol, name.split("_")[0], *part)
+
+
+def anew(outcome: Outcome, known: list[Known], again: Callable[[list[Asked]], Outcome]) -> None:
     """Runs once more, twice at most, what failed and may at times."""
     for _ in range(FURTHER_RUNS):
-        tests = {tuple(test.split("_")[0].split("/")) for test in outcome.failed_flaky(known)}
-        if not tests:
+        wanted = sorted({asked_for(test) for test in outcome.failed_flaky(known)})
+        if not wanted:
             return
-        further = again(sorted((number, protocol) for protocol, number in tests))
+        further = again(wanted)
         further.passed = [test for test in further.passed if test in outcome.failed]
         outcome.take_again(further)
+
+
+def everything(numbers: Sequence[str], protocols: Sequence[str]) -> list[Asked]:
+    """All of these numbers; of those that end early for want of something, the other parts by themselves."""
+    listed = tomllib.loads(ALLOW_LIST.read_text()).get("parts", [])
+    parts = {entry["number"]: entry["parts"] for entry in listed}
+    return [
+        Asked(protocol, number, part)
+        for protocol in protocols
+        for number in numbers
+        for part in ("", *parts.get(number, ()))
+    ]
+
+
+@contextlib.contextmanager
+def kafka_tools() -> Iterator[Path]:
+    """A folder whose `bin` has those of Kafka's scripts that the suite calls; none where Java is missing."""
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = Path(folder) / "bin"
+        scripts.mkdir()
+        if not missing_tools():
+            for name in ("kafka-topics", "kafka-acls"):
+                script = scripts / f"{name}.sh"
+                script.write_text(f'#!/bin/sh\nexec {shlex.join(tool_command(name))} "$@"\n')
+                script.chmod(0o755)
+        yield Path(folder)
 
 
 def parse() -> argparse.Namespace:
@@ -184,16 +243,16 @@ def main() -> int:
     columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
     with (
         broker(options.kafka, FLAGS) as address,
+        kafka_tools() as tools,
         Progress(*columns, console=console, transient=True) as progress,
     ):
-        suite = Suite(folder, address)
+        suite = Suite(folder, address, tools)
         numbers = options.numbers or suite.numbers()
-        protocols = options.protocol or PROTOCOLS
-        wanted = [(number, protocol) for protocol in protocols for number in numbers]
+        wanted = everything(numbers, options.protocol or PROTOCOLS)
         shown = progress.add_task("", total=len(wanted))
 
-        def follow(name: str, found: Outcome) -> None:
-            progress.update(shown, advance=1, description=name)
+        def follow(asked: Asked, found: Outcome) -> None:
+            progress.update(shown, advance=1, description=f"{asked.protocol}/{asked.number} {asked.part}")
             for test, why in found.failed.items():
                 progress.console.print(f"failed {test}: {why}", highlight=False, soft_wrap=True)
 
