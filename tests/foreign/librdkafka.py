@@ -45,6 +45,7 @@ LIMIT_S = 600  # for one number
 WORKERS = 2  # tests mostly wait
 FURTHER_RUNS = 2  # of what is flaky and failed
 LOCAL = "Filtered due to negative test flags"  # how the suite says that a test needs no broker
+OTHERWISE = "it is of another scenario"  # of which the suite says nothing
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -64,6 +65,7 @@ class Suite:
     folder: Path  # the checkout's `tests`
     address: str
     tools: Path  # has Kafka's scripts in `bin`
+    scenario: str = "default"  # how the broker is set up, as the suite names it
 
     def numbers(self) -> list[str]:
         """The numbers of all tests, in order, without those that the suite runs by hand only."""
@@ -93,6 +95,7 @@ class Suite:
             "TEST_CONSUMER_GROUP_PROTOCOL": asked.protocol,
             "TEST_KAFKA_VERSION": CLAIMED_KAFKA,
             "TEST_REPORT": str(report),
+            "TEST_SCENARIO": self.scenario,
             **({"SUBTESTS": asked.part} if asked.part else {}),
         }
         command = ["./test-runner", "-p1", "-L", "-Q"]
@@ -151,7 +154,7 @@ def read_report(tests: dict[str, dict[str, object]], printed: str, asked: Asked)
         elif state != "SKIPPED":
             outcome.failed[test] = reason or str(state).lower()
         elif reason != LOCAL:
-            outcome.skipped[test] = reason
+            outcome.skipped[test] = reason or OTHERWISE
     return outcome
 
 
@@ -165,11 +168,18 @@ def run(suite: Suite, wanted: Sequence[Asked], follow: Callable[[Asked, Outcome]
 
     with ThreadPoolExecutor(WORKERS) as pool:
         for found in pool.map(one, wanted):
-            whole.passed += found.passed
-            whole.failed |= found.failed
-            whole.skipped |= found.skipped
-            whole.seconds |= found.seconds
+            add(whole, found)
     return whole
+
+
+def add(whole: Outcome, more: Outcome) -> None:
+    """`more` is of other tests, or of another scenario: what one of them skips, the other may run."""
+    whole.passed += more.passed
+    whole.failed |= more.failed
+    whole.seconds |= more.seconds
+    ran = {*whole.passed, *whole.failed}
+    skipped = more.skipped | whole.skipped
+    whole.skipped = {test: why for test, why in skipped.items() if test not in ran}
 
 
 def asked_for(test: str) -> Asked:
@@ -187,6 +197,21 @@ def anew(outcome: Outcome, known: list[Known], again: Callable[[list[Asked]], Ou
         further = again(wanted)
         further.passed = [test for test in further.passed if test in outcome.failed]
         outcome.take_again(further)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A way to set up the broker, by the daemon's flags, and the numbers that are run there."""
+
+    name: str
+    flags: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
+def scenarios() -> list[Scenario]:
+    """Those beside the default."""
+    listed = tomllib.loads(ALLOW_LIST.read_text()).get("scenarios", [])
+    return [Scenario(one["name"], tuple(one["flags"]), tuple(one["numbers"])) for one in listed]
 
 
 def everything(numbers: Sequence[str], protocols: Sequence[str]) -> list[Asked]:
@@ -241,23 +266,28 @@ def main() -> int:
     known, skips = known_failures(ALLOW_LIST), explained_skips(ALLOW_LIST)
     console = Console(stderr=True)
     columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
-    with (
-        broker(options.kafka, FLAGS) as address,
-        kafka_tools() as tools,
-        Progress(*columns, console=console, transient=True) as progress,
-    ):
-        suite = Suite(folder, address, tools)
-        numbers = options.numbers or suite.numbers()
-        wanted = everything(numbers, options.protocol or PROTOCOLS)
-        shown = progress.add_task("", total=len(wanted))
+    with kafka_tools() as tools, Progress(*columns, console=console, transient=True) as progress:
+        shown = progress.add_task("")
 
         def follow(asked: Asked, found: Outcome) -> None:
             progress.update(shown, advance=1, description=f"{asked.protocol}/{asked.number} {asked.part}")
             for test, why in found.failed.items():
                 progress.console.print(f"failed {test}: {why}", highlight=False, soft_wrap=True)
 
-        outcome = run(suite, wanted, follow)
-        anew(outcome, known, lambda tests: run(suite, tests, follow))
+        def in_scenario(suite: Suite, numbers: Sequence[str]) -> Outcome:
+            wanted = everything(numbers, options.protocol or PROTOCOLS)
+            progress.reset(shown, total=len(wanted))
+            found = run(suite, wanted, follow)
+            anew(found, known, lambda tests: run(suite, tests, follow))
+            return found
+
+        with broker(options.kafka, FLAGS) as address:
+            suite = Suite(folder, address, tools)
+            outcome = in_scenario(suite, options.numbers or suite.numbers())
+        for scenario in () if options.kafka else scenarios():
+            numbers = [n for n in scenario.numbers if n in (options.numbers or scenario.numbers)]
+            with broker(None, (*FLAGS, *scenario.flags)) as address:
+                add(outcome, in_scenario(Suite(folder, address, tools, scenario.name), numbers))
     judged = not (options.numbers or options.protocol or options.kafka)
     lines = outcome.news(known, skips) if judged else outcome.news([])
     if options.json:

@@ -106,13 +106,13 @@ def run(kind: type[App], options: argparse.Namespace, say: Say) -> Result:
             finally:
                 app.stop()
         result.seconds = round(time.monotonic() - begun, 1)
-        if result.amiss:
+        if result.amiss or options.keep:
             kept = options.out / kind.__name__.lower()
             shutil.rmtree(kept, ignore_errors=True)
             kept.mkdir(parents=True)
             for log in Path(folder).glob("*.log"):
                 shutil.copy(log, kept)
-            result.problems.append(f"the logs are in {kept}")
+            say(f"{result.app}: the logs are in {kept}")
     return result
 
 
@@ -144,6 +144,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "kafka_apps")
+    parser.add_argument("--keep", action="store_true", help="keep the logs in any case")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     missing = [*missing_tools(), *([] if shutil.which("javac") else ["javac"])]

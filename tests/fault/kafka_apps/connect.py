@@ -35,6 +35,8 @@ SETTINGS = {
     "scheduled.rebalance.max.delay.ms": "2000",
     "offset.flush.interval.ms": "1000",
     "consumer.isolation.level": "read_committed",
+    "consumer.session.timeout.ms": "6000",
+    "consumer.heartbeat.interval.ms": "1000",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the applications have in common: daemons and Java processes to be killed, and the account at the end."""
+"""What the applications have in common: daemons, Java processes to be killed, and the account at the end."""
 
 from __future__ import annotations
 
