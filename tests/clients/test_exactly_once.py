@@ -91,7 +91,7 @@ class Copier:
 
 
 class Team:
-    """Copiers of one group. Who ends because it was fenced is replaced under its own name."""
+    """Copiers of one group. Who ends because others took over is replaced under its own name."""
 
     def __init__(self, words, unique, until):
         self._words, self._unique, self._until = words, unique, until

@@ -15,6 +15,7 @@ import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.errors.OutOfOrderSequenceException;
 import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -22,7 +23,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * Copier BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID: copies one topic into another, exactly once.
  *
  * <p>A member of the new group protocol (KIP-848). What it writes is where each record came from, PARTITION:OFFSET. It
- * prints "copied N" after each transaction, and ends with code 3 where it has been fenced.
+ * prints "copied N" after each transaction, and ends with code 3 where it has been fenced or is no member any more.
  */
 public final class Copier {
     private static final int FENCED = 3;
@@ -62,7 +63,8 @@ public final class Copier {
         } catch (ProducerFencedException
                 | OutOfOrderSequenceException
                 | AuthorizationException
-                | FencedInstanceIdException e) {
+                | FencedInstanceIdException
+                | UnknownMemberIdException e) { // the last where it looks up commits as it comes back
             System.out.println("ended " + e);
             System.exit(FENCED);
         }
