@@ -10,7 +10,7 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Count BOOTSTRAP APPLICATION SOURCE TARGET COUNTS FOLDER: a Kafka Streams application with exactly-once.
+ * Count BOOTSTRAP APPLICATION SOURCE TARGET COUNTS FOLDER GUARANTEE: a Kafka Streams application.
  *
  * <p>Copies SOURCE to TARGET, and counts the records by the last digit of their values, in a state store behind a
  * repartition topic; each new count goes to COUNTS.
@@ -23,7 +23,7 @@ public final class Count {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, words[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, words[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, words[5]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, words[6]);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put("auto.offset.reset", "earliest");

@@ -8,7 +8,8 @@
 In turn one of the application's processes and each daemon get SIGKILL, at a random moment, and are started
 again; then the application has to go on by itself. In the end the feeding stops, and what has come out is
 held against what was acknowledged on the way in: nothing may be lost, and where the application promises
-exactly-once nothing may be doubled. Takes a JDK 17 and the jars that Maven fetches at the first run.
+exactly-once nothing may be doubled. With --control it promises less, which the account has to find.
+Takes a JDK 17 and the jars that Maven fetches at the first run.
 
 Exit code: 0 nothing amiss, 1 something is; then the logs of all processes are kept in --out.
 """
@@ -92,7 +93,7 @@ def work(app: App, kills: int, rng: random.Random, result: Result, say: Say) -> 
 def run(kind: type[App], options: argparse.Namespace, say: Say) -> Result:
     result, begun = Result(kind.name), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="treecast-apps-") as folder:
-        app = kind(Path(folder), options.python, options.rate)
+        app = kind(Path(folder), options.python, options.rate, once=not options.control)
         try:
             work(app, options.kills, random.Random(f"{options.seed}-{kind.name}"), result, say)
         except StandsStillError as error:
@@ -144,6 +145,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "kafka_apps")
+    parser.add_argument(
+        "--control", action="store_true", help="without exactly-once: doubled records are found"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the logs in any case")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -27,7 +27,6 @@ SETTINGS = {
     "config.storage.topic": "connect-configs",
     "offset.storage.topic": "connect-offsets",
     "status.storage.topic": "connect-status",
-    "exactly.once.source.support": "enabled",
     "plugin.discovery": "service_load",
     # so that a worker that is gone is soon done without
     "session.timeout.ms": "6000",
@@ -78,7 +77,11 @@ class Connect(App):
         address = self.daemon("daemon").kafka
         self._ports = [free_port() for _ in range(WORKERS)]
         for number, port in enumerate(self._ports):
-            own = {"bootstrap.servers": address, "listeners": f"http://127.0.0.1:{port}"}
+            own = {
+                "bootstrap.servers": address,
+                "listeners": f"http://127.0.0.1:{port}",
+                "exactly.once.source.support": "enabled" if self.once else "disabled",
+            }
             path = properties(self.folder / f"worker-{number}.properties", SETTINGS | own)
             words = ["org.apache.kafka.connect.cli.ConnectDistributed", str(path)]
             self.workers.append(Worker(f"worker-{number}", words, self.folder))
@@ -90,7 +93,7 @@ class Connect(App):
             "connector.class": FILES + "SourceConnector",
             "file": str(self._from),
             "topic": TOPIC,
-            "exactly.once.support": "required",
+            "exactly.once.support": "required" if self.once else "requested",
         }
         sink = {"connector.class": FILES + "SinkConnector", "file": str(self._to), "topics": TOPIC}
         self._configure("source", source)

@@ -24,6 +24,7 @@ class Mirror(App):
         make_topics(near, {TOPIC: PARTITIONS})
         self._feeder = Feeder(near, TOPIC, PARTITIONS, self.rate)
         self._reader = Reader(far, f"near.{TOPIC}")
+        support = "enabled" if self.once else "disabled"
         settings = {
             "clusters": "near, far",
             "near.bootstrap.servers": near,
@@ -31,8 +32,8 @@ class Mirror(App):
             "near->far.enabled": "true",
             "near->far.topics": TOPIC,
             "far->near.enabled": "false",
-            "near.exactly.once.source.support": "enabled",
-            "far.exactly.once.source.support": "enabled",
+            "near.exactly.once.source.support": support,
+            "far.exactly.once.source.support": support,
             "dedicated.mode.enable.internal.rest": "true",
             "listeners": f"http://127.0.0.1:{free_port()}",
             "offset.flush.interval.ms": "1000",

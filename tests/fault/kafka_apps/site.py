@@ -66,6 +66,7 @@ class App(ABC):
     folder: Path
     python: str
     rate: int  # records a second
+    once: bool = True  # False: the application is set up to promise less
     daemons: dict[str, DaemonProcess] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
 

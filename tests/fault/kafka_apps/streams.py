@@ -36,6 +36,7 @@ class Streams(App):
         subprocess.run(compiler, check=True)
         for number in range(INSTANCES):
             words = ["Count", address, "count", SOURCE, TARGET, COUNTS, str(self.folder / f"state-{number}")]
+            words.append("exactly_once_v2" if self.once else "at_least_once")
             self.workers.append(Worker(f"instance-{number}", words, self.folder, str(classes)))
             self.workers[-1].start()
 
