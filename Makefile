@@ -13,6 +13,7 @@
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
+#   make crash-apps  Kafka Streams, Connect and MirrorMaker 2 killed in mid-stream   (APPS="streams --kills 20")
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 #   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
@@ -26,7 +27,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled dist demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark hosts hosts-spark stare clean
+.PHONY: help setup compiled dist demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark crash-apps hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -134,10 +135,16 @@ proto: setup
 foreign: setup
 	@$(PY) -m tests.foreign $(FOREIGN)
 	@$(PY) -m tests.foreign.p4runtime_shell
+	@! command -v go >/dev/null || $(PY) -m tests.foreign.franz_go
+	@test -z "$(SUITES)" || $(PY) -m tests.foreign.librdkafka --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)" --cluster
 	@test -z "$(P4C)" || $(PY) -m tests.foreign.p4_real --p4c "$(P4C)" $(P4_REAL)
+
+APPS ?= all
+crash-apps: setup compiled
+	@$(PY) -m tests.fault.kafka_apps --python $(COMPILED)/bin/python $(APPS)
 
 HOSTS ?= all
 hosts: setup compiled

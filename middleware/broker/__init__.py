@@ -12,6 +12,7 @@ from .cluster import (
 )
 from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
 from .filtering import FilteredReads
+from .internal import INTERNAL
 from .long_poll import FetchWait, LongPolls
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .settings import BrokerSettings
@@ -78,6 +79,7 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "GroupType",
+    "INTERNAL",
     "InitProducer",
     "Isolation",
     "JoinCluster",

@@ -9,14 +9,13 @@ topic that it is.
 
 from __future__ import annotations
 
-import uuid
 from asyncio import Future
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from treecast.middleware.broker import (
     EARLIEST_TIMESTAMP,
+    INTERNAL,
     LATEST_TIMESTAMP,
     Appended,
     Cluster,
@@ -29,20 +28,8 @@ from treecast.middleware.broker import (
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
-from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.model.topics import INTERNAL_TOPICS
 
-_PARTITIONS: Final = 50  # Kafka's offsets.topic.num.partitions and transaction.state.log.num.partitions
 _EPOCH: Final = 0
-_IDS: Final = uuid.UUID("5b1f0f6c-35a0-4c0b-9a57-3a1f2a8f7f10")  # of which the topics' ids are made
-
-
-def _topic(name: str) -> Topic:
-    config = TopicConfig.of({"cleanup.policy": "compact", "segment.bytes": "104857600"})
-    return Topic(name, uuid.uuid5(_IDS, name), _PARTITIONS, config, internal=True)
-
-
-INTERNAL: Final[Mapping[str, Topic]] = MappingProxyType({name: _topic(name) for name in INTERNAL_TOPICS})
 
 
 def visible_topics(cluster: Cluster) -> Mapping[str, Topic]:

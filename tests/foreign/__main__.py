@@ -10,38 +10,22 @@ names as flaky must pass in one of three runs.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import json
 import re
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from treecast.middleware.daemon.process import DaemonProcess
-
-from .suite import Known, Outcome, known_failures, run_suite
+from .suite import Known, Outcome, broker, known_failures, run_suite
 
 # As the suite's own broker is set up: four partitions, and sessions of three seconds.
 FLAGS = ("--default-partitions", "4", "--group-min-session-timeout-ms", "100")
 
 FURTHER_RUNS = 2  # of what the allow list calls flaky and what failed
-
-
-@contextlib.contextmanager
-def broker(address: str | None) -> Iterator[str]:
-    """The given broker, or a daemon of our own."""
-    if address:
-        yield address
-        return
-    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", FLAGS) as daemon:
-        yield daemon.kafka
 
 
 def show_progress(console: Console, progress: Progress, line: str) -> None:
@@ -75,7 +59,7 @@ def main() -> int:
     known = known_failures()
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
     with (
-        broker(options.kafka) as address,
+        broker(options.kafka, FLAGS) as address,
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         progress.add_task("starting")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -10,9 +11,11 @@ import tarfile
 import tempfile
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from treecast.middleware.daemon.process import DaemonProcess
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache"
@@ -63,19 +66,55 @@ class Outcome:
         seen = {*self.passed, *self.failed}
         return [entry.test for entry in known if entry.test not in seen]
 
-    def news(self, known: Sequence[Known]) -> list[str]:
-        """What differs from the allow list, as lines to print."""
+    def news(self, known: Sequence[Known], skips: Sequence[Known] | None = None) -> list[str]:
+        """What differs from the allow list, as lines to print. `skips` explains skips; None: all pass."""
         failed = self.unexpected_failures(known)
         return [
+            *self.unexplained_skips(skips),
             *(f"failed: {test}: {why}" for test, why in failed.items()),
             *(f"passes now, take it off the allow list: {test}" for test in self.unexpected_passes(known)),
             *(f"on the allow list, but did not run: {test}" for test in self.stale(known)),
         ]
 
+    def unexplained_skips(self, skips: Sequence[Known] | None) -> list[str]:
+        if skips is None:
+            return []
+        names = {entry.test for entry in skips}
+        return [
+            *(
+                f"skipped, for no reason on the list: {t}: {why}"
+                for t, why in self.skipped.items()
+                if t not in names
+            ),
+            *(f"listed as skipped, but was not: {name}" for name in sorted(names - self.skipped.keys())),
+        ]
+
+
+@contextlib.contextmanager
+def broker(address: str | None, flags: Sequence[str]) -> Iterator[str]:
+    """HOST:PORT of the given broker, or of a daemon of our own with these flags."""
+    if address:
+        yield address
+        return
+    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", flags) as daemon:
+        yield daemon.kafka
+
 
 def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
-    entries = tomllib.loads(path.read_text()).get("known", [])
-    return [Known(entry["test"], entry["reason"], entry.get("flaky", False)) for entry in entries]
+    return _entries(path, "known")
+
+
+def explained_skips(path: Path) -> list[Known]:
+    """The allow list's `skipped`: each names a `test`, or several `tests` of one reason."""
+    return _entries(path, "skipped")
+
+
+def _entries(path: Path, kind: str) -> list[Known]:
+    return [
+        Known(test, entry["reason"], entry.get("flaky", False))
+        for entry in tomllib.loads(path.read_text()).get(kind, [])
+        for test in entry.get("tests") or [entry["test"]]
+    ]
 
 
 def ensure_suite() -> Path:

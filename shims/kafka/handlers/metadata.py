@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from treecast.middleware.broker import NewTopic, Topic
+from treecast.middleware.broker import INTERNAL, NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topics import check_kafka_name
 
 from .. import errors
 from .. import versions as v
-from ..internal import INTERNAL, visible_partition, visible_topic, visible_topics
+from ..internal import visible_partition, visible_topic, visible_topics
 from ..messages import NO_UUID
 from .base import (
     CLUSTER_OPERATIONS,

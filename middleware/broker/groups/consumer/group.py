@@ -235,11 +235,10 @@ class ConsumerGroup:
 
     def places(self, partitions: Mapping[str, Iterable[int]]) -> Places:
         """Partitions that are named by topic; without those of topics that are no more."""
-        topics = self._patterns.topics()
         return frozenset(
-            (topics[name].topic_id, number)
+            (topic.topic_id, number)
             for name, numbers in partitions.items()
-            if name in topics
+            if (topic := self._patterns.topic(name)) is not None
             for number in numbers
         )
 
@@ -377,9 +376,10 @@ class ConsumerGroup:
         if not changed and self._looked_at == self._patterns.revision:
             return False
         self._names = frozenset[str]().union(*map(self._names_of, self.members))
-        topics = self._patterns.topics()
         self._seen = {
-            name: (topic.topic_id, topic.partitions) for name in self._names if (topic := topics.get(name))
+            name: (topic.topic_id, topic.partitions)
+            for name in self._names
+            if (topic := self._patterns.topic(name)) is not None
         }
         self._looked_at = self._patterns.revision
         digest, self._digest = self._digest, _digest_of(self._seen)

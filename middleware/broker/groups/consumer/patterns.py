@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Protocol
 
+from treecast.middleware.broker.internal import INTERNAL
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
@@ -15,6 +16,7 @@ from .regex import Regex
 
 _log = logging.getLogger(__name__)
 _REMEMBERED = 1_000  # expressions
+_INTERNAL_NAMES = {topic.topic_id: name for name, topic in INTERNAL.items()}
 
 
 class KnownTopics(Protocol):
@@ -51,7 +53,10 @@ class _Pattern:
 
 
 class Patterns:
-    """A change of the topics costs a look at those that are new, whatever the number of the others."""
+    """A change of the topics costs a look at those that are new, whatever the number of the others.
+
+    Internal topics are topics here: Kafka's brokers assign them to whoever names or matches them.
+    """
 
     def __init__(self, known: KnownTopics) -> None:
         self._known = known
@@ -63,14 +68,14 @@ class Patterns:
     def revision(self) -> int:
         return self._known.revision
 
-    def topics(self) -> Mapping[str, Topic]:
-        return self._known.topics()
+    def topic(self, name: str) -> Topic | None:
+        return self._known.topics().get(name) or INTERNAL.get(name)
 
     def name_of(self, topic_id: TopicId) -> str | None:
         try:
             return self._known.topic_by_id(topic_id).name
         except TreecastError:
-            return None
+            return _INTERNAL_NAMES.get(topic_id)
 
     def check(self, text: str) -> None:
         """INVALID_REGEX for what is no expression, or takes too long to match the topics that there are."""
@@ -100,7 +105,7 @@ class Patterns:
         if self._revision == self._known.revision:
             return
         self._revision = self._known.revision
-        names = self._known.topics().keys()
+        names = self._known.topics().keys() | INTERNAL.keys()
         added, removed = names - self._names, self._names - names
         self._names -= removed
         self._names |= added

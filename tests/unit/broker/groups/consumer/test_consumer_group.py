@@ -129,6 +129,19 @@ async def test_a_subscription_by_expression(topic: Host) -> None:
     assert await fault_of(one.beats(regex="(")) is Fault.INVALID_REGEX
 
 
+@pytest.mark.parametrize(
+    "asked", [{"topics": ("__consumer_offsets",)}, {"topics": None, "regex": "__consumer_.*"}]
+)
+async def test_internal_topics_are_assigned_as_kafka_does(topic: Host, asked: dict[str, object]) -> None:
+    one = Member(topic, "one", asked)
+    await one.beats()
+    assert len(one.owned) == 50
+    assert group_of(topic).named(one.owned).keys() == {"__consumer_offsets"}
+    topic.topics.make("other", 1)
+    await one.beats()
+    assert len(one.owned) == 50
+
+
 async def test_the_assignor_that_most_ask_for_is_taken(topic: Host) -> None:
     topic.topics.make("u", 4)
     how = {"topics": ("t", "u"), "assignor": "range"}

@@ -1,0 +1,127 @@
+"""What the applications have in common: daemons, Java processes to be killed, and the account at the end."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.core.process import ServerProcess
+from bench.peers.kafka.jars import HERE, class_path
+from bench.peers.kafka.tools import java
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+FLAGS = ("--mqtt", "off", "--stare", "off", "--admin", "off")
+JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class Worker:
+    """A Java process that is started again as it was. Its log goes on."""
+
+    def __init__(self, name: str, words: Sequence[str], folder: Path, classes: str = "") -> None:
+        self.name = name
+        log4j = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+        jars = f"{classes}:{class_path()}" if classes else class_path()
+        self._command = [java(), *JVM, log4j, "-cp", jars, *words]
+        self._folder = folder
+        self._process: ServerProcess | None = None
+
+    def start(self) -> None:
+        self._process = ServerProcess(self._command, self._folder / f"{self.name}.log", cwd=self._folder)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+
+@dataclass
+class Account:
+    """What went in and what came out of one output."""
+
+    output: str
+    records_in: int
+    records_out: int
+    lost: int
+    doubled: int
+    exact: bool  # whether a doubled record is a fault
+
+    @property
+    def amiss(self) -> bool:
+        return bool(self.lost or (self.exact and self.doubled))
+
+
+def account(output: str, sent: set[bytes], found: Sequence[bytes], *, exact: bool) -> Account:
+    """`sent`: what was acknowledged, each value once; `found` may have more: sent, but not answered."""
+    once = set(found)
+    return Account(output, len(sent), len(found), len(sent - once), len(found) - len(once), exact)
+
+
+@dataclass
+class App(ABC):
+    """An application on one or more daemons. `folder` holds all that it keeps."""
+
+    folder: Path
+    python: str
+    rate: int  # records a second
+    once: bool = True  # False: the application is set up to promise less
+    daemons: dict[str, DaemonProcess] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+    name = ""
+
+    def daemon(self, name: str) -> DaemonProcess:
+        """Starts one."""
+        made = DaemonProcess(self.folder / name, FLAGS, python=self.python)
+        self.daemons[name] = made
+        return made.start()
+
+    def victims(self) -> list[str]:
+        """Who is killed, in turn."""
+        return ["application", *self.daemons]
+
+    def kill(self, victim: str, rng: random.Random) -> None:
+        """SIGKILL to one of the Java processes or to a daemon; it is started again at once."""
+        if victim in self.daemons:
+            self.daemons[victim].kill()
+            self.daemons[victim].restart()
+            return
+        worker = rng.choice(self.workers)
+        worker.kill()
+        worker.start()
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+        for daemon in self.daemons.values():
+            daemon.stop()
+            (self.folder / f"{daemon.data.name}.log").write_text(daemon.clean_up())
+
+    @abstractmethod
+    def start(self) -> None:
+        """Daemons, topics, the feeding and the application; returns when all are started, not yet at work."""
+
+    @abstractmethod
+    def out(self) -> int:
+        """How many records have come out by now."""
+
+    @abstractmethod
+    def stop_feeding(self) -> None: ...
+
+    @abstractmethod
+    def accounts(self) -> list[Account]: ...
+
+    def problems(self) -> list[str]:
+        """What went wrong beside lost and doubled records."""
+        return []
+
+    def complete(self) -> bool:
+        """Whether nothing is missing any more."""
+        return not any(found.lost for found in self.accounts())
+
+
+def properties(path: Path, settings: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
