@@ -13,7 +13,7 @@ class FabricSettings(Struct, frozen=True):
     stream: StreamSettings = field(default_factory=StreamSettings)
     mtu: int = 0  # of a packet with its IP header; 0 takes the interface's
     receive_buffer: int = 8 << 20  # of each socket; the kernel may give less (net.core.rmem_max)
-    bursts: int = 32  # that are taken from a socket in a turn; then other work of the event loop has its turn
+    bursts: int = 4  # that are taken from a socket in a turn; then other work of the event loop has its turn
     send_buffer: int = 4 << 20
     queue_bytes: int = 8 << 20  # what waits for the kernel to take it; more is dropped, and repaired later
     assembly_bytes: int = 64 << 20  # incomplete messages of all streams
