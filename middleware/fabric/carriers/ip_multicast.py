@@ -51,8 +51,8 @@ def bind_receiver(sock: socket.socket, interface: Interface) -> None:
 
 
 # A classic BPF program over a datagram with its UDP header: 0 drops it, anything else lets it in. STARE's
-# header begins at 8; with kind PUBLISH (two bits of the first word) and VNF 0 (8 bits of it, 6 of the next) it
-# is followed by a segment. What is too short for a header is let in.
+# header begins at 8. With kind PUBLISH (two bits of the first word) and VNF 0 (8 bits of it, 6 of the next)
+# a segment follows. What is too short for a header is let in.
 _SO_ATTACH_FILTER: Final = 26
 _LENGTH, _WORD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x80, 0x20, 0x54, 0x15, 0x35, 0x06
 _WITHOUT_SEGMENTS: Final = (
