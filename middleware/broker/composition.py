@@ -131,14 +131,12 @@ class Parts:
             await self.groups.close()
             await asyncio.gather(self.flusher.close(), self.housekeeping.settle())
             await self.partitions.close()
-            self._summaries.save()
+            self._save_summaries()
         except TreecastError as error:
             clean = False
             _log.error("not everything could be flushed: %s", error)
         finally:
-            self._summaries.close()
-            self.tables.close()
-            self._directory.close(clean=clean)
+            self._close_files(clean=clean)
 
     async def leave(self) -> None:
         """Lets go of other hosts."""
@@ -148,9 +146,17 @@ class Parts:
     def abandon(self) -> None:
         """Lets go of everything as it is, after a start that failed."""
         self.partitions.abandon()
-        self._summaries.close()
+        self._close_files(clean=False)
+
+    def _save_summaries(self) -> None:
+        if self._summaries is not None:
+            self._summaries.save()
+
+    def _close_files(self, *, clean: bool) -> None:
+        if self._summaries is not None:
+            self._summaries.close()
         self.tables.close()
-        self._directory.close(clean=False)
+        self._directory.close(clean=clean)
 
     def _open_log(
         self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
@@ -188,6 +194,9 @@ class Parts:
     async def _summarise(self, now: float) -> None:
         """Those of logs that were written, and now nobody writes, so that a start after a kill trusts them. A
         log that has much to say has none: it is recovered from its checkpoint."""
+        summaries = self._summaries
+        if summaries is None:
+            return
         changed, now_ms = self._shared.changed, int(now * 1000)
         turns = Turns()
         for log in list(changed):
@@ -198,8 +207,8 @@ class Parts:
                 del changed[log]
                 summary = summarise(log, now_ms)
                 if summary is not None:
-                    self._summaries.put(log.directory, summary)
-        self._summaries.write()
+                    summaries.put(log.directory, summary)
+        summaries.write()
 
     async def _retain(self, now: float) -> None:
         """Retention, rolling by time, and idle producers. A partition that fails does not stop the others."""

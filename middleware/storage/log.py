@@ -541,6 +541,12 @@ class PartitionLog:
         if summaries is not None and summary is not None:
             summaries.put(self.directory, summary)
 
+    def discard(self) -> None:
+        """As `delete`, of a log that will not be opened again."""
+        if self.shared.summaries is not None:
+            self.shared.summaries.forget(self.directory)
+        self.delete()
+
     def delete(self) -> None:
         """Lets go of all files as they are; the directory is the owner's to remove."""
         self.closed = True

@@ -288,7 +288,8 @@ class _Opening:
 
     def _check(self, segment: Segment, position: int) -> bool:
         """Checks `segment` from `position` on. False: it was cut off, and nothing may follow."""
-        expected = self.trusted.recovery if position else segment.base_offset
+        checkpointed = segment.base_offset == self.trusted.segment
+        expected = self.trusted.recovery if checkpointed else segment.base_offset
         if position == 0:
             segment.start_indexes()
         last = segment is self.segments[-1]

@@ -41,17 +41,19 @@ class LogSummaries:
     def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
         self._disk = disk
-        self._blocks: BlockLog | None = None  # None: the disk refuses, and nothing is kept
+        self._blocks: BlockLog | None = None  # None: not opened, or closed
         self._entries: dict[str, bytes] = {}
         self._fresh: dict[str, bytes] = {}  # not written yet
         self._bytes = 0  # of all entries, as they are written
 
     @classmethod
-    def open(cls, path: str, logs: str, disk: Disk | None = None) -> LogSummaries:
-        """What `path` says of the logs in the directory `logs`. What is damaged is left out; where nothing
-        can be kept there, that is logged, and no log has a summary."""
+    def open(cls, path: str, logs: str, disk: Disk | None = None) -> LogSummaries | None:
+        """What `path` says of the logs in the directory `logs`. What is damaged is left out. None where
+        nothing can be kept there, which is logged: then logs have checkpoints, and no summaries."""
         made = cls(path, disk or Disk())
         made._blocks = made._opened()
+        if made._blocks is None:
+            return None
         present = set(os.listdir(logs)) if os.path.isdir(logs) else set()
         made._entries = {name: data for name, data in made._entries.items() if name in present}
         made._bytes = sum(map(len, made._entries.values()))

@@ -5,10 +5,10 @@
     python -m tests.load.partitions --count 5000 --shape topics --hosts 2 --json
 
 An ordinary admin client (confluent-kafka) makes them in batches: as topics of one partition each, and as one
-topic that grows. With `--records` each gets some. Then the daemon is killed and started with all of them written
-just before, stopped and started, killed and started, and scraped; and one of a hundred is written, and it is killed
-and started again. It ends with 1 where a bound is missed. The data goes to a temporary directory, or with
-`--data` to one that is kept.
+topic that grows. With `--records` each gets some. Then the daemon is killed and started with all of them
+written just before, stopped and started, killed and started, and scraped; and one of a hundred is written,
+and it is killed and started again. It ends with 1 where a bound is missed. The data goes to a temporary
+directory, or with `--data` to one that is kept.
 """
 
 from __future__ import annotations
