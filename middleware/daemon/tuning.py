@@ -66,8 +66,8 @@ def freeze_heap() -> None:
     """Takes what start-up made out of the garbage collector's sight, and lets it look at the rest.
 
     No collection before: it finds a few hundred of 50,000 objects, and the first clients wait 15 ms for it.
-    What is made later and stays (a partition that was written is some 20 objects) would make whole collections
-    longer and longer; so one that took `SLOW_COLLECTION` is the last to look at what it has left.
+    What is made later and stays (a partition that was written is some 20 objects) would make collections
+    longer and longer; so one that took `SLOW_COLLECTION` is the last to look at what it left.
     """
     gc.freeze()
     gc.callbacks.append(SlowCollections(time.monotonic))
