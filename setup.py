@@ -54,6 +54,8 @@ HOT_MODULES: list[str] = [
     "middleware/storage/segments.py",
     "middleware/storage/durability.py",
     "middleware/storage/replicate.py",
+    "middleware/storage/writing.py",
+    "middleware/storage/forgetting.py",
     "middleware/storage/log.py",
     "middleware/broker/long_poll.py",
     "middleware/broker/partition.py",

@@ -20,12 +20,14 @@ from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.segment import SharedFiles
 from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.summaries import LogSummaries
+from treecast.middleware.storage.summary import summarise
 from treecast.middleware.storage.tables import Change, Tables
 
 from .cluster import Cluster
 from .directory import DataDirectory, DataDirectoryError
 from .groups import GroupCoordinator, GroupSettings
-from .housekeeping import Chore, Housekeeping
+from .housekeeping import Chore, Housekeeping, Turns
 from .local import LocalCluster
 from .long_poll import LongPolls
 from .partitions import LocalPartitions
@@ -38,7 +40,8 @@ from .transactions.repair import abort_hanging
 _log = logging.getLogger(__name__)
 
 _PARTITIONS, _LEAST_EPOCH = "partitions", "least_epoch"  # a table, and its one key
-_AT_ONCE = 256  # partitions that a chore sees to before the loop gets its turn
+_SUMMARIES_EVERY = 5.0  # seconds
+_QUIET_MS = 10_000  # a log that was not written for so long gets its summary
 
 
 class Parts:
@@ -58,7 +61,9 @@ class Parts:
         self._counters = counters
         self._clock = clock
         self._directory = directory
-        self._shared = SharedFiles()
+        summaries = LogSummaries.open(str(directory.summaries), str(directory.logs))
+        self._summaries = summaries
+        self._shared = SharedFiles(summaries=summaries)
         self._log_settings = _log_settings(settings)
         self.flusher = Flusher()
         self.polls = LongPolls(asyncio.get_running_loop())
@@ -84,6 +89,7 @@ class Parts:
             clock,
             None if directory.was_clean else directory.run,
             _least_epoch(self.tables, directory),
+            directory.run,
         )
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
@@ -125,12 +131,12 @@ class Parts:
             await self.groups.close()
             await asyncio.gather(self.flusher.close(), self.housekeeping.settle())
             await self.partitions.close()
+            self._save_summaries()
         except TreecastError as error:
             clean = False
             _log.error("not everything could be flushed: %s", error)
         finally:
-            self.tables.close()
-            self._directory.close(clean=clean)
+            self._close_files(clean=clean)
 
     async def leave(self) -> None:
         """Lets go of other hosts."""
@@ -140,8 +146,17 @@ class Parts:
     def abandon(self) -> None:
         """Lets go of everything as it is, after a start that failed."""
         self.partitions.abandon()
+        self._close_files(clean=False)
+
+    def _save_summaries(self) -> None:
+        if self._summaries is not None:
+            self._summaries.save()
+
+    def _close_files(self, *, clean: bool) -> None:
+        if self._summaries is not None:
+            self._summaries.close()
         self.tables.close()
-        self._directory.close(clean=False)
+        self._directory.close(clean=clean)
 
     def _open_log(
         self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
@@ -162,6 +177,7 @@ class Parts:
                 slow=elsewhere,
             ),
             Chore("offsets", settings.expiry_check_interval_ms / 1000, self._expire_offsets, slow=elsewhere),
+            Chore("summaries", _SUMMARIES_EVERY, self._summarise),
             Chore("retention", settings.retention_check_interval_ms / 1000, self._retain),
             Chore("compaction", settings.compaction_check_interval_ms / 1000, self._compact, slow=True),
         ]
@@ -175,11 +191,30 @@ class Parts:
     async def _expire_offsets(self, now: float) -> None:
         await self.groups.expire_offsets()
 
+    async def _summarise(self, now: float) -> None:
+        """Those of logs that were written, and now nobody writes, so that a start after a kill trusts them. A
+        log that has much to say has none: it is recovered from its checkpoint."""
+        summaries = self._summaries
+        if summaries is None:
+            return
+        changed, now_ms = self._shared.changed, int(now * 1000)
+        turns = Turns()
+        for log in list(changed):
+            await turns.another()
+            if log.closed:
+                del changed[log]
+            elif not log.durability.unflushed and now_ms - log.durability.written_ms >= _QUIET_MS:
+                del changed[log]
+                summary = summarise(log, now_ms)
+                if summary is not None:
+                    summaries.put(log.directory, summary)
+        summaries.write()
+
     async def _retain(self, now: float) -> None:
         """Retention, rolling by time, and idle producers. A partition that fails does not stop the others."""
-        for number, partition in enumerate(self.partitions):
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                await asyncio.sleep(0)
+        turns = Turns()
+        for partition in self.partitions:
+            await turns.another()
             try:
                 partition.clean(int(now * 1000))
             except TreecastError as error:
@@ -187,10 +222,10 @@ class Parts:
             self.flusher.remove_doomed(partition.log)
 
     async def _compact(self, now: float) -> None:
-        for number, partition in enumerate(self.partitions):
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                await asyncio.sleep(0)
-            if partition.log.config.cleanup_compact and partition.log.has_files:
+        turns = Turns()
+        for partition in self.partitions:
+            await turns.another()
+            if partition.log.config.cleanup_compact and partition.log.compactable:
                 try:
                     await self.flusher.compact(partition.log, int(now * 1000))
                 except TreecastError as error:

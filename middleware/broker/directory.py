@@ -6,6 +6,7 @@ run              the number of its last run: how often it was opened, if nobody 
 clean-shutdown   there after an orderly close, gone while a daemon runs
 tables.sqlite    `storage.tables`
 logs/            one directory per partition
+summaries/       what a start takes for granted of them: `storage.summaries`
 """
 
 from __future__ import annotations
@@ -104,6 +105,10 @@ class DataDirectory:
     @property
     def logs(self) -> Path:
         return self.path / "logs"
+
+    @property
+    def summaries(self) -> Path:
+        return self.path / "summaries"
 
     @property
     def tables(self) -> Path:

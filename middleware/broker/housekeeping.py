@@ -21,6 +21,23 @@ from treecast.middleware.model.rarely import Rarely
 _log = logging.getLogger(__name__)
 
 
+_SLICE = 0.002  # seconds
+
+
+class Turns:
+    """Gives the loop its turn where a chore has many things to look at, of which some take long."""
+
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._until = self._now() + _SLICE
+
+    async def another(self) -> None:
+        """The next thing is about to be looked at."""
+        if self._now() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._now() + _SLICE
+
+
 class Chore(Struct):
     """`work` is given `now` in seconds since the Unix epoch. `interval` in seconds."""
 

@@ -200,7 +200,7 @@ class LogPartition:
     def remove(self) -> None:
         """The topic is deleted: wakes who waits; every later call says UNKNOWN_TOPIC."""
         self._leave(Fault.UNKNOWN_TOPIC)
-        self.log.delete()
+        self.log.discard()
 
     def close(self, now_ms: int) -> None:
         """Wakes who waits, and flushes; every later call says LEADER_UNAVAILABLE. STORAGE: not flushed."""

@@ -12,7 +12,7 @@ the others. A partition that is led and was never written has no directory: its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -48,7 +48,8 @@ class LocalPartitions:
     `guard` is asked for the transactions of producers. `unclean_epoch`: the leader epoch with which logs
     go on that this host leads and an earlier run did not close in order; above all that such a run can
     have used, so that replicas can tell what was lost from what came after it. None after a clean stop.
-    `least_epoch`: that of logs that were there before, and have no file to say theirs.
+    `least_epoch`: that of logs that were there before, and have no file to say theirs. `doubted_epoch`: that
+    of logs whose files are not those that a clean stop left, as their summaries tell; -1: none are kept.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LocalPartitions:
         clock: Callable[[], float],
         unclean_epoch: int | None = None,
         least_epoch: int = 0,
+        doubted_epoch: int = -1,
     ) -> None:
         self.guard = guard
         self._directories = PartitionDirectories(directory)
@@ -70,6 +72,7 @@ class LocalPartitions:
         self._clock = clock
         self._unclean_epoch = unclean_epoch
         self._least_epoch = least_epoch
+        self._doubted_epoch = doubted_epoch
         self._by_topic: dict[str, dict[int, LocalPartition]] = {}
         self._followed: dict[str, dict[int, FollowedPartition]] = {}
 
@@ -225,7 +228,7 @@ class LocalPartitions:
         """Closes every partition; the first refusal is raised when all were tried."""
         await self._directories.settle()
         now_ms = int(self._clock() * 1000)
-        refusals = await flush_together([partition.log for partition in self], now_ms)
+        refusals = await flush_together((partition.log for partition in self), now_ms, leaving=True)
         for partition in self:
             try:
                 partition.close(now_ms)
@@ -260,10 +263,17 @@ class LocalPartitions:
         else:
             log = self._unwritten(topic, index)
             epoch = max(epoch, self._least_epoch if at_start else 0)
-        if self._unclean_epoch is not None and (at_start or not log.made):
-            log.begin_epoch(max(self._unclean_epoch, log.leader_epoch + 1))
+        if at_start or not log.made:
+            self._begin_epoch(log)
         _raise_epoch(log, epoch)
         return self._local(topic.name, index, log)
+
+    def _begin_epoch(self, log: PartitionLog) -> None:
+        """A log that was not closed in order goes on with a leader epoch that nobody was told of."""
+        if self._unclean_epoch is not None:
+            log.begin_epoch(max(self._unclean_epoch, log.leader_epoch + 1))
+        elif self._doubted_epoch >= 0 and log.has_files and not log.trusted:
+            log.begin_epoch(max(self._doubted_epoch, log.leader_epoch + 1))
 
     def _log(self, topic: Topic, index: int) -> PartitionLog:
         log = self._open_log(self._directories.path(topic.name, index), topic.config)
@@ -292,14 +302,19 @@ def _raise_epoch(log: PartitionLog, epoch: int) -> None:
         log.begin_epoch(epoch)
 
 
-async def flush_together(logs: list[PartitionLog], now_ms: int) -> list[TreecastError]:
-    """Flushes with checkpoints, many at a time on threads: one after another takes ms each."""
+async def flush_together(
+    logs: Iterable[PartitionLog], now_ms: int, *, leaving: bool = False
+) -> list[TreecastError]:
+    """Flushes with checkpoints, many at a time on threads: one after another takes ms each.
+
+    `leaving`: the logs are closed next, and those with a summary need no checkpoint.
+    """
     refusals: list[TreecastError] = []
     loop = asyncio.get_running_loop()
-    dirty = [log for log in logs if not log.durability.failed and not log.durability.covered()]
+    dirty = [log for log in logs if not log.rests and not log.durability.settled(leaving=leaving)]
     for start in range(0, len(dirty), _FLUSHED_TOGETHER):
         some = dirty[start : start + _FLUSHED_TOGETHER]
-        work = [(log, ticket) for log in some if (ticket := log.durability.begin(now_ms, checkpoint=True))]
+        work = [(log, ticket) for log in some if (ticket := _ticket(log, now_ms, leaving))]
         done = await asyncio.gather(*(loop.run_in_executor(None, _run, ticket) for _, ticket in work))
         for (log, ticket), error in zip(work, done, strict=True):
             try:
@@ -307,6 +322,10 @@ async def flush_together(logs: list[PartitionLog], now_ms: int) -> list[Treecast
             except TreecastError as refused:
                 refusals.append(refused)
     return refusals
+
+
+def _ticket(log: PartitionLog, now_ms: int, leaving: bool) -> FlushTicket | None:
+    return log.durability.begin(now_ms, checkpoint=not (leaving and log.durability.in_summary()))
 
 
 def _run(ticket: FlushTicket) -> OSError | None:

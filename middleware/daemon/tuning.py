@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
+import time
+from collections.abc import Callable, Mapping
 
 M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
@@ -19,6 +21,9 @@ M_MMAP_THRESHOLD = -3
 MMAP = 32 * 1024 * 1024  # glibc's upper bound on 64 bits; larger buffers are mapped one by one
 TRIM = 64 * 1024 * 1024
 PAD = 1 * 1024 * 1024
+
+OLDEST = 2  # generation
+SLOW_COLLECTION = 0.05  # seconds, of the whole process: 50,000 objects and more
 
 
 def tune_malloc() -> bool:
@@ -61,6 +66,26 @@ def freeze_heap() -> None:
     """Takes what start-up made out of the garbage collector's sight, and lets it look at the rest.
 
     No collection before: it finds a few hundred of 50,000 objects, and the first clients wait 15 ms for it.
+    What is made later and stays (a partition that was written is some 20 objects) would make collections
+    longer and longer; so one that took `SLOW_COLLECTION` is the last to look at what it left.
     """
     gc.freeze()
+    gc.callbacks.append(SlowCollections(time.monotonic))
     gc.enable()
+
+
+class SlowCollections:
+    """Called by the collector. After a slow whole collection, what it found in use is out of its sight: it is
+    freed when nothing refers to it, and only a cycle of it that is given up later stays."""
+
+    def __init__(self, clock: Callable[[], float], most: float = SLOW_COLLECTION) -> None:
+        self._clock, self._most = clock, most
+        self._begun = 0.0
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if info["generation"] != OLDEST:
+            return
+        if phase == "start":
+            self._begun = self._clock()
+        elif self._clock() - self._begun >= self._most:
+            gc.freeze()

@@ -213,6 +213,11 @@ class TopicConfig(Struct, frozen=True):
     segment_ms: int
     replica: str  # whole, tail or none
 
+    @property
+    def rolled_after_ms(self) -> int:
+        """How old a log's last segment gets: compaction leaves that one out."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.cleanup_compact else self.segment_ms
+
     @classmethod
     def of(
         cls, overrides: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None

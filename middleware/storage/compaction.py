@@ -340,7 +340,7 @@ class _GroupCleaner:
 def plan(log: PartitionLog, now_ms: int) -> CompactionPlan | None:
     """A round for `log`, or None where nothing can or need be done."""
     config = log.config
-    if not config.cleanup_compact or log.closed or log.durability.failed:
+    if not config.cleanup_compact or log.closed or not log.compactable or log.durability.failed:
         return None
     first_dirty = max(log.cleaned_offset, log.start_offset)
     limit = _first_uncleanable(log, first_dirty, now_ms)

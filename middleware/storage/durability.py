@@ -21,6 +21,7 @@ from .fsync import FsyncPolicy
 from .recovery import Recovered, drop_snapshots
 from .segment import Segment, stem
 from .snapshot import encode_snapshot
+from .summary import is_small
 
 if TYPE_CHECKING:
     from .log import PartitionLog
@@ -75,19 +76,23 @@ class Durability:
         self.unflushed: list[Segment] = list(recovered.unflushed)
         if self.unflushed:
             log.shared.unflushed[log] = None
+        self.written_ms = 0  # when anything was written last
+        if not recovered.rested:
+            self._changed()
         self.flushed_offset = recovered.checkpoint.recovery if self.unflushed else recovered.end_offset
         self.directory_dirty = self.parent_dirty = recovered.created
         self.failed = ""
         self._generation = 0
         self._on_disk = recovered.checkpointed
+        self._disk_segment = recovered.disk_segment  # in which the checkpoint on disk lies; 0 without one
         self._every_batch = log.settings.fsync is FsyncPolicy.BATCH
-        self._since_checkpoint = recovered.report.checked_bytes
+        self.since_checkpoint = recovered.report.checked_bytes + recovered.since_checkpoint  # bytes
         self._dirty_since_ms = 0
 
     @property
     def checkpointed_base(self) -> int:
         """The base offset of the segment that the checkpoint on disk lies in; 0 without one."""
-        return self.checkpoint.segment if self._on_disk else 0
+        return self._disk_segment
 
     def knows_producers(self, base_offset: int) -> bool:
         """Whether recovery would know the producers of a log that began at `base_offset`."""
@@ -102,12 +107,19 @@ class Durability:
             self.must_flush(segment)
         elif self.unflushed[-1] is not segment:
             self.unflushed.append(segment)
-        self._since_checkpoint += size
+        self.since_checkpoint += size
+        self.written_ms = now_ms
 
     def must_flush(self, segment: Segment) -> None:
         """`segment` has something that was not forced to the disk."""
         self.unflushed.append(segment)
         self.log.shared.unflushed[self.log] = None
+        self._changed()
+
+    def _changed(self) -> None:
+        shared = self.log.shared
+        if shared.summaries is not None:
+            shared.changed[self.log] = None
 
     def left(self, segment: Segment) -> None:
         """`segment` is no part of the log any more."""
@@ -143,12 +155,12 @@ class Durability:
         log = self.log
         if not log.has_files:
             return None
-        checkpoint = checkpoint or self._since_checkpoint >= log.settings.checkpoint_bytes
+        checkpoint = checkpoint or self.since_checkpoint >= log.settings.checkpoint_bytes
         checkpoint = checkpoint or log.active.base_offset != self.checkpoint.segment
         if not self.unflushed and not self.directory_dirty and not checkpoint:
             return None
         self._dirty_since_ms = now_ms
-        ticket = FlushTicket(log.shared.disk, log.end_offset, self._since_checkpoint, self._generation)
+        ticket = FlushTicket(log.shared.disk, log.end_offset, self.since_checkpoint, self._generation)
         self._pin(ticket)
         if checkpoint:
             self._add_checkpoint(ticket)
@@ -246,7 +258,7 @@ class Durability:
         except (OSError, TreecastError):
             self.checkpoint = before
             return
-        self._since_checkpoint -= ticket.size
+        self.since_checkpoint -= ticket.size
         self.drop_snapshots()
 
     def write_checkpoint(self) -> None:
@@ -260,12 +272,27 @@ class Durability:
             log.counters.write_errors += 1
             raise refused(error, f"write {path}") from error
         self._on_disk = True
+        self._disk_segment = self.checkpoint.segment
+        self._changed()
 
     def drop_snapshots(self) -> None:
         """Removes the snapshots that recovery cannot need."""
         log = self.log
         with suppress(OSError):
             drop_snapshots(log.directory, log.bases, self.checkpoint.recovery, log.shared.disk)
+
+    def in_summary(self) -> bool:
+        """Whether what a checkpoint would say is to be in the log's summary."""
+        return self.log.shared.summaries is not None and is_small(self.log)
+
+    def settled(self, *, leaving: bool) -> bool:
+        """Whether there is nothing to force to the disk, or it cannot be; and nothing to write down, but the
+        summary where the log is `leaving`."""
+        if self.failed:
+            return True
+        if self.unflushed or self.directory_dirty:
+            return False
+        return (leaving and self.in_summary()) or self.covered()
 
     def covered(self) -> bool:
         """Whether the checkpoint on disk covers the whole log, or there is nothing to cover."""

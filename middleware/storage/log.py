@@ -5,12 +5,16 @@ where the topic says LogAppendTime. Nothing here waits or starts threads (`flush
 made on the loop, and what takes time is split into a part that prepares, a part that a thread may run
 (`durability.FlushTicket.run`), and a part that takes over the result.
 
+A log may rest: nothing of it is in memory but what its summary says (`summary`), and it is opened when
+somebody needs more. So does one that was never written: it has no files, and its first append makes them.
+
 Files in the partition's directory, Kafka's names and formats: `<base offset, 20 digits>.log .index
 .timeindex .txnindex .snapshot`, `leader-epoch-checkpoint`; and our own `treecast-checkpoint`.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,32 +24,32 @@ from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stamp_append_time
+from treecast.middleware.wire.record_batch import BatchHeader
 
-from . import epochs, recovery, replicate, swap
-from .aborted import AbortedEntry, encode_entry
-from .control import read_marker
-from .disk import refused, write_rest
+from . import forgetting, recovery, replicate
+from .disk import refused
 from .durability import Durability
+from .epochs import LeaderEpochs
 from .lookup import first_at_or_after, latest_timestamp
-from .producers import ProducerStates
-from .replay import apply_batch
-from .retention import expired_segments
-from .segment import Segment, SharedFiles, stem
+from .producers import NO_OFFSET, ProducerStates
+from .segment import Segment, SharedFiles
 from .segments import SegmentList
 from .settings import LogSettings
-from .snapshot import encode_snapshot
+from .summaries import decoded
+from .summary import summarise, with_epoch
+from .writing import LogAppend, LogWriter
 
-_MAX_RELATIVE: Final = 2**31 - 1
+_log = logging.getLogger(__name__)
 
 
-class LogAppend:
-    """Where an append went: its first offset, its end, and the time stamped on it (-1: CreateTime)."""
+class _Parts:
+    """What is in memory of a log that does not rest."""
 
-    def __init__(self, base_offset: int, next_offset: int, log_append_time: int) -> None:
-        self.base_offset = base_offset
-        self.next_offset = next_offset
-        self.log_append_time = log_append_time
+    def __init__(self, log: PartitionLog, recovered: recovery.Recovered) -> None:
+        self.held = SegmentList(recovered.segments)
+        self.producers: ProducerStates = recovered.producers
+        self.durability = Durability(log, recovered)
+        self.writer = LogWriter(log, recovered.epochs, epochs_dirty=recovered.epochs_dirty)
 
 
 class PartitionLog:
@@ -58,30 +62,35 @@ class PartitionLog:
         settings: LogSettings,
         counters: StorageCounters,
         shared: SharedFiles,
-        recovered: recovery.Recovered,
+        now_ms: int,
         claim: Callable[[], None] | None = None,
+        summary: bytes = b"",
     ) -> None:
-        """`claim`: there is nothing on the disk yet; it is called when the directory was made."""
+        """A log that rests, as `summary` says, or (`claim`) of which there is nothing on the disk."""
         self.directory = directory
         self.config = config
         self.settings = settings
         self.counters = counters
         self.shared = shared
-        self.report = recovered.report
-        self.producers: ProducerStates = recovered.producers
-        self.start_offset: int = recovered.checkpoint.start
-        self.end_offset: int = recovered.end_offset
-        self.cleaned_offset: int = recovered.checkpoint.cleaned
+        self.report = _NOTHING_DONE
+        self.start_offset: int = 0
+        self.end_offset: int = 0
+        self.cleaned_offset: int = 0
         self.closed = False
-        self._claim = claim
-        created = recovered.created and not recovered.report.checked_batches
-        self.made = created or claim is not None  # there was no log before
+        self.made = claim is not None  # there was no log before
+        self.trusted = bool(summary)  # its summary was that of its files, when it was opened
         self.doomed: list[str] = []  # files of deleted segments, for `remove_doomed`
-        self.held = SegmentList(recovered.segments)
-        self.durability = Durability(self, recovered)
-        self._epochs = recovered.epochs
-        self._torn = False
-        self._epochs_dirty = False  # an epoch began that nothing was written in
+        self._claim = claim
+        self._opened_ms = now_ms
+        self._parts: _Parts | None = None
+        self._summary = summary
+        self._size = 0  # of one that rests, as what follows
+        self._first_open = NO_OFFSET
+        self._told_epoch = -1  # the current leader epoch
+        self._clean_due: int = 0
+        self._due_of: TopicConfig | None = None  # whose retention that is
+        if summary:
+            self._take_summary()
 
     @classmethod
     def open(
@@ -96,35 +105,100 @@ class PartitionLog:
     ) -> PartitionLog:
         """Opens or makes the log, repairing what a crash left (see `recovery`); `report` says what was done.
 
-        `shared` is the daemon's; without it the log has its own. STORAGE where the disk refuses.
+        `shared` is the daemon's; without it the log has its own. A log whose files are as its summary there
+        says is left to rest. STORAGE where the disk refuses.
         `claim`: nothing is on the disk, and nothing is made, until something has to be written. Then the
         directory is made, `claim` called, and the first file made. An empty partition costs no files so.
         """
         shared = shared or SharedFiles()
+        path = str(directory)
         if claim is not None:
-            unwritten = recovery.unwritten(str(directory), shared, now_ms)
-            return cls(str(directory), config, settings, counters, shared, unwritten, claim)
+            return cls(path, config, settings, counters, shared, now_ms, claim)
+        summary = shared.summaries.trusted(path) if shared.summaries is not None else None
+        if summary is not None:
+            return cls(path, config, settings, counters, shared, now_ms, None, summary)
+        log = cls(path, config, settings, counters, shared, now_ms)
         try:
-            if not os.path.isdir(directory):
-                os.makedirs(directory, exist_ok=True)
-            recovered = recovery.recover(str(directory), config, shared, now_ms)
+            if not os.path.isdir(path):
+                os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise refused(error, f"open the log {directory}") from error
-        counters.truncated_bytes += recovered.report.truncated_bytes
-        return cls(str(directory), config, settings, counters, shared, recovered)
+            raise refused(error, f"open the log {path}") from error
+        log._awaken()
+        return log
+
+    # --- resting
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing of it is in memory but its summary, or it has no files."""
+        return self._parts is None
+
+    def _take_summary(self) -> None:
+        known = decoded(self._summary)
+        self.start_offset, self.cleaned_offset, self.end_offset = known.start, known.cleaned, known.end
+        self._size, self._first_open, self._told_epoch = known.size, known.first_open, known.told_epoch
+
+    def _awaken(self) -> _Parts:
+        """Opens it. STORAGE where the disk refuses; then it is tried again when it is needed again."""
+        if self.closed:
+            raise TreecastError(Fault.STORAGE, f"{self.directory} is closed")
+        told = self._told_epoch
+        known = decoded(self._summary) if self._summary else None
+        try:
+            if self._claim is not None:
+                recovered = recovery.unwritten(self.directory, self.shared, self._opened_ms)
+            else:
+                recovered = recovery.recover(self.directory, self.config, self.shared, self._opened_ms, known)
+        except OSError as error:
+            raise refused(error, f"open the log {self.directory}") from error
+        self.report = recovered.report
+        self.counters.truncated_bytes += recovered.report.truncated_bytes
+        self.made = self.made or (recovered.created and not recovered.report.checked_batches)
+        found = recovered.checkpoint.start, recovered.end_offset
+        if known is not None and found != (known.start, known.end):
+            _log.error(
+                "%s was changed while nobody used it: it went from %d to %d, and goes from %d to %d now",
+                self.directory,
+                *(known.start, known.end),
+                *found,
+            )
+        self.start_offset, self.end_offset = found
+        self.cleaned_offset = recovered.checkpoint.cleaned
+        self._summary = b""
+        self._parts = parts = _Parts(self, recovered)
+        parts.writer.begin_epoch(told)
+        return parts
 
     def make_files(self) -> None:
         """Makes the directory of an unwritten log now. STORAGE where the disk refuses: nothing was made."""
         claim = self._claim
         if claim is None:
             return
+        active = self.held.active
         try:
-            recovery.make_first(self.directory, self.held.active, claim)
+            recovery.make_first(self.directory, active, claim)
         except OSError as error:
             self.counters.write_errors += 1
             raise refused(error, f"make the log {self.directory}") from error
         self._claim = None
         self.durability.directory_dirty = self.durability.parent_dirty = True
+
+    @property
+    def held(self) -> SegmentList:
+        """Its segments."""
+        return (self._parts or self._awaken()).held
+
+    @property
+    def producers(self) -> ProducerStates:
+        return (self._parts or self._awaken()).producers
+
+    @property
+    def durability(self) -> Durability:
+        return (self._parts or self._awaken()).durability
+
+    @property
+    def writer(self) -> LogWriter:
+        return (self._parts or self._awaken()).writer
 
     # --- what is known of it
 
@@ -136,13 +210,20 @@ class PartitionLog:
     @property
     def stable_offset(self) -> int:
         """The last stable offset: where the oldest open transaction began, else the end."""
-        first = self.producers.first_open_offset
+        parts = self._parts
+        first = self._first_open if parts is None else parts.producers.first_open_offset
         return self.end_offset if first < 0 else max(first, self.start_offset)
+
+    @property
+    def has_open_transactions(self) -> bool:
+        parts = self._parts
+        return (self._first_open if parts is None else parts.producers.first_open_offset) >= 0
 
     @property
     def leader_epoch(self) -> int:
         """The current leader epoch; 0 until `begin_epoch` says otherwise."""
-        return max(self._epochs.latest, 0)
+        parts = self._parts
+        return max(self._told_epoch if parts is None else parts.writer.epochs.latest, 0)
 
     @property
     def segments(self) -> list[Segment]:
@@ -162,11 +243,17 @@ class PartitionLog:
     @property
     def size(self) -> int:
         """Bytes of all segments' batches."""
-        return self.held.size
+        parts = self._parts
+        return self._size if parts is None else parts.held.size
 
     @property
     def segment_count(self) -> int:
         return len(self.held.all)
+
+    @property
+    def segment_ms(self) -> int:
+        """After how long a segment is followed by another, though it is not full."""
+        return self.config.rolled_after_ms
 
     # --- appending
 
@@ -178,147 +265,33 @@ class PartitionLog:
         holds, STORAGE where the disk refuses; the log is as before then, and takes appends again when
         the disk does.
         """
-        if self.durability.failed:
-            raise TreecastError(Fault.STORAGE, self.durability.failed)
-        size = len(batches)
+        self._check_writable()
         if not headers:
             raise TreecastError(Fault.CORRUPT_BATCH, "there is no batch to append")
         if self._claim is not None:
             self.make_files()
-        stamp = now_ms if self.config.log_append_time else -1
-        end = self._assign(batches, headers, stamp)
-        active = self.held.active
-        if self._must_roll(active, size, end, headers[-1].max_timestamp, now_ms):
-            active = self._roll(now_ms)
-        if self._epochs.latest < 0:
-            self.begin_epoch(0)
-        if self._epochs_dirty:
-            self._write_epochs()
-        self._write(active, batches)
-        self._took(active, batches, headers, now_ms)
-        base, self.end_offset = self.end_offset, end
-        active.next_offset = end
-        counters = self.counters
-        counters.appended_batches += len(headers)
-        counters.appended_records += end - base
-        counters.appended_bytes += size
-        return LogAppend(base, end, stamp)
+        return self.writer.append(batches, headers, now_ms)
 
-    def _assign(self, batches: memoryview, headers: Sequence[BatchHeader], stamp: int) -> int:
-        """Gives offsets, leader epoch and time to each batch: the offset after the last."""
-        offset = self.end_offset
-        epoch = self.leader_epoch
-        position = 0
-        for header in headers:
-            patch_batch(batches, position, offset, epoch)
-            header.base_offset = offset
-            header.leader_epoch = epoch
-            if header.control:
-                read_marker(batches, position, header)  # must be readable before it is stored
-            if stamp >= 0:
-                stamp_append_time(batches, position, stamp)
-                header.max_timestamp = stamp
-            offset += header.last_offset_delta + 1
-            position += header.size
-        if position != len(batches):
-            raise TreecastError(Fault.CORRUPT_BATCH, "the headers are not those of the bytes")
-        return offset
-
-    def _must_roll(self, active: Segment, size: int, end: int, timestamp: int, now_ms: int) -> bool:
-        config = self.config
-        if size > config.segment_bytes:
-            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{size} bytes are more than a segment holds")
-        if active.size == 0:
-            return False
-        return (
-            active.size + size > config.segment_bytes
-            or end - active.base_offset > _MAX_RELATIVE
-            or active.indexes.full(config.segment_index_bytes)
-            or self._aged(active, timestamp, now_ms)
-        )
-
-    def _aged(self, active: Segment, timestamp: int, now_ms: int) -> bool:
-        """Whether segment.ms lies between the segment's first batch and this one, by their timestamps (as
-        Kafka has it, so that old records do not make a segment each), or since it was made."""
-        if active.first_timestamp >= 0 and timestamp >= 0:
-            return timestamp - active.first_timestamp > self._segment_ms
-        return now_ms - active.created_ms > self._segment_ms
-
-    @property
-    def _segment_ms(self) -> int:
-        config = self.config
-        if config.cleanup_compact:
-            return min(config.segment_ms, config.max_compaction_lag_ms)
-        return config.segment_ms
-
-    def _write(self, active: Segment, batches: memoryview) -> None:
-        """One write; a short one is taken back, so that the file ends where the log does."""
-        descriptor = self.shared.pool.descriptor(active.file)
-        disk = self.shared.disk
-        try:
-            if self._torn:
-                disk.truncate(descriptor, active.size)
-                self._torn = False
-            written: int = disk.write(descriptor, batches, active.size)
-            if written < len(batches):
-                write_rest(disk, descriptor, batches, active.size, written)
-        except OSError as error:
-            self.counters.write_errors += 1
-            self._take_back(descriptor, active.size)
-            raise refused(error, f"append to {active.file.path}") from error
-
-    def _take_back(self, descriptor: int, size: int) -> None:
-        try:
-            self.shared.disk.truncate(descriptor, size)
-        except OSError:
-            self._torn = True  # before the next append, then
-
-    def _took(
-        self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
-    ) -> None:
-        """The batches are in the file: into indexes, producers, and what is to be flushed."""
-        interval = self.config.index_interval_bytes
-        position = 0
-        for header in headers:
-            size = header.size
-            active.note(header.last_offset, header.max_timestamp, active.size, size, interval)
-            active.size += size
-            if header.producer_id >= 0:
-                entry = apply_batch(self.producers, header, batches, position, now_ms)
-                if entry is not None:
-                    self._aborted(active, entry)
-            position += size
-        self.held.size += position
-        self.durability.wrote(active, position, now_ms)
-
-    def _aborted(self, active: Segment, entry: AbortedEntry) -> None:
-        """Remembers an aborted transaction; recovery finds it in the log again if it is not in the file."""
-        active.aborted.append(entry)
-        try:
-            with open(active.path(".txnindex"), "ab") as file:
-                file.write(encode_entry(entry))
-        except OSError:
-            self.counters.write_errors += 1
+    def _check_writable(self) -> None:
+        failed = self.durability.failed
+        if failed:
+            raise TreecastError(Fault.STORAGE, failed)
 
     def begin_epoch(self, epoch: int) -> None:
         """This and later appends carry `epoch`, which never falls. The first of them writes it down."""
-        if epoch > self._epochs.latest:
-            self._epochs.begin(epoch, self.end_offset)
-            self._epochs_dirty = True
+        if self._parts is not None:
+            self._parts.writer.begin_epoch(epoch)
+        elif epoch > self._told_epoch:
+            self._told_epoch = epoch
 
     @property
     def epoch_entries(self) -> list[tuple[int, int]]:
         """(leader epoch, its first offset), oldest first."""
-        return list(self._epochs.entries)
-
-    def _write_epochs(self) -> None:
-        path = f"{self.directory}/{epochs.FILE_NAME}"
-        try:
-            self.shared.disk.write_file(path, self._epochs.encode(), sync=False)
-        except OSError as error:
-            self.counters.write_errors += 1
-            raise refused(error, f"write {path}") from error
-        self._epochs_dirty = False
+        if self._parts is not None:
+            return list(self._parts.writer.epochs.entries)
+        known = decoded(self._summary).leader_epochs() if self._summary else LeaderEpochs()
+        known.begin(self._told_epoch, self.end_offset)
+        return known.entries
 
     # --- following another host's log (see `replicate`)
 
@@ -329,52 +302,11 @@ class PartitionLog:
         CORRUPT_BATCH, and nothing appended, where they cannot follow; STORAGE where the disk refuses: what
         was appended before that counts.
         """
-        if self.durability.failed:
-            raise TreecastError(Fault.STORAGE, self.durability.failed)
+        self._check_writable()
         replicate.check_order(batches, headers, self.end_offset)
         if self._claim is not None:
             self.make_files()
-        position = number = 0
-        while number < len(headers):
-            active = self._room_for(headers[number], now_ms)
-            count = replicate.fitting(active, headers, number, self.config.segment_bytes)
-            some = headers[number : number + count]
-            size = sum(header.size for header in some)
-            self._append_as_is(active, batches[position : position + size], some, now_ms)
-            position += size
-            number += count
-        return self.end_offset
-
-    def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
-        """The segment that takes the batch: the last one, or a new one."""
-        active = self.held.active
-        if header.next_offset - active.base_offset > _MAX_RELATIVE:
-            self.end_offset = header.base_offset  # so many offsets are left out that no index could tell
-            return self._roll(now_ms)
-        if active.size and (
-            active.size + header.size > self.config.segment_bytes
-            or active.indexes.full(self.config.segment_index_bytes)
-            or self._aged(active, header.max_timestamp, now_ms)
-        ):
-            return self._roll(now_ms)
-        return active
-
-    def _append_as_is(
-        self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
-    ) -> None:
-        for header in headers:
-            if header.leader_epoch > self._epochs.latest:
-                self._epochs.begin(header.leader_epoch, header.base_offset)
-                self._epochs_dirty = True
-        if self._epochs_dirty:
-            self._write_epochs()
-        self._write(active, batches)
-        self._took(active, batches, headers, now_ms)
-        counters = self.counters
-        counters.appended_batches += len(headers)
-        counters.appended_records += headers[-1].next_offset - self.end_offset
-        counters.appended_bytes += len(batches)
-        self.end_offset = active.next_offset = headers[-1].next_offset
+        return self.writer.append_replicated(batches, headers, now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Takes back all from `offset` on, as the leader does not have it; answers the log's new end.
@@ -382,6 +314,7 @@ class PartitionLog:
         That is `offset`, or where the batch begins that holds it: batches are never cut. Producers are
         again what they were there. STORAGE: nothing more is appended until the log is opened anew.
         """
+        self._check_open()
         if offset >= self.end_offset:
             return self.end_offset
         if offset < self.start_offset:
@@ -393,15 +326,17 @@ class PartitionLog:
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Lets go of all there is: the log is empty and begins at `offset`. STORAGE as `truncate_to`."""
+        self._check_open()
         self.make_files()
         replicate.restart(self, offset, now_ms)
 
     def advance_start(self, offset: int, now_ms: int) -> None:
         """The leader's log begins at `offset`: so does this one, if it begins before."""
+        self._check_open()
         if offset > self.end_offset:
             self.restart_at(offset, now_ms)
         elif offset > self.start_offset:
-            self._start_at(offset)
+            forgetting.start_at(self, offset)
 
     def forget(self, segment: Segment) -> None:
         """`segment` is no part of the log any more; its files are its forgetter's to remove."""
@@ -411,66 +346,24 @@ class PartitionLog:
 
     def begin_segment(self, base: int, now_ms: int) -> None:
         """A new, empty segment of a log that has none. OSError where the disk refuses."""
-        self._begin(base, now_ms)
+        self.writer.begin_segment(base, now_ms)
         self.end_offset = base
-
-    def _begin(self, base: int, now_ms: int) -> Segment:
-        file = self.shared.pool.create(stem(self.directory, base) + ".log")
-        segment = Segment(self.shared, self.directory, base, file, 0)
-        segment.created_ms = now_ms
-        self.held.begin(segment)
-        self.durability.directory_dirty = True
-        return segment
 
     def take_cut(self, old: Segment, cut: Segment, end_offset: int) -> None:
         """`cut`, what is left of `old`, is the last segment, and the log ends at `end_offset`."""
         self.held.replace([old], cut)
         self.end_offset = end_offset
-        self._torn = False
+        self.writer.cut()
         self.durability.left(old)
         self.durability.must_flush(cut)
 
     def set_producers(self, producers: ProducerStates) -> None:
-        self.producers = producers
-
-    def cut_epochs(self, end_offset: int) -> None:
-        """Leader epochs end at `end_offset` (-1: nothing is known of any)."""
-        self._epochs.truncate_end(end_offset)
-        self._write_epochs()
-
-    # --- rolling
-
-    def _roll(self, now_ms: int) -> Segment:
-        """A new last segment at the log's end. STORAGE leaves the old one as the last."""
-        base = self.end_offset
-        old = self.held.active
-        try:
-            segment = self._begin(base, now_ms)
-        except OSError as error:
-            self.counters.write_errors += 1
-            raise refused(error, f"roll a segment in {self.directory}") from error
-        self._write_snapshot(base)
-        old.next_offset = base
-        old.seal()
-        self.counters.rolled_segments += 1
-        return segment
+        (self._parts or self._awaken()).producers = producers
 
     def roll(self, now_ms: int) -> None:
         """Begins a new segment unless the last one is empty."""
         if self.active.size:
-            self._roll(now_ms)
-
-    def _write_snapshot(self, offset: int) -> bool:
-        """The producers as they are now, for recovery to begin with at `offset`, which may lie before the
-        log's end: batches that they know of already change nothing. Where the disk refuses, recovery goes
-        back to an earlier snapshot."""
-        try:
-            path = stem(self.directory, offset) + ".snapshot"
-            self.shared.disk.write_file(path, encode_snapshot(self.producers), sync=False)
-        except OSError:
-            self.counters.write_errors += 1
-            return False
-        return True
+            self.writer.roll(now_ms)
 
     # --- reading
 
@@ -484,10 +377,11 @@ class PartitionLog:
         sent from there (docs/decisions/2026-11-21-log-reads.md has the measurements).
         OFFSET_OUT_OF_RANGE below the log's start or beyond its end.
         """
+        held = self.held
         if offset < self.start_offset or offset > self.end_offset:
             raise self._out_of_range(offset)
         limit_offset = min(limit_offset, self.end_offset)
-        chunks, size = self.held.read(offset, max_bytes, limit_offset, at_least_one=at_least_one)
+        chunks, size = held.read(offset, max_bytes, limit_offset, at_least_one=at_least_one)
         self.counters.read_bytes += size
         return chunks, size
 
@@ -495,6 +389,11 @@ class PartitionLog:
         """Somebody was given the last `size` bytes from memory: the next read begins at the end."""
         self.counters.read_bytes += size
         self.held.at_end(self.end_offset)
+
+    def _check_open(self) -> None:
+        """What it is known for may have to be corrected by what its files are."""
+        if self._parts is None:
+            self._awaken()
 
     def _out_of_range(self, offset: int) -> TreecastError:
         return TreecastError(
@@ -517,22 +416,24 @@ class PartitionLog:
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch up to `epoch`, its end offset), or (-1, -1)."""
-        return self._epochs.end_of(epoch, self.end_offset)
+        return self.writer.epochs.end_of(epoch, self.end_offset)
 
     # --- flushing (see `durability`; `flusher` does it beside the loop)
 
     @property
     def flushed_offset(self) -> int:
         """All before it has been forced to the disk."""
-        return self.durability.flushed_offset
+        return self.end_offset if self._parts is None else self._parts.durability.flushed_offset
 
     @property
     def flush_needed(self) -> bool:
         """Whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
-        return self.durability.needed()
+        return self._parts is not None and self._parts.durability.needed()
 
     def flush(self, now_ms: int, *, checkpoint: bool = False) -> None:
         """Forces everything to the disk at once, on the calling thread. STORAGE where it refuses."""
+        if self._parts is None:
+            return
         ticket = self.durability.begin(now_ms, checkpoint=checkpoint)
         if ticket is None:
             return
@@ -553,58 +454,33 @@ class PartitionLog:
         """
         if not self.config.cleanup_delete:
             raise TreecastError(Fault.POLICY_VIOLATION, "records of a compacted topic cannot be deleted")
+        self._check_open()
         offset = self.end_offset if offset == -1 else offset
         if not 0 <= offset <= self.end_offset:
             raise self._out_of_range(offset)
         if offset > self.start_offset:
-            self._start_at(offset)
+            forgetting.start_at(self, offset)
         return self.start_offset
-
-    def _start_at(self, offset: int) -> None:
-        before, self.start_offset = self.start_offset, offset
-        try:
-            self.durability.write_checkpoint()
-        except TreecastError:
-            self.start_offset = before
-            raise
-        self._epochs.truncate_start(offset)
 
     def clean(self, now_ms: int) -> int:
         """Housekeeping: rolls a segment whose time is over, forgets idle producers, deletes segments by
-        age, size and log start. How many were deleted; `remove_doomed` unlinks their files.
+        age, size and log start. How many were deleted; `remove_doomed` unlinks their files. One that rests
+        is opened for it only where there is something to do.
         """
-        if self._claim is not None:
+        if self._claim is not None or (self._parts is None and not self._due(now_ms)):
             return 0
-        self.producers.expire(now_ms, self.settings.producer_expiration_ms)
-        active = self.held.active
-        if active.size and now_ms - active.created_ms > self._segment_ms:
-            self._roll(now_ms)
-        count = expired_segments(self.segments, self.config, self.start_offset, self.end_offset, now_ms)
-        if count == len(self.segments):
-            self._roll(now_ms)
-        if count:
-            self._remove_oldest(count)
-        return count
+        return forgetting.clean(self, now_ms)
 
-    def _remove_oldest(self, count: int) -> None:
-        """Takes segments out of the log; readers keep what they hold of them."""
-        base = self.segments[count].base_offset
-        known = self.durability.knows_producers(base) or self._write_snapshot(base)
-        try:
-            for segment in self.segments[:count]:
-                self.doomed.append(swap.remove_segment(self.directory, segment.base_offset, self.shared.disk))
-                self.forget(segment)
-                self.counters.deleted_segments += 1
-        except OSError as error:
-            self.counters.write_errors += 1
-            raise refused(error, f"delete a segment in {self.directory}") from error
-        finally:
-            self.start_offset = max(self.start_offset, self.bases[0])
-            self.cleaned_offset = max(self.cleaned_offset, self.start_offset)
-            self._epochs.truncate_start(self.start_offset)
-        if not known:
-            self._write_snapshot(base)  # there was no room, perhaps there is now
-        self.durability.drop_snapshots()
+    def _due(self, now_ms: int) -> bool:
+        """Whether retention may have anything to do with a log that rests."""
+        if self._due_of is not self.config:
+            self._due_of, self._clean_due = self.config, decoded(self._summary).clean_due(self.config)
+        return now_ms > self._clean_due
+
+    @property
+    def compactable(self) -> bool:
+        """False where compaction surely has nothing to do."""
+        return self._claim is None and (self._parts is not None or decoded(self._summary).dirty)
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
         """Compaction's last step: `new` holds what `old`, neighbours, held."""
@@ -626,20 +502,57 @@ class PartitionLog:
     # --- leaving
 
     def close(self, now_ms: int = 0) -> None:
-        """Flushes all, writes a checkpoint that covers the whole log, and lets go of the files."""
+        """Flushes all, writes down what the next start is to trust, and lets go of the files. That is a
+        summary where the daemon keeps these, and else, or where it would be large, a checkpoint.
+        """
         if self.closed:
             return
         try:
-            if not self.durability.failed and not self.durability.covered():
-                self.flush(now_ms, checkpoint=True)
-            if self._epochs_dirty and self._claim is None:
-                self._write_epochs()
-            self.remove_doomed()
+            if self._parts is None:
+                self._note_epoch()
+            else:
+                self._settle(now_ms)
         finally:
             self.delete()
+
+    def _note_epoch(self) -> None:
+        """What was told of one that rests, and never written, is in its summary."""
+        summaries = self.shared.summaries
+        if summaries is None or not self._summary:
+            return
+        known = decoded(self._summary)
+        if self._told_epoch > known.told_epoch:
+            summaries.put(self.directory, with_epoch(known, self._told_epoch))
+
+    def _settle(self, now_ms: int) -> None:
+        self.remove_doomed()
+        durability, summaries = self.durability, self.shared.summaries
+        if not durability.failed and summaries is not None:
+            self.flush(now_ms)
+            summary = summarise(self, now_ms)
+            if summary is not None:
+                summaries.put(self.directory, summary)
+                return
+        if not durability.failed and not durability.covered():
+            self.flush(now_ms, checkpoint=True)
+        if self.writer.epochs_dirty and self._claim is None:
+            self.writer.write_epochs()
+        summary = summarise(self, now_ms) if summaries is not None else None
+        if summaries is not None and summary is not None:
+            summaries.put(self.directory, summary)
+
+    def discard(self) -> None:
+        """As `delete`, of a log that will not be opened again."""
+        if self.shared.summaries is not None:
+            self.shared.summaries.forget(self.directory)
+        self.delete()
 
     def delete(self) -> None:
         """Lets go of all files as they are; the directory is the owner's to remove."""
         self.closed = True
-        for segment in self.segments:
-            segment.close()
+        if self._parts is not None:
+            for segment in self._parts.held.all:
+                segment.close()
+
+
+_NOTHING_DONE: Final = recovery.RecoveryReport()

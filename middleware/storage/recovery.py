@@ -34,6 +34,7 @@ from .replay import apply_batch
 from .scan import BatchScanner, plausible
 from .segment import Segment, SharedFiles, stem
 from .snapshot import decode_snapshot
+from .summary import LogSummary
 
 _DIGITS = 20
 
@@ -63,20 +64,42 @@ class Recovered(Struct):
     unflushed: list[Segment] = []
     created: bool = False
     checkpointed: bool = False  # `checkpoint` is the one on disk
+    disk_segment: int = 0  # the base offset of the segment that the one on disk lies in; 0 without one
+    since_checkpoint: int = 0  # bytes between both
+    epochs_dirty: bool = False  # no file says all of them
+    rested: bool = False  # opened as its summary says
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
-def recover(directory: str, config: TopicConfig, shared: SharedFiles, now_ms: int) -> Recovered:
-    """Opens what is in `directory`. OSError where the disk refuses."""
+def recover(
+    directory: str, config: TopicConfig, shared: SharedFiles, now_ms: int, summary: LogSummary | None = None
+) -> Recovered:
+    """Opens what is in `directory`. OSError where the disk refuses.
+
+    `summary`: what was said of it when it was left, which counts for more than the checkpoint and the file of
+    epochs, as long as the last segment is as long as it says.
+    """
     report = RecoveryReport()
     names = swap.tidy(directory, shared.disk, report)
-    checkpoint = Checkpoint.decode(read_file(f"{directory}/{FILE_NAME}"))
+    on_disk = checkpoint = Checkpoint.decode(read_file(f"{directory}/{FILE_NAME}"))
     leader_epochs = LeaderEpochs.decode(read_file(f"{directory}/{epochs.FILE_NAME}"))
     segments = _segments(directory, shared, names)
     if not segments:
         return _create(directory, shared, checkpoint, leader_epochs, report, now_ms)
-    opening = _Opening(directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms, names)
-    return opening.run()
+    last = segments[-1]
+    if summary is not None and (last.base_offset, last.size) != (summary.segment, summary.position):
+        summary = None
+    if summary is not None:
+        checkpoint, leader_epochs = summary.checkpoint, summary.leader_epochs()
+    opening = _Opening(
+        directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms, names, summary
+    )
+    recovered = opening.run()
+    if recovered.checkpointed:
+        recovered.disk_segment = recovered.checkpoint.segment
+    elif summary is not None and on_disk is not None:
+        recovered.disk_segment = on_disk.segment
+    return recovered
 
 
 def unwritten(directory: str, shared: SharedFiles, now_ms: int) -> Recovered:
@@ -151,6 +174,7 @@ class _Opening:
         report: RecoveryReport,
         now_ms: int,
         names: list[str],
+        summary: LogSummary | None = None,
     ) -> None:
         self.directory = directory
         self.config = config
@@ -162,7 +186,9 @@ class _Opening:
         self.snapshots = _snapshots_of(names)
         self.producers = ProducerStates()
         self.trusted = self._usable(checkpoint)
-        self.checkpointed = self.trusted == checkpoint
+        self.summary = summary
+        self.inside = summary if summary is not None and summary.inside else None
+        self.checkpointed = self.trusted == checkpoint and self.inside is None
         self.end_offset = self.trusted.recovery
         self.unflushed: list[Segment] = []
 
@@ -209,6 +235,10 @@ class _Opening:
     def _restore_producers(self) -> None:
         """From the newest snapshot that is whole, and the trusted batches after it."""
         since = self.segments[0].base_offset
+        states = decode_snapshot(self.inside.producers) if self.inside is not None else None
+        if states is not None:
+            self.producers = states
+            return
         for offset in sorted(self.snapshots, reverse=True):
             if offset > self.trusted.recovery:
                 continue
@@ -239,8 +269,12 @@ class _Opening:
         segment.sealed = False
         scanner = BatchScanner(self.shared.pool.descriptor(segment.file), 0, trusted.position, whole=False)
         header = scanner.next()
-        offsets = OffsetIndex(segment.base_offset, bytearray(read_file(segment.path(".index"))))
-        times = TimeIndex(segment.base_offset, bytearray(read_file(segment.path(".timeindex"))))
+        if self.inside is not None:
+            data = self.inside.offset_index, self.inside.time_index
+        else:
+            data = read_file(segment.path(".index")), read_file(segment.path(".timeindex"))
+        offsets = OffsetIndex(segment.base_offset, bytearray(data[0]))
+        times = TimeIndex(segment.base_offset, bytearray(data[1]))
         if len(offsets.data) % OFFSET_ENTRY == 0 and len(times.data) % TIME_ENTRY == 0:
             offsets.truncate(trusted.position)
             times.truncate(trusted.recovery)
@@ -254,7 +288,8 @@ class _Opening:
 
     def _check(self, segment: Segment, position: int) -> bool:
         """Checks `segment` from `position` on. False: it was cut off, and nothing may follow."""
-        expected = self.trusted.recovery if position else segment.base_offset
+        checkpointed = segment.base_offset == self.trusted.segment
+        expected = self.trusted.recovery if checkpointed else segment.base_offset
         if position == 0:
             segment.start_indexes()
         last = segment is self.segments[-1]
@@ -335,6 +370,7 @@ class _Opening:
             if offset > self.end_offset:
                 self.shared.disk.unlink(stem(self.directory, offset) + ".snapshot")
         self.epochs.drop_beyond(self.end_offset)
+        known = self.summary
         return Recovered(
             self.segments,
             self.producers,
@@ -344,12 +380,15 @@ class _Opening:
             self.unflushed,
             created,
             self.checkpointed,
-            self.report,
+            since_checkpoint=known.since_checkpoint if known is not None else 0,
+            epochs_dirty=known is not None and not known.epochs_written,
+            rested=known is not None,
+            report=self.report,
         )
 
     def _withdraw_checkpoint(self) -> None:
         """A checkpoint of more than there is would be believed again when the log has grown past it."""
-        if not self.checkpointed and os.path.exists(f"{self.directory}/{FILE_NAME}"):
+        if not self.checkpointed and self.inside is None and os.path.exists(f"{self.directory}/{FILE_NAME}"):
             self.shared.disk.write_file(f"{self.directory}/{FILE_NAME}", self.trusted.encode(), sync=False)
             self.checkpointed = True
 

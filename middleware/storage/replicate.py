@@ -73,7 +73,7 @@ def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
         _cut(log, segment, position, end, now_ms)
         _drop_snapshots(log, end)
         log.set_producers(_producers(log, end, now_ms))
-        log.cut_epochs(end)
+        log.writer.cut_epochs(end)
     except OSError as error:
         log.durability.failed = f"{log.directory} could not be truncated: {error.strerror or error}"
         log.counters.write_errors += 1
@@ -98,7 +98,7 @@ def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
         _drop_snapshots(log, -1)
         log.begin_segment(offset, now_ms)
         log.set_producers(ProducerStates())
-        log.cut_epochs(-1)
+        log.writer.cut_epochs(-1)
     except OSError as error:
         log.durability.failed = f"{log.directory} could not be begun anew: {error.strerror or error}"
         log.counters.write_errors += 1

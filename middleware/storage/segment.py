@@ -19,6 +19,7 @@ from .scan import BatchScanner, read_fully
 
 if TYPE_CHECKING:
     from .log import PartitionLog
+    from .summaries import LogSummaries
 
 _WALK_BLOCK: Final = 4096
 _PREFIX: Final = 27  # up to and with lastOffsetDelta
@@ -42,7 +43,11 @@ class SharedFiles:
         *,
         open_files: int = 512,
         index_bytes: int = 16 << 20,
+        summaries: LogSummaries | None = None,
     ) -> None:
+        """`summaries`: what a start trusts instead of opening logs, and a stop is to write."""
+        self.summaries = summaries
+        self.changed: dict[PartitionLog, None] = {}  # logs that may be other than their summaries say
         self.disk = disk or Disk()
         self.pool = FilePool(self.disk, open_files)
         self.index_bytes = index_bytes

@@ -1,11 +1,14 @@
 """Many partitions on one host: what it costs to make them, to start with them, and to look at them.
 
     python -m tests.load.partitions --count 100000
+    python -m tests.load.partitions --count 100000 --records 3 --shape partitions
     python -m tests.load.partitions --count 5000 --shape topics --hosts 2 --json
 
 An ordinary admin client (confluent-kafka) makes them in batches: as topics of one partition each, and as one
-topic that grows. Then the daemon is stopped, started, killed and started, and scraped. It ends with 1 where a
-bound is missed. The data goes to a temporary directory, or with `--data` to one that is kept.
+topic that grows. With `--records` each gets some. Then the daemon is killed and started with all of them
+written just before, stopped and started, killed and started, and scraped; and one of a hundred is written,
+and it is killed and started again. It ends with 1 where a bound is missed. The data goes to a temporary
+directory, or with `--data` to one that is kept.
 """
 
 from __future__ import annotations
@@ -25,15 +28,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kafka.protocol.producer import ProduceRequest
 
+from tests.fault.crash import wire
 from treecast.middleware.daemon.process import DaemonProcess
 
 SHAPES = ("topics", "partitions")
 CALL_SECONDS = 60.0  # librdkafka's default for a request
 PATIENCE_SECONDS = 300.0  # for a start, so that a slow one is measured and not guessed
 LOOK_SECONDS = 5.0  # how long an idle daemon's processor time is looked at
+WRITTEN_TOGETHER = 200  # partitions in one request
 DATA_FLAGS = ("--default-partitions", "1")
 
 # A short run, of a few thousand, is held to the same: none of them may depend on the number.
@@ -53,14 +58,21 @@ class Row:
     first_ms_each: float  # of the first tenth
     last_ms_each: float  # of the last tenth
     slowest_batch: float
+    records: int  # in each partition
+    write: float  # all records, acknowledged
     empty_memory: int  # of the daemon before
     memory: int  # when all are made
-    start_after_stop: float
-    start_after_kill: float
+    start_after_kill_at_once: float  # of a daemon that was killed when the last record was written
     stop: float
+    start_after_stop: float
+    second_stop: float  # of a daemon of which nobody wanted anything
+    start_after_kill: float
+    start_after_kill_of_few: float  # when one of a hundred partitions was written just before
     memory_after_start: int
     open_files: int
     idle_cpu_percent: float
+    first_use: float  # a record to a partition that nobody has used since the start, and its answer
+    second_use: float  # another
     metadata: float  # the answer to an admin client that asks for all topics
     metrics_bytes: int
     metrics: float
@@ -71,7 +83,11 @@ class Row:
         found = []
         if self.create_ms_each > MOST_MS_EACH:
             found.append(f"{self.create_ms_each:.2f} ms for each is more than {MOST_MS_EACH:g}")
-        for name, seconds in (("stop", self.start_after_stop), ("kill", self.start_after_kill)):
+        for name, seconds in (
+            ("stop", self.start_after_stop),
+            ("kill", self.start_after_kill),
+            ("kill of few", self.start_after_kill_of_few),
+        ):
             if seconds > MOST_START_SECONDS:
                 found.append(f"a start of {seconds:.1f} s after a {name} is more than {MOST_START_SECONDS:g}")
         if self.metrics_bytes > MOST_METRICS_BYTES:
@@ -109,7 +125,7 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--batch", type=int, default=500, help="topics or partitions in one request")
     parser.add_argument("--hosts", type=int, default=0, help="hosts that are joined; 0: one that is alone")
-    parser.add_argument("--records", action="store_true", help="write one record to each partition")
+    parser.add_argument("--records", type=int, default=0, help="records to write to each partition")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the daemons")
     parser.add_argument("--data", help="where the data goes, and is kept")
     parser.add_argument(
@@ -144,35 +160,52 @@ class _Run:
         batches = list(self._batches())
         size = self._options.batch
         made, tenth = len(batches) * size, max(len(batches) // 10, 1)
-        if self._options.records:
-            _write_to_each(first.kafka, self._names(), made)
+        places = list(self._names())
+        write = timed(lambda: _write_to_each(first.kafka, places, self._options.records))
         sizes = memory(first.pid)
-        stop = timed(first.stop)
+        first.kill()
+        at_once = _start(first)
+        stop = timed(lambda: first.stop(timeout=PATIENCE_SECONDS))
         start_after_stop = _start(first)
+        second_stop = timed(lambda: first.stop(timeout=PATIENCE_SECONDS))
+        _start(first)
         first.kill()
         start_after_kill = _start(first)
+        after = memory(first.pid)
+        files, idle = len(os.listdir(f"/proc/{first.pid}/fd")), _idle_cpu(first.pid)
+        first_use, second_use = _used(first.kafka, places[:2])
         metadata = timed(lambda: self._admin().list_topics(timeout=PATIENCE_SECONDS))
         seconds, body = _scraped(first)
+        _write_to_each(first.kafka, places[::100], min(self._options.records, 1))
+        first.kill()
+        of_few = _start(first)
         return Row(
-            self._shape,
-            made,
-            self._options.hosts,
-            sum(batches) / made * 1000,
-            sum(batches[:tenth]) / (tenth * size) * 1000,
-            sum(batches[-tenth:]) / (tenth * size) * 1000,
-            max(batches),
-            empty,
-            sizes,
-            start_after_stop,
-            start_after_kill,
-            stop,
-            memory(first.pid),
-            len(os.listdir(f"/proc/{first.pid}/fd")),
-            _idle_cpu(first.pid),
-            metadata,
-            len(body),
-            seconds,
-            left_out(body),
+            shape=self._shape,
+            partitions=made,
+            hosts=self._options.hosts,
+            create_ms_each=sum(batches) / made * 1000,
+            first_ms_each=sum(batches[:tenth]) / (tenth * size) * 1000,
+            last_ms_each=sum(batches[-tenth:]) / (tenth * size) * 1000,
+            slowest_batch=max(batches),
+            records=self._options.records,
+            write=write,
+            empty_memory=empty,
+            memory=sizes,
+            start_after_kill_at_once=at_once,
+            stop=stop,
+            start_after_stop=start_after_stop,
+            second_stop=second_stop,
+            start_after_kill=start_after_kill,
+            start_after_kill_of_few=of_few,
+            memory_after_start=after,
+            open_files=files,
+            idle_cpu_percent=idle,
+            first_use=first_use,
+            second_use=second_use,
+            metadata=metadata,
+            metrics_bytes=len(body),
+            metrics=seconds,
+            metrics_left_out=left_out(body),
         )
 
     def _start_all(self) -> None:
@@ -217,23 +250,39 @@ def _done(futures: dict[str, Any]) -> None:
         future.result(CALL_SECONDS + 5)
 
 
-def _write_to_each(kafka: str, partitions: Iterator[tuple[str, int]], count: int) -> None:
-    """One record, acknowledged."""
-    left = [count]
+def _write_to_each(kafka: str, partitions: Sequence[tuple[str, int]], count: int) -> None:
+    """So many records, acknowledged; each round goes to all before the next. By a plain client: librdkafka
+    looks at all partitions of a topic again and again, and writes 60 a second to 100,000 of them."""
+    connection, batch = wire.Connection(kafka), wire.build_batch([(None, b"value")])
+    try:
+        for _ in range(count):
+            for first in range(0, len(partitions), WRITTEN_TOGETHER):
+                reply = connection.ask(_produce(partitions[first : first + WRITTEN_TOGETHER], batch))
+                for topic in reply.responses:
+                    for one in topic.partition_responses:
+                        if one.error_code:
+                            raise RuntimeError(f"{topic.name}-{one.index}: error {one.error_code}")
+    finally:
+        connection.close()
 
-    def told(error: Any, message: Any) -> None:
-        if error is not None:
-            raise RuntimeError(f"{message.topic()}-{message.partition()}: {error}")
-        left[0] -= 1
 
-    producer = Producer({"bootstrap.servers": kafka, "linger.ms": 0, "message.timeout.ms": 300_000})
-    for number, (topic, partition) in enumerate(partitions):
-        producer.produce(topic, b"value", partition=partition, on_delivery=told)
-        if number % 1000 == 999:
-            producer.flush()
-    producer.flush()
-    if left[0]:
-        raise RuntimeError(f"{left[0]} records were not acknowledged")
+def _produce(partitions: Sequence[tuple[str, int]], batch: bytes) -> ProduceRequest:
+    """One batch to each."""
+    of_topic = ProduceRequest.TopicProduceData
+    places: dict[str, list[Any]] = {}
+    for topic, partition in partitions:
+        one = of_topic.PartitionProduceData(version=9, index=partition, records=batch)
+        places.setdefault(topic, []).append(one)
+    data = [of_topic(version=9, name=name, partition_data=some) for name, some in places.items()]
+    return ProduceRequest(version=9, transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=data)
+
+
+def _used(kafka: str, places: Sequence[tuple[str, int]]) -> tuple[float, float]:
+    """Seconds of two records to the second, one after the other, by connections of their own."""
+    _write_to_each(kafka, places[:1], 1)
+    return timed(lambda: _write_to_each(kafka, places[1:], 1)), timed(
+        lambda: _write_to_each(kafka, places[1:], 1)
+    )
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -293,13 +342,15 @@ def table(rows: Sequence[Row]) -> str:
     lines = []
     for name in names:
         cells = [_cell(name, getattr(row, name)) for row in rows]
-        lines.append(f"{name.replace('_', ' '):20}" + "".join(f"{cell:>16}" for cell in cells))
+        lines.append(f"{name.replace('_', ' '):26}" + "".join(f"{cell:>16}" for cell in cells))
     return "\n".join(lines)
 
 
 def _cell(name: str, value: float | int | str) -> str:
     if "memory" in name or name.endswith("_bytes"):
         return f"{value / 2**20:,.1f} MiB"
+    if name.endswith("_use"):
+        return f"{value * 1000:.2f} ms"
     if name.endswith("_each"):
         return f"{value:.2f} ms"
     if name.endswith("_percent"):

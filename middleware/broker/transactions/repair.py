@@ -27,6 +27,8 @@ async def abort_hanging(partitions: Iterable[LocalPartition], known: Iterable[Tr
             held.setdefault(name, set()).add(transaction.producer_id)
     count = 0
     for partition in partitions:
+        if not partition.log.has_open_transactions:
+            continue  # its log may rest
         holders = held.get(partition.name, set())
         for producer_id in partition.log.producers.open_transactions():
             if producer_id not in holders:

@@ -73,3 +73,39 @@ freeze_heap()
 print(gc.get_freeze_count() > 1000, gc.isenabled())
 """
     assert run(script) == "True True"
+
+
+def test_what_a_slow_collection_has_found_in_use_is_not_looked_at_again() -> None:
+    script = """
+import gc
+from treecast.middleware.daemon.tuning import SlowCollections
+times = iter([0.0, 0.04, 1.0, 1.06])
+slow = SlowCollections(times.__next__, 0.05)
+kept = [[] for _ in range(1000)]
+frozen = []
+for generation in (1, 2, 2):
+    slow("start", {"generation": generation})
+    slow("stop", {"generation": generation})
+    frozen.append(gc.get_freeze_count() > 1000)
+print(frozen)
+"""
+    assert run(script) == "[False, False, True]"
+
+
+def test_collections_stay_short_however_much_there_is() -> None:
+    """By what they look at, which does not depend on the machine."""
+    script = """
+import gc
+from treecast.middleware.daemon import tuning
+looked_at = []
+def look(phase, info):
+    if phase == "start" and info["generation"] == 2:
+        looked_at.append(len(gc.get_objects()))
+gc.callbacks.append(look)
+times = iter(range(1 << 30))
+tuning.time.monotonic = lambda: next(times)  # each collection is slow
+tuning.freeze_heap()
+kept = [[number] for number in range(600_000)]
+print(len(looked_at) > 3, max(looked_at) < 100_000)
+"""
+    assert run(script) == "True True"

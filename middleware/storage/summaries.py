@@ -1,0 +1,176 @@
+"""The summaries of a daemon's logs, in one place: `summaries/` in the data directory, a `block_log`.
+
+Each block, MessagePack:  [version, {name of the log's directory: LogSummary, ...}]
+
+Later ones stand for earlier ones of the same log. A clean stop writes all of them anew and forces them to
+the disk; while the daemon runs, those of logs that nobody has written for a while are added, so that after
+a kill no other logs are recovered than those that were written last. They are a help and no more: where one
+is missing, damaged, or not of the files that are there, the log is recovered from its files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from treecast.middleware.model.errors import TreecastError
+
+from .block_log import BlockLog, BlockSegment
+from .disk import Disk
+from .summary import LogSummary
+
+_log = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+_BLOCK: Final = 256  # summaries in a block
+_SPARE: Final = 4 << 20  # bytes beside what is needed, before all are written anew
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(LogSummary).decode
+_decode_block: Final = msgspec.msgpack.Decoder(tuple[int, dict[str, msgspec.Raw]]).decode
+
+
+class LogSummaries:
+    """Of the logs under one directory. Make it with `open`; all calls come from the loop."""
+
+    def __init__(self, path: str, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+        self._blocks: BlockLog | None = None  # None: not opened, or closed
+        self._entries: dict[str, bytes] = {}
+        self._fresh: dict[str, bytes] = {}  # not written yet
+        self._bytes = 0  # of all entries, as they are written
+
+    @classmethod
+    def open(cls, path: str, logs: str, disk: Disk | None = None) -> LogSummaries | None:
+        """What `path` says of the logs in the directory `logs`. What is damaged is left out. None where
+        nothing can be kept there, which is logged: then logs have checkpoints, and no summaries."""
+        made = cls(path, disk or Disk())
+        made._blocks = made._opened()
+        if made._blocks is None:
+            return None
+        present = set(os.listdir(logs)) if os.path.isdir(logs) else set()
+        made._entries = {name: data for name, data in made._entries.items() if name in present}
+        made._bytes = sum(map(len, made._entries.values()))
+        return made
+
+    def _opened(self) -> BlockLog | None:
+        for _ in range(2):
+            try:
+                found = BlockLog.open(self._path, self._disk, True, self._take)
+            except TreecastError as error:
+                _log.warning(
+                    "logs are recovered from their files, as their summaries cannot be used: %s", error
+                )
+                self._entries.clear()
+                shutil.rmtree(self._path, ignore_errors=True)
+                continue
+            if found.cut:
+                _log.warning("%d bytes of logs' summaries were damaged or torn", found.cut)
+            return found
+        return None
+
+    def _take(self, segment: BlockSegment, block: bytes) -> None:
+        try:
+            version, entries = _decode_block(block)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return
+        if version == _VERSION:
+            self._entries.update({name: bytes(raw) for name, raw in entries.items()})
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # --- looking
+
+    def trusted(self, directory: str) -> bytes | None:
+        """The summary of a log whose files are as it says, encoded; any other is forgotten."""
+        name = os.path.basename(directory)
+        data = self._entries.get(name)
+        if data is None:
+            return None
+        try:
+            if decoded(data).fits(directory):
+                return data
+        except msgspec.DecodeError:
+            pass  # of another version that has not said so
+        self.forget(directory)
+        return None
+
+    # --- keeping
+
+    def put(self, directory: str, summary: LogSummary) -> None:
+        """Takes it; `write` or `save` writes it down."""
+        name, data = os.path.basename(directory), _encode(summary)
+        self.forget(directory)
+        self._entries[name] = self._fresh[name] = data
+        self._bytes += len(data)
+
+    def forget(self, directory: str) -> None:
+        """The log is gone, or is not as its summary says."""
+        name = os.path.basename(directory)
+        self._fresh.pop(name, None)
+        known = self._entries.pop(name, None)
+        if known is not None:
+            self._bytes -= len(known)
+
+    def write(self) -> None:
+        """Adds what is new, and writes all anew where most of what is written stands for nothing any more.
+        Where the disk refuses, that is logged, and a start after a kill recovers more logs."""
+        blocks = self._blocks
+        if blocks is None or not self._fresh:
+            return
+        fresh, self._fresh = self._fresh, {}
+        try:
+            if blocks.size > 2 * self._bytes + _SPARE:
+                self._anew(blocks, sync=False)  # power loss may take them, and this is the loop
+                return
+            for block in _blocks_of(fresh):
+                blocks.append(block)
+        except (OSError, TreecastError) as error:
+            _log.warning("summaries of logs are not kept: %s", error)
+
+    def save(self) -> None:
+        """Writes all of them, and forces them to the disk. Where it refuses, that is logged: the next start
+        recovers logs from their files."""
+        blocks = self._blocks
+        if blocks is None:
+            return
+        self._fresh.clear()
+        try:
+            self._anew(blocks, sync=True)
+        except (OSError, TreecastError) as error:
+            _log.warning("summaries of logs are not kept: %s", error)
+
+    def _anew(self, blocks: BlockLog, *, sync: bool) -> None:
+        """Those from before stay until the new ones are written."""
+        blocks.roll()
+        for block in _blocks_of(self._entries):
+            blocks.append(block)
+        if sync:
+            blocks.begin_sync().run()
+        while len(blocks.segments) > 1:
+            blocks.drop_first()
+
+    def close(self) -> None:
+        if self._blocks is not None:
+            self._blocks.close()
+            self._blocks = None
+
+
+def decoded(data: bytes) -> LogSummary:
+    """msgspec.DecodeError where it is none."""
+    return _decode(data)
+
+
+def _blocks_of(entries: dict[str, bytes]) -> Iterator[bytes]:
+    names = list(entries)
+    for first in range(0, len(names), _BLOCK):
+        yield _encode(
+            (_VERSION, {name: msgspec.Raw(entries[name]) for name in names[first : first + _BLOCK]})
+        )

@@ -1,0 +1,180 @@
+"""A log in a few numbers: what a start takes it for and does not open it, while its files are as they were.
+
+A summary is made of a log all of which was forced to the disk. It says what the log's users ask for first
+(offsets, size, leader epochs), when retention has anything to do, and what recovery may trust, as a
+checkpoint does. What a checkpoint keeps in files of its own is in the summary itself where that is little:
+the indexes of the last segment, and the producers. So a stop writes no files for a small log.
+
+It holds as long as the directory and the last segment have the modification times (ns) of then, and the last
+segment the size of then. Whatever changes a log changes one of these: appends and cuts the segment,
+everything else the directory, as new files take the places of old ones by renaming. Where they differ the
+log is recovered from its files, as if there were no summary.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from treecast.middleware.model.topic_config import TopicConfig
+
+from .checkpoint import Checkpoint
+from .epochs import LeaderEpochs
+from .retention import expired_segments
+from .segment import stem
+from .snapshot import encode_snapshot
+
+if TYPE_CHECKING:
+    from .log import PartitionLog
+
+_MOST_INDEXES: Final = 4096  # bytes: those of a last segment of 0.5 to 1 MB
+_MOST_PRODUCERS: Final = 20  # of 46 to 174 bytes
+_NOTHING: Final = (b"", b"", b"")
+_NEVER: Final = 1 << 62
+
+
+class LogSummary(Struct, frozen=True, array_like=True, gc=False):
+    """Times in ms where they don't say otherwise, sizes in bytes, -1: there is none."""
+
+    directory_ns: int
+    segment_ns: int
+    start: int
+    cleaned: int
+    end: int
+    first_open: int  # where the oldest open transaction began
+    size: int
+    segments: int
+    behind: bool  # whether segments lie wholly before the start
+    oldest: int  # the largest timestamp in the first segment, or when it was written
+    oldest_size: int  # of the first segment
+    epochs: tuple[tuple[int, int], ...]  # leader epoch, its first offset
+    epochs_written: bool  # whether their file says them all
+    segment: int  # base offset of the last one
+    position: int  # its size
+    index_crc: int
+    since_checkpoint: int  # bytes after the checkpoint that the log's own files are
+    inside: bool  # whether what follows is to be taken instead of these files
+    offset_index: bytes
+    time_index: bytes
+    producers: bytes  # as `snapshot` has them
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What recovery may trust."""
+        return Checkpoint(self.start, self.cleaned, self.end, self.segment, self.position, self.index_crc)
+
+    @property
+    def told_epoch(self) -> int:
+        """The current leader epoch, or -1."""
+        return self.epochs[-1][0] if self.epochs else -1
+
+    def leader_epochs(self) -> LeaderEpochs:
+        return LeaderEpochs(list(self.epochs))
+
+    def fits(self, directory: str) -> bool:
+        """Whether the files are as they were. False as well where the disk refuses."""
+        try:
+            last = os.stat(stem(directory, self.segment) + ".log")
+            if (last.st_size, last.st_mtime_ns) != (self.position, self.segment_ns):
+                return False
+            return os.stat(directory).st_mtime_ns == self.directory_ns
+        except OSError:
+            return False
+
+    def clean_due(self, config: TopicConfig) -> int:
+        """Before this time (Unix ms) retention has nothing to do."""
+        if self.behind:
+            return 0
+        due = self.segment_ns // 1_000_000 + config.rolled_after_ms if self.position else _NEVER
+        if config.cleanup_delete:
+            if config.retention_ms >= 0 and self.size:
+                due = min(due, self.oldest + config.retention_ms)
+            if 0 <= config.retention_bytes <= self.size - self.oldest_size and self.size:
+                due = 0
+        return due
+
+    @property
+    def dirty(self) -> bool:
+        """Whether compaction may have something to do."""
+        return max(self.cleaned, self.start) < self.segment
+
+
+def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
+    """Of a log that is open. None where a part of it was not forced to the disk; or is too much for a
+    summary, and its checkpoint does not cover it."""
+    durability = log.durability
+    if not log.has_files or durability.failed or durability.unflushed or durability.directory_dirty:
+        return None
+    active, oldest = log.active, log.segments[0]
+    inside = _NOTHING
+    if not durability.covered():
+        if not is_small(log):
+            return None
+        inside = _inside(log)
+    directory_ns, (size, segment_ns) = _modified(log.directory)[1], _modified(active.file.path)
+    if size != active.size or segment_ns < 0 or directory_ns < 0:
+        return None
+    newest = oldest.max_timestamp
+    if newest < 0 and log.size:
+        newest = oldest.modified_ms()
+    return LogSummary(
+        directory_ns=directory_ns,
+        segment_ns=segment_ns,
+        start=log.start_offset,
+        cleaned=log.cleaned_offset,
+        end=log.end_offset,
+        first_open=log.producers.first_open_offset,
+        size=log.size,
+        segments=len(log.segments),
+        behind=_behind(log, now_ms),
+        oldest=newest,
+        oldest_size=oldest.size,
+        epochs=tuple(log.epoch_entries),
+        epochs_written=not log.writer.epochs_dirty,
+        segment=active.base_offset,
+        position=active.size,
+        index_crc=active.indexes.crc,
+        since_checkpoint=durability.since_checkpoint,
+        inside=bool(inside[2]),
+        offset_index=inside[0],
+        time_index=inside[1],
+        producers=inside[2],
+    )
+
+
+def is_small(log: PartitionLog) -> bool:
+    """Whether the last segment's indexes and the producers have room in a summary."""
+    return log.active.indexes.size <= _MOST_INDEXES and len(log.producers) <= _MOST_PRODUCERS
+
+
+def _inside(log: PartitionLog) -> tuple[bytes, bytes, bytes]:
+    """The indexes of the last segment, and the producers."""
+    indexes = log.active.indexes
+    indexes.finish()
+    return bytes(indexes.offsets.data), bytes(indexes.times.data), encode_snapshot(log.producers)
+
+
+def _modified(path: str) -> tuple[int, int]:
+    """(size, time in ns); -1 where the disk refuses."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return -1, -1
+    return found.st_size, found.st_mtime_ns
+
+
+def _behind(log: PartitionLog, now_ms: int) -> bool:
+    return expired_segments(log.segments, _KEEPS_ALL, log.start_offset, log.end_offset, now_ms) > 0
+
+
+_KEEPS_ALL: Final = TopicConfig.of({"retention.ms": "-1", "retention.bytes": "-1"})
+
+
+def with_epoch(summary: LogSummary, epoch: int) -> LogSummary:
+    """The same, and `epoch` began at the end, where that is a higher one: no file says it."""
+    known = summary.leader_epochs()
+    known.begin(epoch, summary.end)
+    changed: dict[str, object] = {"epochs": tuple(known.entries), "epochs_written": False}
+    return LogSummary(**{name: getattr(summary, name) for name in LogSummary.__struct_fields__} | changed)

@@ -1,0 +1,278 @@
+"""Writing to one log: batches as they come or as their leader has them, new segments, and leader epochs.
+
+An append is one write. What of it reached the file and was refused is taken back, so that the file ends
+where the log does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stamp_append_time
+
+from . import epochs, replicate
+from .aborted import AbortedEntry, encode_entry
+from .control import read_marker
+from .disk import refused, write_rest
+from .replay import apply_batch
+from .segment import Segment, stem
+from .snapshot import encode_snapshot
+
+if TYPE_CHECKING:
+    from .log import PartitionLog
+
+_MAX_RELATIVE: Final = 2**31 - 1
+
+
+class LogAppend:
+    """Where an append went: its first offset, its end, and the time stamped on it (-1: CreateTime)."""
+
+    def __init__(self, base_offset: int, next_offset: int, log_append_time: int) -> None:
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.log_append_time = log_append_time
+
+
+class LogWriter:
+    """Writes to the segments of `log`, which is open, and keeps its leader epochs."""
+
+    def __init__(self, log: PartitionLog, leader_epochs: epochs.LeaderEpochs, *, epochs_dirty: bool) -> None:
+        """`epochs_dirty`: `leader_epochs` has an epoch that the file does not say."""
+        self.epochs = leader_epochs
+        self.epochs_dirty = epochs_dirty
+        self._log = log
+        self._torn = False  # the file is longer than the log
+
+    # --- appending
+
+    def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> LogAppend:
+        """As `PartitionLog.append`."""
+        log = self._log
+        size = len(batches)
+        stamp = now_ms if log.config.log_append_time else -1
+        end = self._assign(batches, headers, stamp)
+        active = log.held.active
+        if self._must_roll(active, size, end, headers[-1].max_timestamp, now_ms):
+            active = self.roll(now_ms)
+        if self.epochs.latest < 0:
+            self.begin_epoch(0)
+        if self.epochs_dirty:
+            self.write_epochs()
+        self._write(active, batches)
+        self._took(active, batches, headers, now_ms)
+        base, log.end_offset = log.end_offset, end
+        active.next_offset = end
+        counters = log.counters
+        counters.appended_batches += len(headers)
+        counters.appended_records += end - base
+        counters.appended_bytes += size
+        return LogAppend(base, end, stamp)
+
+    def _assign(self, batches: memoryview, headers: Sequence[BatchHeader], stamp: int) -> int:
+        """Gives offsets, leader epoch and time to each batch: the offset after the last."""
+        offset = self._log.end_offset
+        epoch = max(self.epochs.latest, 0)
+        position = 0
+        for header in headers:
+            patch_batch(batches, position, offset, epoch)
+            header.base_offset = offset
+            header.leader_epoch = epoch
+            if header.control:
+                read_marker(batches, position, header)  # must be readable before it is stored
+            if stamp >= 0:
+                stamp_append_time(batches, position, stamp)
+                header.max_timestamp = stamp
+            offset += header.last_offset_delta + 1
+            position += header.size
+        if position != len(batches):
+            raise TreecastError(Fault.CORRUPT_BATCH, "the headers are not those of the bytes")
+        return offset
+
+    def _must_roll(self, active: Segment, size: int, end: int, timestamp: int, now_ms: int) -> bool:
+        config = self._log.config
+        if size > config.segment_bytes:
+            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{size} bytes are more than a segment holds")
+        if active.size == 0:
+            return False
+        return (
+            active.size + size > config.segment_bytes
+            or end - active.base_offset > _MAX_RELATIVE
+            or active.indexes.full(config.segment_index_bytes)
+            or self._aged(active, timestamp, now_ms)
+        )
+
+    def _aged(self, active: Segment, timestamp: int, now_ms: int) -> bool:
+        """Whether segment.ms lies between the segment's first batch and this one, by their timestamps (as
+        Kafka has it, so that old records do not make a segment each), or since it was made."""
+        if active.first_timestamp >= 0 and timestamp >= 0:
+            return timestamp - active.first_timestamp > self._log.segment_ms
+        return now_ms - active.created_ms > self._log.segment_ms
+
+    def _write(self, active: Segment, batches: memoryview) -> None:
+        """One write; a short one is taken back, so that the file ends where the log does."""
+        shared = self._log.shared
+        descriptor = shared.pool.descriptor(active.file)
+        disk = shared.disk
+        try:
+            if self._torn:
+                disk.truncate(descriptor, active.size)
+                self._torn = False
+            written: int = disk.write(descriptor, batches, active.size)
+            if written < len(batches):
+                write_rest(disk, descriptor, batches, active.size, written)
+        except OSError as error:
+            self._log.counters.write_errors += 1
+            self._take_back(descriptor, active.size)
+            raise refused(error, f"append to {active.file.path}") from error
+
+    def _take_back(self, descriptor: int, size: int) -> None:
+        try:
+            self._log.shared.disk.truncate(descriptor, size)
+        except OSError:
+            self._torn = True  # before the next append, then
+
+    def _took(
+        self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
+    ) -> None:
+        """The batches are in the file: into indexes, producers, and what is to be flushed."""
+        log = self._log
+        interval = log.config.index_interval_bytes
+        position = 0
+        for header in headers:
+            size = header.size
+            active.note(header.last_offset, header.max_timestamp, active.size, size, interval)
+            active.size += size
+            if header.producer_id >= 0:
+                entry = apply_batch(log.producers, header, batches, position, now_ms)
+                if entry is not None:
+                    self._aborted(active, entry)
+            position += size
+        log.held.size += position
+        log.durability.wrote(active, position, now_ms)
+
+    def _aborted(self, active: Segment, entry: AbortedEntry) -> None:
+        """Remembers an aborted transaction; recovery finds it in the log again if it is not in the file."""
+        active.aborted.append(entry)
+        try:
+            with open(active.path(".txnindex"), "ab") as file:
+                file.write(encode_entry(entry))
+        except OSError:
+            self._log.counters.write_errors += 1
+
+    # --- following another host's log (see `replicate`)
+
+    def append_replicated(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
+        """As `PartitionLog.append_replicated`, of batches whose order was checked."""
+        log = self._log
+        position = number = 0
+        while number < len(headers):
+            active = self._room_for(headers[number], now_ms)
+            count = replicate.fitting(active, headers, number, log.config.segment_bytes)
+            some = headers[number : number + count]
+            size = sum(header.size for header in some)
+            self._append_as_is(active, batches[position : position + size], some, now_ms)
+            position += size
+            number += count
+        return log.end_offset
+
+    def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        """The segment that takes the batch: the last one, or a new one."""
+        log = self._log
+        active = log.held.active
+        if header.next_offset - active.base_offset > _MAX_RELATIVE:
+            log.end_offset = header.base_offset  # so many offsets are left out that no index could tell
+            return self.roll(now_ms)
+        if active.size and (
+            active.size + header.size > log.config.segment_bytes
+            or active.indexes.full(log.config.segment_index_bytes)
+            or self._aged(active, header.max_timestamp, now_ms)
+        ):
+            return self.roll(now_ms)
+        return active
+
+    def _append_as_is(
+        self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
+    ) -> None:
+        for header in headers:
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.begin(header.leader_epoch, header.base_offset)
+                self.epochs_dirty = True
+        if self.epochs_dirty:
+            self.write_epochs()
+        self._write(active, batches)
+        self._took(active, batches, headers, now_ms)
+        log, counters = self._log, self._log.counters
+        counters.appended_batches += len(headers)
+        counters.appended_records += headers[-1].next_offset - log.end_offset
+        counters.appended_bytes += len(batches)
+        log.end_offset = active.next_offset = headers[-1].next_offset
+
+    def cut(self) -> None:
+        """The last segment is another one, whose file ends where the log does."""
+        self._torn = False
+
+    # --- leader epochs
+
+    def begin_epoch(self, epoch: int) -> None:
+        """As `PartitionLog.begin_epoch`."""
+        if epoch > self.epochs.latest:
+            self.epochs.begin(epoch, self._log.end_offset)
+            self.epochs_dirty = True
+
+    def cut_epochs(self, end_offset: int) -> None:
+        """Leader epochs end at `end_offset` (-1: nothing is known of any)."""
+        self.epochs.truncate_end(end_offset)
+        self.write_epochs()
+
+    def write_epochs(self) -> None:
+        """Makes the file say them. STORAGE where the disk refuses."""
+        path = f"{self._log.directory}/{epochs.FILE_NAME}"
+        try:
+            self._log.shared.disk.write_file(path, self.epochs.encode(), sync=False)
+        except OSError as error:
+            self._log.counters.write_errors += 1
+            raise refused(error, f"write {path}") from error
+        self.epochs_dirty = False
+
+    # --- segments
+
+    def roll(self, now_ms: int) -> Segment:
+        """A new last segment at the log's end. STORAGE leaves the old one as the last."""
+        log = self._log
+        base = log.end_offset
+        old = log.held.active
+        try:
+            segment = self.begin_segment(base, now_ms)
+        except OSError as error:
+            log.counters.write_errors += 1
+            raise refused(error, f"roll a segment in {log.directory}") from error
+        self.write_snapshot(base)
+        old.next_offset = base
+        old.seal()
+        log.counters.rolled_segments += 1
+        return segment
+
+    def begin_segment(self, base: int, now_ms: int) -> Segment:
+        """A new, empty last segment. OSError where the disk refuses."""
+        log = self._log
+        file = log.shared.pool.create(stem(log.directory, base) + ".log")
+        segment = Segment(log.shared, log.directory, base, file, 0)
+        segment.created_ms = now_ms
+        log.held.begin(segment)
+        log.durability.directory_dirty = True
+        return segment
+
+    def write_snapshot(self, offset: int) -> bool:
+        """The producers as they are now, for recovery to begin with at `offset`, which may lie before the
+        log's end: batches that they know of already change nothing. Where the disk refuses, recovery goes
+        back to an earlier snapshot."""
+        log = self._log
+        try:
+            path = stem(log.directory, offset) + ".snapshot"
+            log.shared.disk.write_file(path, encode_snapshot(log.producers), sync=False)
+        except OSError:
+            log.counters.write_errors += 1
+            return False
+        return True
