@@ -68,7 +68,7 @@ _USUAL: Final = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH
 # much.
 _PAYLOAD: Final = 3
 _TRUESIZE: Final = 8
-_PUT_OFF: Final = 8  # turns, at most
+_PUT_OFF: Final = 64  # turns, at most
 _APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
 _PAUSE: Final = 0.001
 _WORK_EVERY: Final = 0.002  # seconds: after messages that come alone, what need not be done at once
