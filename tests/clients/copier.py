@@ -84,6 +84,8 @@ class Copier:
     def _rewind(self) -> None:
         """Back to what the group has committed."""
         for place in self._consumer.committed(self._consumer.assignment(), 60):
+            if place.error is not None:  # it is no member any more: its offset is not known, and is not 0
+                raise KafkaException(place.error)
             try:
                 self._consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
             except KafkaException:
