@@ -67,6 +67,11 @@ _WITHOUT_SEGMENTS: Final = (
     (_RETURN, 0, 0, 0xFFFF_FFFF),
     (_RETURN, 0, 0, 0),
 )
+# It is there for as long as the module: the kernel is given its address, and a compiled function lets go of a
+# name after its last use.
+_PROGRAM: Final = ctypes.create_string_buffer(
+    b"".join([struct.pack("HBBI", *one) for one in _WITHOUT_SEGMENTS]), 8 * len(_WITHOUT_SEGMENTS)
+)
 
 
 def refuse_segments(sock: socket.socket) -> None:
@@ -75,9 +80,7 @@ def refuse_segments(sock: socket.socket) -> None:
     Sockets that are bound to STARE's port all get the groups that any of them has joined. OSError where the
     kernel has no filters.
     """
-    program = b"".join([struct.pack("HBBI", *one) for one in _WITHOUT_SEGMENTS])
-    held = ctypes.create_string_buffer(program, len(program))
-    described = struct.pack("@HP", len(_WITHOUT_SEGMENTS), ctypes.addressof(held))
+    described = struct.pack("@HP", len(_WITHOUT_SEGMENTS), ctypes.addressof(_PROGRAM))
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
 
 
