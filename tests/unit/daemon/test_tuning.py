@@ -103,7 +103,7 @@ def look(phase, info):
         looked_at.append(len(gc.get_objects()))
 gc.callbacks.append(look)
 times = iter(range(1 << 30))
-tuning.time.monotonic = lambda: next(times)  # each collection is slow
+tuning.time.thread_time = lambda: next(times)  # each collection is slow
 tuning.freeze_heap()
 kept = [[number] for number in range(600_000)]
 print(len(looked_at) > 3, max(looked_at) < 100_000)
