@@ -93,7 +93,7 @@ class StareNetwork:
                 prepare_sender(sock, self.interface, ttl=settings.ttl, loopback=settings.loopback)
                 sock.bind((host, 0))
             else:
-                refuse_segments(sock)
+                _spare(sock)
                 bind_receiver(sock, self.interface)
         except OSError:
             sock.close()
@@ -162,6 +162,14 @@ class StareNetwork:
         for one in (self._sender, self._receiver):
             one.close()
         self._memberships.close()
+
+
+def _spare(sock: socket.socket) -> None:
+    """The fabric's datagrams, which the node would let go one by one."""
+    try:
+        refuse_segments(sock)
+    except OSError as error:
+        _log.warning("stare: the kernel cannot keep the fabric's datagrams away, which costs time: %s", error)
 
 
 class StareEdge:
