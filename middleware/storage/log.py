@@ -526,20 +526,25 @@ class PartitionLog:
 
     def _settle(self, now_ms: int) -> None:
         self.remove_doomed()
-        durability, summaries = self.durability, self.shared.summaries
-        if not durability.failed and summaries is not None:
+        durability = self.durability
+        if not durability.failed and self.shared.summaries is not None:
             self.flush(now_ms)
-            summary = summarise(self, now_ms)
-            if summary is not None:
-                summaries.put(self.directory, summary)
-                return
+        if self._summarised(now_ms):
+            return
         if not durability.failed and not durability.covered():
             self.flush(now_ms, checkpoint=True)
         if self.writer.epochs_dirty and self._claim is None:
             self.writer.write_epochs()
+        self._summarised(now_ms)
+
+    def _summarised(self, now_ms: int) -> bool:
+        """Whether a summary says all that the next start is to know."""
+        summaries = self.shared.summaries
         summary = summarise(self, now_ms) if summaries is not None else None
-        if summaries is not None and summary is not None:
-            summaries.put(self.directory, summary)
+        if summaries is None or summary is None:
+            return False
+        summaries.put(self.directory, summary)
+        return True
 
     def discard(self) -> None:
         """As `delete`, of a log that will not be opened again."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.unit.storage.resting import House
 
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
@@ -312,3 +313,8 @@ def path(tmp_path: Path) -> Path:
 def _nothing_stays_open() -> Iterator[None]:
     yield
     QuickDisk.close_all()
+
+
+@pytest.fixture
+def house(kit: Kit, tmp_path: Path) -> House:
+    return House(kit, tmp_path / "data")
