@@ -8,7 +8,6 @@ import sys
 import threading
 from collections import Counter
 
-import confluent_kafka
 import pytest
 from confluent_kafka import (
     Consumer,
@@ -19,16 +18,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.quick_groups import quick_groups
 from tests.clients.reader import Account, Reader, Source
 
-from treecast.middleware.daemon.process import DaemonProcess
-
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        confluent_kafka.libversion()[1] < 0x020C0000, reason="librdkafka 2.12 brought the final protocol"
-    ),
-]
+pytestmark = pytest.mark.clients
 PARTITIONS = 6
 NEW = {"group.protocol": "consumer"}
 EAGER = {"partition.assignment.strategy": "range"}
@@ -37,16 +30,8 @@ COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
-    """One whose members are told to be heard often, so that tests need not wait."""
-    flags = ["--group-consumer-heartbeat-interval-ms", "200", "--group-consumer-session-timeout-ms", "6000"]
-    daemon = DaemonProcess(tmp_path_factory.mktemp("groups") / "data", flags)
-    daemon.start()
-    yield daemon
-    if daemon.running:
-        daemon.stop()
-    log = daemon.clean_up()
-    print(f"--- the end of the daemon's log\n{log[-20000:]}", file=sys.stderr)
-    assert "Traceback" not in log
+    with quick_groups(tmp_path_factory.mktemp("groups")) as daemon:
+        yield daemon
 
 
 @pytest.fixture

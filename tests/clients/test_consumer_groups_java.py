@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-
-from treecast.middleware.daemon.process import DaemonProcess
+from tests.clients.quick_groups import quick_groups
 
 pytestmark = pytest.mark.clients
 PARTITIONS = 6
@@ -18,14 +16,8 @@ OPTIONS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    flags = ["--group-consumer-heartbeat-interval-ms", "200", "--group-consumer-session-timeout-ms", "6000"]
-    daemon = DaemonProcess(tmp_path_factory.mktemp("groups") / "data", flags)
-    daemon.start()
-    yield daemon.kafka
-    daemon.stop()
-    log = daemon.clean_up()
-    print(f"--- the end of the daemon's log\n{log[-20000:]}", file=sys.stderr)
-    assert "Traceback" not in log
+    with quick_groups(tmp_path_factory.mktemp("groups")) as daemon:
+        yield daemon.kafka
 
 
 @pytest.fixture(scope="module")

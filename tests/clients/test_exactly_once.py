@@ -9,13 +9,11 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.quick_groups import quick_groups
 from tests.clients.reader import Source
-
-from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.clients
 HERE = Path(__file__).parent
@@ -29,15 +27,8 @@ FENCED = 3
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
     """One that soon takes the partitions of a member that is silent."""
-    flags = ["--group-consumer-heartbeat-interval-ms", "200", "--group-consumer-session-timeout-ms", "2000"]
-    daemon = DaemonProcess(tmp_path_factory.mktemp("once") / "data", flags)
-    daemon.start()
-    yield daemon
-    if daemon.running:
-        daemon.stop()
-    log = daemon.clean_up()
-    print(f"--- the end of the daemon's log\n{log[-20000:]}", file=sys.stderr)
-    assert "Traceback" not in log
+    with quick_groups(tmp_path_factory.mktemp("once"), session_timeout_ms=2000) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +40,6 @@ def kafka(daemon):
 def copier(request, tmp_path_factory):
     """The words that run a copier; its arguments follow."""
     if request.param == "librdkafka":
-        if confluent_kafka.libversion()[1] < 0x020C0000:
-            pytest.skip("librdkafka 2.12 brought the final protocol")
         return [sys.executable, str(HERE / "copier.py")]
     jars = request.getfixturevalue("kafka_jars")
     compiler = request.getfixturevalue("require_tool")("javac")

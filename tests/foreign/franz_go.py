@@ -11,7 +11,6 @@ Exit code 0: nothing failed or was skipped but what franz_go.toml names, and eve
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import json
 import os
@@ -26,7 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-from .suite import Known, Outcome, broker, explained_skips, known_failures
+from .suite import Known, Outcome, broker, explained_skips, known_failures, report
 
 HERE = Path(__file__).resolve().parent
 MODULE = HERE / "franz_go"
@@ -150,14 +149,8 @@ def main() -> int:
         anew(outcome, known, again)
     judged = not (options.select or options.kafka)
     lines = outcome.news(known, skips) if judged else outcome.news([])
-    if options.json:
-        print(json.dumps(dataclasses.asdict(outcome) | {"news": lines}))
-    else:
-        top = sum("/" not in test for test in outcome.passed)
-        counts = f"{len(outcome.passed)} passed ({top} of them top-level), {len(outcome.failed)} failed, "
-        print(f"{counts}{len(outcome.skipped)} skipped")
-        print("\n".join(lines))
-    return 1 if lines else 0
+    top = sum("/" not in test for test in outcome.passed)
+    return report(outcome, lines, as_json=options.json, of_passed=f"{top} of them top-level")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -33,7 +32,7 @@ from bench.peers.kafka.tools import java, tool_command
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from .suite import Known, Outcome, broker, explained_skips, known_failures
+from .suite import Known, Outcome, broker, explained_skips, known_failures, report
 
 HERE = Path(__file__).resolve().parent
 ALLOW_LIST = HERE / "librdkafka.toml"
@@ -294,12 +293,7 @@ def main() -> int:
                 add(outcome, in_scenario(Suite(folder, address, tools, scenario.name), numbers))
     judged = not (options.numbers or options.protocol or options.kafka)
     lines = outcome.news(known, skips) if judged else outcome.news([])
-    if options.json:
-        print(json.dumps(dataclasses.asdict(outcome) | {"news": lines}))
-    else:
-        print(f"{len(outcome.passed)} passed, {len(outcome.failed)} failed, {len(outcome.skipped)} skipped")
-        print("\n".join(lines))
-    return 1 if lines else 0
+    return report(outcome, lines, as_json=options.json)
 
 
 if __name__ == "__main__":

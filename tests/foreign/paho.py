@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import shutil
 import socket
@@ -25,7 +24,7 @@ from pathlib import Path
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-from .suite import Outcome, known_failures
+from .suite import Outcome, known_failures, report
 
 HERE = Path(__file__).resolve().parent
 ALLOW_LIST = HERE / "paho.toml"
@@ -137,12 +136,7 @@ def main() -> int:
         outcome = run(folder, address, options.select)
     known = [] if options.control else known_failures(ALLOW_LIST)
     lines = outcome.news(known) if not options.select else []
-    if options.json:
-        print(json.dumps(dataclasses.asdict(outcome) | {"news": lines}))
-    else:
-        print(f"{len(outcome.passed)} passed, {len(outcome.failed)} failed, {len(outcome.skipped)} skipped")
-        print("\n".join(lines))
-    return 1 if lines else 0
+    return report(outcome, lines, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from treecast.middleware.daemon.process import DaemonProcess
@@ -88,6 +89,18 @@ class Outcome:
             ),
             *(f"listed as skipped, but was not: {name}" for name in sorted(names - self.skipped.keys())),
         ]
+
+
+def report(outcome: Outcome, news: Sequence[str], *, as_json: bool, of_passed: str = "") -> int:
+    """Prints what became of a suite; the exit code: 1 where there is news. `of_passed`: what else there is to
+    say of these."""
+    if as_json:
+        print(json.dumps(asdict(outcome) | {"news": news}))
+    else:
+        passed = f"{len(outcome.passed)} passed{of_passed and f' ({of_passed})'}"
+        print(f"{passed}, {len(outcome.failed)} failed, {len(outcome.skipped)} skipped")
+        print("\n".join(news))
+    return 1 if news else 0
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ def wait(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise StandsStillError(f"waited {PATIENCE_S:.0f} s in vain for {what}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # records come out of Java processes: each look reads what there is
 
 
 def work(app: App, kills: int, rng: random.Random, result: Result, say: Say) -> None:
@@ -79,7 +79,7 @@ def work(app: App, kills: int, rng: random.Random, result: Result, say: Say) -> 
     victims = app.victims()
     for number in range(kills):
         victim = victims[number % len(victims)]
-        time.sleep(rng.uniform(0.5, 4.0))
+        time.sleep(rng.uniform(0.5, 4.0))  # so that kills come at any moment of its work
         before, at = app.out(), time.monotonic()
         app.kill(victim, rng)
         result.kills[victim] = result.kills.get(victim, 0) + 1

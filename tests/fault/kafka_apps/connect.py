@@ -115,7 +115,7 @@ class Connect(App):
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.5)
+                time.sleep(0.5)  # its REST server says when it is there by answering only
 
     def out(self) -> int:
         """What has come through both, so that either that stands still is seen."""
