@@ -60,6 +60,7 @@ _REPAIRED: Final = How.REPAIRED
 _REPLAYED: Final = How.REPLAYED
 
 _ROOM_EVERY: Final = 0.1  # seconds: so often, a stream says that it is in use
+_STOOD: Final = 0.2  # seconds: a host that is so late with its own work stood still
 _LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
 
 
@@ -140,6 +141,8 @@ class Receiver:
         self._echoed = False  # the last report was heard
         self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
         self._word_at = NEVER  # when an orphan tells others how far it is
+        self._looked = now
+        self._stood = 0  # a report with a stamp before it was echoed to a host that stood still
         self._quiet_until = (
             -NEVER
         )  # before it, if nothing but data in its order comes, there is nothing to send
@@ -352,7 +355,9 @@ class Receiver:
             self._buffer.newest = (max(heartbeat.again, self.next), 0)
             self._asking.held_by(heartbeat.holder, max(heartbeat.again, self.next))
         if heartbeat.echo:
-            self.round_trip.sample(now - heartbeat.echo / 1e6)
+            self._notice_pause(now)
+            if heartbeat.echo >= self._stood or not self.round_trip.measured:
+                self.round_trip.sample(now - heartbeat.echo / 1e6)
             self._echo = max(self._echo, heartbeat.echo)
             self._sure = self._sure or int(self._reported_at * 1e6) <= heartbeat.echo
             if self.state is _DONE and heartbeat.echo >= int(self._done_at * 1e6):
@@ -458,6 +463,7 @@ class Receiver:
         """All that is to be sent now."""
         if now < self._quiet_until and not self._queue:
             return []
+        self._notice_pause(now)
         if now >= self._heard + self._settings.orphaned_after:
             self._origin_silent(now)
         elif self.state is not _ORPHANED:
@@ -472,6 +478,12 @@ class Receiver:
         for one in out:
             self.counters.send(one)
         return out
+
+    def _notice_pause(self, now: float) -> None:
+        """What is long overdue here shows that the host stood still: stopped, or without a processor."""
+        if now - max(self._earliest(), self._looked) >= _STOOD:
+            self._stood = int(now * 1e6)
+        self._looked = now
 
     def _control(self, kind: Kind, body: bytes, to: int) -> None:
         origin, stream, epoch = self.key

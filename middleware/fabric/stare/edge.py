@@ -61,7 +61,11 @@ StateOf = Callable[[Sequence[str]], Awaitable[int]]
 
 
 class StareNetwork:
-    """The two sockets, and the groups that the host is a member of. OSError where they cannot be had."""
+    """The two sockets, and the groups that the host is a member of. OSError if they cannot be opened.
+
+    The receiver is open only while the host is a member of a group: bound to STARE's port, it would get a
+    copy of every datagram that the fabric's own socket on that port receives.
+    """
 
     def __init__(
         self,
@@ -72,22 +76,28 @@ class StareNetwork:
         readable: Callable[[], None],
     ) -> None:
         self._loop = loop
+        self._settings = settings
+        self._counters = counters
+        self._readable = readable
         self.ipv6 = ":" in address[0]
-        family = socket.AF_INET6 if self.ipv6 else socket.AF_INET
+        self._family = family = socket.AF_INET6 if self.ipv6 else socket.AF_INET
         self.interface: Interface = interface_of(address[0])
         if refusal := refusal_of(self.interface):
             raise OSError(refusal)
-        self._sender = self._open(family, settings, counters, address[0])
-        self._receiver = self._open(family, settings, counters, "")
-        loop.add_reader(self._receiver.sock.fileno(), readable)
+        self._open("").close()  # a port that is taken is reported now, and not by the first state
+        self._sender = self._open(address[0])
+        self._receiver: UdpSocket | None = None
         self._memberships = Memberships(self.interface, family)
         self._addresses: dict[tuple[StareKind, int], SocketAddress] = {}
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self.segment_bytes = min(settings.mtu or self.interface.mtu, 65_507) - stare.overhead(ipv6=self.ipv6)
 
-    def _open(self, family: int, settings: FabricSettings, counters: FabricCounters, host: str) -> UdpSocket:
-        """With a host's address what sends, without what receives."""
-        sock = open_udp(family, receive_buffer=settings.receive_buffer, send_buffer=settings.send_buffer)
+    def _open(self, host: str) -> UdpSocket:
+        """With a host's address the sender, without one the receiver."""
+        settings = self._settings
+        sock = open_udp(
+            self._family, receive_buffer=settings.receive_buffer, send_buffer=settings.send_buffer
+        )
         try:
             if host:
                 prepare_sender(sock, self.interface, ttl=settings.ttl, loopback=settings.loopback)
@@ -100,7 +110,7 @@ class StareNetwork:
             raise
         return UdpSocket(
             sock,
-            counters,
+            self._counters,
             offload=settings.offload,
             queue_bytes=settings.queue_bytes,
             want_write=self._want_write,
@@ -114,13 +124,27 @@ class StareNetwork:
             self._loop.remove_writer(self._sender.sock.fileno())
 
     def join(self, state: int) -> None:
-        """Publishes and acknowledgements of the state come here. OSError where the kernel refuses."""
-        for kind in (StareKind.PUBLISH, StareKind.SUB_ACK):
-            self._memberships.join(stare.group(state, ipv6=self.ipv6, kind=kind))
+        """Publishes and acknowledgements of the state come here. OSError if the kernel refuses."""
+        if self._receiver is None:
+            self._receiver = self._open("")
+            self._loop.add_reader(self._receiver.sock.fileno(), self._readable)
+        try:
+            for kind in (StareKind.PUBLISH, StareKind.SUB_ACK):
+                self._memberships.join(stare.group(state, ipv6=self.ipv6, kind=kind))
+        finally:
+            self._rest()
 
     def leave(self, state: int) -> None:
         for kind in (StareKind.PUBLISH, StareKind.SUB_ACK):
             self._memberships.leave(stare.group(state, ipv6=self.ipv6, kind=kind))
+        self._rest()
+
+    def _rest(self) -> None:
+        """Closes the receiver if the host is a member of no group."""
+        if self._receiver is not None and not len(self._memberships):
+            self._loop.remove_reader(self._receiver.sock.fileno())
+            self._receiver.close()
+            self._receiver = None
 
     def send(self, kind: StareKind, state: int, datagrams: list[bytes]) -> None:
         """To the group of (kind, state)."""
@@ -136,9 +160,12 @@ class StareNetwork:
     def receive(self) -> list[bytes]:
         """The datagrams that have come, not all if there are many."""
         found: list[bytes] = []
+        receiver = self._receiver
+        if receiver is None:
+            return found
         try:
             for _ in range(_BURSTS_PER_TURN):
-                length, size = self._receiver.receive(self._buffer)
+                length, size = receiver.receive(self._buffer)
                 for at in range(0, length, size or length or 1):
                     found.append(bytes(self._buffer[at : min(at + (size or length), length)]))
         except BlockingIOError:
@@ -146,6 +173,11 @@ class StareNetwork:
         except OSError as error:
             _log.warning("stare: receiving failed: %s", error)
         return found
+
+    @property
+    def listening(self) -> bool:
+        """Whether the receiver is open."""
+        return self._receiver is not None
 
     @property
     def groups(self) -> int:
@@ -157,11 +189,10 @@ class StareNetwork:
         return self._memberships.holders
 
     def close(self) -> None:
-        self._loop.remove_reader(self._receiver.sock.fileno())
         self._loop.remove_writer(self._sender.sock.fileno())
-        for one in (self._sender, self._receiver):
-            one.close()
+        self._sender.close()
         self._memberships.close()
+        self._rest()
 
 
 def _spare(sock: socket.socket) -> None:
