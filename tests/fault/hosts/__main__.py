@@ -112,7 +112,9 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=1024, help="of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
     parser.add_argument("--count", type=int, default=20, help="kills, lost disks or full ones")
-    parser.add_argument("--rounds", type=int, default=3, help="outages, each with a control after it")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="outages, each with a control after it; of --compare"
+    )
     burst.add_arguments(parser)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "hosts")

@@ -9,6 +9,7 @@ origin's interface, until every account is closed: live data, repairs, replays, 
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import product
@@ -94,22 +95,33 @@ def burst(options: Options, folder: Path) -> Result:
     result = Result()
     measured: list[Outcome] = []
     for number, group in enumerate(cases(options.burst)):
-        outcomes = []
-        for at, case in enumerate(group):
-            outcome = measure(case, options, folder / f"{number}-{at}", result)
+        found: dict[Case, list[Outcome]] = {case: [] for case in group}
+        for at, case in enumerate(_turns(group, options.rounds if options.burst.compare else 1)):
+            here = folder / f"{number}-{at}"
+            outcome = measure(case, options, here, result)
             options.say(f"{case.name}: {outcome.copies:.2f} copies, {median(outcome.rates):.0f} MB/s")
             result.data[case.name] = outcome.as_json()
-            outcomes.append(outcome)
-        measured += outcomes
-        for outcome in outcomes:
+            found[case].append(outcome)
+            measured.append(outcome)
             _judge(outcome, options, result)
+            if not result.problems:
+                shutil.rmtree(here, ignore_errors=True)  # logs in memory would be missed by the next case
+        outcomes = list(found.values())
         if options.burst.compare:
             _beside_unicast(outcomes, options, result)
         if options.burst.slow:
-            _beside_slow(outcomes[-2], outcomes[-1], options, result)
+            _beside_slow(outcomes[-2][-1], outcomes[-1][-1], options, result)
     _tables(measured, result)
     result.row("cases", len(measured))
     return result
+
+
+def _turns(group: Sequence[Case], rounds: int) -> Iterator[Case]:
+    """Each case once in a round, each round beginning with another: what runs first may find more memory at
+    hand."""
+    for first in range(rounds):
+        at = -first % len(group)
+        yield from (*group[at:], *group[:at])
 
 
 def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
@@ -179,16 +191,17 @@ def _small(outcome: Outcome, options: Options, result: Result) -> None:
         )
 
 
-def _beside_unicast(outcomes: Sequence[Outcome], options: Options, result: Result) -> None:
-    """What all receivers have of multicast, against one receiver and against as many copies."""
+def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, result: Result) -> None:
+    """What all receivers have of multicast, against one receiver and against as many copies; medians of the
+    rounds."""
     one, copies, last = outcomes[0], outcomes[1], outcomes[2]
-    name, receivers = last.case.name, last.case.receivers
-    rows = [(other.case.name, *(f"{value:.2f}" for value in _against(last, other))) for other in outcomes[:2]]
+    name, receivers = last[0].case.name, last[0].case.receivers
+    rows = [(runs[0].case.name, *(f"{value:.2f}" for value in _against(last, runs))) for runs in outcomes[:2]]
     result.table(f"{name}: as times that of", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
-    result.data[name]["against"] = {other.case.name: _against(last, other) for other in outcomes[:2]}
+    result.data[name]["against"] = {runs[0].case.name: _against(last, runs) for runs in outcomes[:2]}
     faster, cpu = _against(last, copies)[0], _against(last, one)[1]
-    possible = _bare(last.case, options, result)
-    if options.judged and receivers >= _MANY and last.case.carrier != UNICAST:
+    possible = _bare(last[0].case, options, result)
+    if options.judged and receivers >= _MANY and last[0].case.carrier != UNICAST:
         if faster < min(_FASTER, possible):
             result.problems.append(
                 f"{name}: {faster:.2f} times the rate of {receivers} copies, not {_FASTER:g};"
@@ -209,11 +222,11 @@ def _bare(case: Case, options: Options, result: Result) -> float:
     return loops[0].rate / loops[1].rate
 
 
-def _against(one: Outcome, other: Outcome) -> tuple[float, float, float]:
+def _against(ones: Sequence[Outcome], others: Sequence[Outcome]) -> tuple[float, float, float]:
     return (
-        median(one.rates) / median(other.rates),
-        one.origin_cpu / other.origin_cpu,
-        one.all_cpu / other.all_cpu,
+        median([median(one.rates) for one in ones]) / median([median(other.rates) for other in others]),
+        median([one.origin_cpu for one in ones]) / median([other.origin_cpu for other in others]),
+        median([one.all_cpu for one in ones]) / median([other.all_cpu for other in others]),
     )
 
 
