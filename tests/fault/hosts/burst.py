@@ -224,13 +224,13 @@ def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, res
 
 
 def _without_origin(last: Sequence[Outcome], copies: Sequence[Outcome]) -> float:
-    """How many times the rate of copies the receivers' own work leaves: all hosts share this machine's cores."""
+    """How many times the rate of copies the receivers' own work leaves: all hosts share these cores."""
     receivers = median([one.all_cpu - one.origin_cpu for one in last])
     return median([one.all_cpu for one in copies]) / receivers
 
 
 def _bare(case: Case, options: Options, result: Result) -> tuple[float, float]:
-    """Of sockets alone on this machine: rate against as many copies, CPU of the origin against one receiver."""
+    """Of sockets alone on this machine: rate against as many copies, origin's CPU against one receiver."""
     ways = ((case.receivers, True), (case.receivers, False), (1, False))
     loops = [bare(count, _BARE_MB, multicast=way, seed=options.seed) for count, way in ways]
     rows = [(one.name, f"{one.rate:.0f}", f"{one.origin_cpu:.2f}", f"{one.all_cpu:.2f}") for one in loops]
