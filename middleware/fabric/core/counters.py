@@ -28,6 +28,7 @@ class Refused(enum.Enum):
     STALE = "a report older than one that is known"
     INCONSISTENT = "a report that contradicts an earlier one"
     SUPPRESSED = "asked for what has just been sent"
+    EARLY = "asked for what may still be on its way"
     TOO_MANY = "more requests than are kept"
 
 

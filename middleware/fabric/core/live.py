@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.wire.segment import Kind
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind
 from treecast.middleware.wire.segment_assembly import Message, can_be_cut, part_size
 from treecast.middleware.wire.segment_bodies import Report, Skipped
 
@@ -219,6 +219,23 @@ class Live:
         self._bound(peer)
         if self.setter is peer or self.setter is None or peer.limit < self._limit:
             self._recount()
+
+    def parts_due(self, peer: Peer, message: Message, round_trip: float, now: float) -> int:
+        """How many of its parts would have arrived at a live receiver by now, were they not lost.
+
+        They lie before what has arrived, or were sent longer ago than it takes to hear of an arrival. If a
+        receiver asks sooner, the origin had to wait for its turn, its window or a processor. `round_trip` is
+        what the receiver has measured.
+        """
+        flight = self._flight
+        takes = peer.turnaround.timeout if peer.turnaround.measured else round_trip
+        place = max(peer.arrived, flight.place_at(now - takes))
+        if place >= flight.total:
+            return MAX_SEGMENTS
+        before = place - flight.place(message.sequence)
+        if before >= len(message.payload):
+            return MAX_SEGMENTS
+        return max(0, -(-before // self._part_size))
 
     def _bound(self, peer: Peer) -> None:
         """How far may be sent on its account."""

@@ -46,6 +46,25 @@ class Quickest:
         return min(self._now, self._before)
 
 
+class Paths:
+    """The quickest turnaround to each host, of all streams of this one.
+
+    Streams that go the same way wait in the same queues. A stream that began while another filled them would
+    take their length for that of the way, and leave the other less and less.
+    """
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self) -> None:
+        self._hosts: dict[int, Quickest] = {}
+
+    def to(self, host: int) -> Quickest:
+        found = self._hosts.get(host)
+        if found is None:
+            found = self._hosts[host] = Quickest()
+        return found
+
+
 class Window:
     """Bytes that may be on their way to one receiver, between `lowest` and `highest`.
 
@@ -74,10 +93,17 @@ class Window:
         "why",
     )
 
-    def __init__(self, first: int, lowest: int, highest: int, delay: float = NEVER) -> None:
-        """`delay`: seconds that what is on its way may wait in queues."""
+    def __init__(
+        self,
+        first: int,
+        lowest: int,
+        highest: int,
+        delay: float = NEVER,
+        quickest: Quickest | None = None,
+    ) -> None:
+        """`delay`: seconds that what is on its way may wait in queues. `quickest`: shared with its like."""
         self._delay = delay
-        self._quickest = Quickest()
+        self._quickest = quickest if quickest is not None else Quickest()
         self._losses = Losses()
         self.state = PaceState.OPENING
         self.why = PaceEvent.TURN  # what it was last changed by

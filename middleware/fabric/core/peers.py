@@ -9,7 +9,7 @@ from treecast.middleware.wire.segment_bodies import NOWHERE
 
 from .flight import Track
 from .outgoing import Slices
-from .pacing import Window
+from .pacing import Paths, Quickest, Window
 from .settings import NEVER, StreamSettings
 from .states import PaceState, PeerEvent, PeerState, peer_step
 from .timing import RoundTrip
@@ -73,7 +73,9 @@ class Peer:
         "window",
     )
 
-    def __init__(self, host: int, first: int, now: float, state: PeerState, settings: StreamSettings) -> None:
+    def __init__(
+        self, host: int, first: int, now: float, state: PeerState, settings: StreamSettings, way: Quickest
+    ) -> None:
         self.host = host
         self.first = first
         self.next = first
@@ -90,7 +92,7 @@ class Peer:
         self.turnaround = RoundTrip(settings.replay_stall / 3)  # from sending to the report of what arrived
         # of what goes to all
         self.pace = Window(
-            settings.live_first, settings.live_least, settings.live_window, settings.live_delay
+            settings.live_first, settings.live_least, settings.live_window, settings.live_delay, way
         )
         self.arrived = 0  # the place of the farthest that has arrived (`live`)
         self.limit = 0  # the place that may be sent up to
@@ -113,7 +115,7 @@ class Peer:
         self.edge = first  # before it, all that it lacks is of its last replay
         self.flight = Track(first, now)
         self.window = Window(
-            settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay
+            settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay, way
         )
         self.paced_at = -NEVER  # when more of it may be sent
         self.rewinds = 0  # since progress was made
@@ -256,8 +258,10 @@ class Peer:
 class Peers:
     """All of them, and when one of them changes its state."""
 
-    def __init__(self, settings: StreamSettings) -> None:
+    def __init__(self, settings: StreamSettings, paths: Paths | None = None) -> None:
+        """`paths`: shared with other streams of this host; default: its own."""
         self._settings = settings
+        self._paths = paths if paths is not None else Paths()
         self._peers: dict[int, Peer] = {}
         self._live: list[int] | None = None  # made when it is asked for
 
@@ -273,7 +277,7 @@ class Peers:
     def add(self, host: int, first: int, edge: int, now: float) -> Peer:
         """A receiver from `first` on, replayed to where that is before the `edge` of what was sent."""
         state = _LIVE if first >= edge else _CATCHING_UP
-        peer = Peer(host, first, now, state, self._settings)
+        peer = Peer(host, first, now, state, self._settings, self._paths.to(host))
         if state is _CATCHING_UP:
             peer.out_since = now
         self._peers[host] = peer

@@ -494,6 +494,8 @@ class Receiver:
         if self.state in (_JOINING, _DONE):
             return
         wanted = self._asking.ask(self._buffer, self._newest_at, len(self.members), now)
+        if wanted and self._unreported and self.state is not _ORPHANED:
+            self._report(now)  # first: what has arrived tells what was lost from what is on its way
         round_trip = int(self.round_trip.smoothed * 1e6)
         for at in range(0, len(wanted), MAX_GAPS):
             nak = Nak(tuple(wanted[at : at + MAX_GAPS]), round_trip)

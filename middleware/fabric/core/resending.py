@@ -106,8 +106,9 @@ class Resending:
                 if isinstance(found, Skipped):
                     skipped.append(found)
                     continue
-                parts = _within(asked, self._sent_of(peer, found))
+                parts = _within(asked, self._sent_of(peer, found, round_trip, now))
                 if parts is not None and parts[0] >= parts[1]:
+                    self._counters.refuse(Refused.EARLY)
                     continue
                 if not self._repairs.ask(host, found.sequence, parts, round_trip, now, alone=alone):
                     self._counters.refuse(Refused.SUPPRESSED)
@@ -115,11 +116,13 @@ class Resending:
                     self._tell(peer, found, parts, now)
         self._outbox.skip(skipped, host)
 
-    def _sent_of(self, peer: Peer, message: Message) -> int:
-        """How many of its parts were sent to the host, in a replay or with what goes to all."""
+    def _sent_of(self, peer: Peer, message: Message, round_trip: float, now: float) -> int:
+        """How many of its parts the host has, or has lost: they were sent in a replay, or to all some time
+        ago."""
         if peer.state is _CATCHING_UP:
             return peer.slices.sent_of(message)
-        return MAX_SEGMENTS if message.sequence < self._live.edge else self._live.sent_parts
+        due = self._live.parts_due(peer, message, round_trip, now)
+        return due if message.sequence < self._live.edge else min(due, self._live.sent_parts)
 
     def _tell(self, peer: Peer, message: Message, parts: Parts, now: float) -> None:
         """What it says about the way to that host."""

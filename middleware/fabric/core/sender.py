@@ -72,7 +72,6 @@ class Sender:
         own = Log(0, settings.log_bytes, settings.log_age) if log is None else log
         self.log: StreamLog = own
         self._own: Log | None = own if isinstance(own, Log) else None
-        self.peers = Peers(settings)
         self.closed = False
         self._settings = settings
         self.name = name
@@ -80,6 +79,7 @@ class Sender:
         self._weight = Weight(settings)
         self._outbox = Outbox(self.key, own, settings.mtu)
         shared = turn or Turn(settings.replay_at_once, settings.send_at_once)
+        self.peers = Peers(settings, shared.paths)
         self._own_turn = shared if turn is None else None
         edge = self.log.end if live_from is None else live_from
         self.live = Live(self.log, self._outbox, self.peers, settings, self._weight, shared, now, edge)

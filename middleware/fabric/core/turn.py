@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from .pacing import Paths
+
 OF_MESSAGE: Final = 8192  # bytes that are as dear as that there is one message more
 SHARE: Final = 0.25  # replayed bytes for each live one, while live data waits
 FLOOR: Final = 1e6  # replayed bytes per second in any case
@@ -24,10 +26,22 @@ _RECENT: Final = 0.05  # seconds: live data that waited so lately counts as wait
 class Turn:
     """What is left of this turn, in bytes: of `live`, `repairs` and `replays`; none where it is 0 or less."""
 
-    __slots__ = ("_at", "_most", "_most_live", "_share", "_waited", "live", "of_stream", "repairs", "replays")
+    __slots__ = (
+        "_at",
+        "_most",
+        "_most_live",
+        "_share",
+        "_waited",
+        "live",
+        "of_stream",
+        "paths",
+        "repairs",
+        "replays",
+    )
 
     def __init__(self, most: int, most_live: int) -> None:
         """`most`: of replays, and as much of repairs."""
+        self.paths = Paths()  # to other hosts, as all streams of this one have found them
         self._most = most
         self._most_live = most_live
         self.live = most_live

@@ -106,6 +106,7 @@ def fairness(stations: CheckedStations, groups: list[Group], seconds: float) -> 
 
 
 EACH = 800_000  # bytes of a burst
+_JITTERS = 200  # that a burst lasts, or longer: two streams share a link evenly over many of them
 
 
 def two_streams(seed: int) -> Measured:
@@ -114,9 +115,10 @@ def two_streams(seed: int) -> Measured:
     stations = drawn.stations(seed, 1 + len(drawn.members))
     groups = [stations.group(ORIGIN, number, drawn.members) for number in (7, 8)]
     stations.run(0.2)
+    each = max(EACH, int(_JITTERS * drawn.weather.jitter * drawn.rate))
     for group in groups:
-        load(stations, group, drawn, EACH)
-    line = 2 * EACH / drawn.rate
+        load(stations, group, drawn, each)
+    line = 2 * each / drawn.rate
     begun = stations.now
     share = fairness(stations, groups, 4 * line + 2)
     finish(stations, 4 * line + 2)

@@ -143,8 +143,8 @@ def test_a_replayed_nak_is_answered_once_in_a_round_trip() -> None:
     one.publish(b"x", 1, 0.0)
     one.to_send(0.0)
     for _ in range(50):
-        one.receive(control(Kind.NAK, *KEY, 2, Nak((Gap(0, 1),), 100_000).encode()), 0.01)
-    sent = [out for now in (0.01, 0.06, 0.1) for out in one.to_send(now) if out.kind is Kind.REPAIR]
+        one.receive(control(Kind.NAK, *KEY, 2, Nak((Gap(0, 1),), 100_000).encode()), 0.11)
+    sent = [out for now in (0.11, 0.16, 0.2) for out in one.to_send(now) if out.kind is Kind.REPAIR]
     assert len(sent) == 1
     assert one.counters.refused == {"SUPPRESSED": 49}
 

@@ -8,10 +8,12 @@ from tests.unit.fabric.network import Network
 from tests.unit.fabric.test_corners import KEY, asked, data, receiver
 
 from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import ReceiverState
 from treecast.middleware.wire.segment import Kind, control
-from treecast.middleware.wire.segment_bodies import Gap, Heartbeat
+from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.wire.segment_bodies import Gap, Heartbeat, Mode, Nak, Report, Totals
 
 RETRY = 0.03  # the time-out before a round trip is measured; the first nak of a gap comes within 0.0075
 
@@ -54,6 +56,45 @@ def test_a_part_that_is_left_out_is_asked_for_soon() -> None:
     one.receive(data(0, number=2, total=4), 0.001)
     assert asked(one, 0.01) == [Gap(0, 1, 1, 1)]  # what is behind it may not have been sent yet
     assert asked(one, 0.07) == [Gap(0, 1, 1, 1), Gap(0, 1, 3, 1)]
+
+
+def repaired(sender: Sender, now: float) -> list[int]:
+    """The parts that are sent again."""
+    sent = [segment for out in sender.to_send(now) for segment in out.segments()]
+    return [segment.number for segment in sent if segment.kind is Kind.REPAIR]
+
+
+def hears(sender: Sender, now: float, parts: int) -> None:
+    """Its receiver has the first `parts` parts of message 0."""
+    report = Report(Mode.LIVE, 0, 0, 1 << 20, int(now * 1e6), Totals(0), 0, parts)
+    sender.receive(control(Kind.REPORT, *KEY, 2, report.encode()), now)
+
+
+def asks(sender: Sender, now: float, first: int, parts: int) -> None:
+    nak = Nak((Gap(0, 1, first, parts),), 100_000)
+    sender.receive(control(Kind.NAK, *KEY, 2, nak.encode()), now)
+
+
+def test_what_was_sent_less_than_a_round_trip_ago_is_not_sent_again() -> None:
+    sender = Sender(*KEY, StreamSettings(live_first=1 << 20), 0.0)
+    sender.add_receiver(2, 0.0)
+    sender.publish(bytes(20 * part_size(sender.mtu)), 20, 0.0)
+    sender.to_send(0.0)
+    asks(sender, 0.05, 5, 15)  # the receiver says that a round trip takes 0.1 s
+    assert repaired(sender, 0.06) == []
+    assert sender.counters.refused == {"EARLY": 1}
+    asks(sender, 0.11, 5, 15)
+    assert repaired(sender, 0.12) == [*range(5, 20)]
+
+
+def test_what_lies_before_a_part_that_has_arrived_is_sent_again_at_once() -> None:
+    sender = Sender(*KEY, StreamSettings(live_first=1 << 20), 0.0)
+    sender.add_receiver(2, 0.0)
+    sender.publish(bytes(20 * part_size(sender.mtu)), 20, 0.0)
+    sender.to_send(0.0)
+    hears(sender, 0.02, 10)
+    asks(sender, 0.02, 5, 15)
+    assert repaired(sender, 0.03) == [*range(5, 10)]
 
 
 def test_a_path_that_lets_a_burst_through_slowly_repairs_nothing() -> None:
