@@ -263,5 +263,11 @@ class Cluster(Protocol):
     ) -> Awaitable[Sequence[TransactionListing]]:
         """Of all hosts: all that are known, or those of the ids; one that nobody knows is left out."""
 
+    async def begin_events(self) -> None:
+        """What is published crosses hosts from now on: sessions that last were taken up."""
+
+    async def end_events(self) -> None:
+        """Not any more. Only after `begin_events`."""
+
     def new_producer(self) -> Awaitable[ProducerIdentity]:
         """An identity for an idempotent producer without a transactional id."""

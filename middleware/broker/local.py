@@ -46,5 +46,10 @@ class LocalCluster:
     ) -> Sequence[TransactionListing]:
         return self._parts.transactions.list_transactions(transactional_ids)
 
+    async def begin_events(self) -> None:
+        """There are no other hosts."""
+
+    async def end_events(self) -> None: ...
+
     async def new_producer(self) -> ProducerIdentity:
         return ProducerIdentity(await self._parts.producer_ids.take(), 0)

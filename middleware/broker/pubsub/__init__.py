@@ -9,7 +9,7 @@ from treecast.middleware.storage.block_log import SyncTicket
 
 from .journal import Journal
 from .message import NEVER, Message, Run, Subscriber
-from .pubsub import Departures, InterestListener, PubSub, Recorder, ShareListener, Waiter
+from .pubsub import InterestListener, PubSub, Recorder, ShareListener, Waiter
 from .records import Owed, SessionRecord, SubscriptionRecord, WillRecord
 from .restore import open_journal
 from .settings import PubSubSettings
@@ -17,7 +17,6 @@ from .shared import SharedGroup
 from .subscriptions import Subscription, Target, Targets
 
 __all__ = [
-    "Departures",
     "InterestListener",
     "Journal",
     "Message",

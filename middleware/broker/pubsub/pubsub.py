@@ -3,7 +3,7 @@
 Three seams are for what reaches beyond the host. A host that is interested is a `Subscriber` like any other,
 but for being `foreign`, with its filters in the trie; what it sent is published with it as publisher. Whoever
 announces this host's interest hears of each filter's first and last subscription (`InterestListener`). What
-leaves for other hosts is stored and sent with the turn of the event loop in which it came (`Departures`).
+leaves for other hosts is stored and sent with the turn of the event loop in which it came (`broker.turn`).
 """
 
 from __future__ import annotations
@@ -83,22 +83,6 @@ class Recorder(Subscriber):
         return True
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Departures:
-    """What leaves this host at the end of a turn of the event loop."""
-
-    @property
-    def congested(self) -> bool:
-        """Whether so much waits to leave that publishers have to be held back."""
-        return False
-
-    def place(self) -> None:
-        """Before the journal is written: says there what has been promised."""
-
-    def send(self) -> None:
-        """After it was written."""
-
-
 class PubSub:
     """The publish/subscribe of one host. All calls come from one event loop."""
 
@@ -110,7 +94,6 @@ class PubSub:
         self.journal = journal
         self.retained = RetainedStore(settings.max_retained)
         self.interest: InterestListener | None = None
-        self.departures: list[Departures] = []
         self._recorder: Recorder | None = None
         self._recorded = Targets([], [])
         self._fed: dict[bytes, Targets] = {}
