@@ -1,8 +1,8 @@
 """The parts of an open broker, put together, started and closed in order.
 
-Start: groups, then topics and their logs, then transactions, which complete what was decided; what is published
-crosses faces and hosts when faces have taken up their sessions. Close: that first, then who waits is answered,
-the logs are flushed, the tables close.
+Start: groups, then topics and their logs, then transactions, which complete what was decided. Events cross
+faces and hosts when faces have taken up their sessions (`Broker.begin_events`). Close: that is ended first,
+then who waits is answered, then the logs are flushed, then the tables close.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ class Parts:
             _least_epoch(self.tables, directory),
             directory.run,
         )
-        self.pubsub = HostPubSub(
-            settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock
-        )
+        self.pubsub = HostPubSub(settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock)
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
             settings,
@@ -133,7 +131,7 @@ class Parts:
         """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
         clean = True
         try:
-            await self.pubsub.close(self.cluster)
+            await self.pubsub.close()
             await self.leave()
             await asyncio.gather(self.transactions.close(), self.producer_ids.close())
             await self.groups.close()

@@ -79,6 +79,7 @@ class HostPubSub:
         fsync: FsyncPolicy,
         counters: Counters,
         clock: Callable[[], float],
+        disk: Disk | None = None,
     ) -> None:
         """`directory`: the journal's. `clock` gives seconds since the Unix epoch."""
         self._fsync = fsync
@@ -86,18 +87,18 @@ class HostPubSub:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._edge = LoopEdge(self._loop)
-        self._bridge: Bridge | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._shared: tuple[Bridge, Cluster] | None = None
         self.turn = Turn(fsync, self._edge)
         self.hub = PubSub(settings, counters.pubsub)
         self.hub.wall = clock()
-        self._journal = self._open(directory)
+        self.journal = self._open(directory, disk or Disk())
+        self._timer = self._loop.call_later(_TICK, self._tick)
 
-    def _open(self, directory: str) -> Journal:
+    def _open(self, directory: str, disk: Disk) -> Journal:
         hub = self.hub
         syncs = self._fsync is not FsyncPolicy.NEVER
         journal, highest = open_journal(
-            directory, Disk(), hub.settings, hub.counters, hub.retained, syncs=syncs
+            directory, disk, hub.settings, hub.counters, hub.retained, syncs=syncs
         )
         hub.journal = journal
         self.turn.add_store(journal)
@@ -109,22 +110,22 @@ class HostPubSub:
 
     async def start(self, cluster: Cluster) -> None:
         """When faces have taken up their sessions: topics that Kafka has are shared, other hosts are told."""
-        self._bridge = Bridge(self.hub, self.turn, cluster, self._counters.bridge, self._clock)
-        await self._bridge.start()
+        bridge = Bridge(self.hub, self.turn, cluster, self._counters.bridge, self._clock)
+        self._shared = bridge, cluster
+        await bridge.start()
         await cluster.begin_events()
-        self._tick()
 
     def _tick(self) -> None:
         self.hub.wall = self._clock()
         self.turn.look()
         self._timer = self._loop.call_later(_TICK, self._tick)
 
-    async def close(self, cluster: Cluster) -> None:
-        """After the faces, and before `cluster`. What is written is forced to the disk, by the policy."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._bridge is not None:
-            await self._bridge.close()
+    async def close(self) -> None:
+        """After the faces, and before the cluster. What is written is forced to the disk, by the policy."""
+        if self._shared is not None:
+            bridge, cluster = self._shared
+            self._shared = None
+            await bridge.close()
             await cluster.end_events()
         self.turn.end()
         await self._edge.settled()
@@ -132,9 +133,11 @@ class HostPubSub:
 
     def abandon(self) -> None:
         """Lets go of the journal. Safe to call twice."""
+        self._timer.cancel()
         journal, self.hub.journal = self.hub.journal, None
         if journal is None:
             return
+        self.turn.remove_store(journal)
         journal.flush()
         if self._fsync is not FsyncPolicy.NEVER:
             with suppress(OSError):

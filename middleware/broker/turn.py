@@ -11,8 +11,8 @@ end of the turn. That comes once in a pass of the event loop, for all who have a
     say      clients are answered, and other hosts are told what was taken from them
 
 Where a store refuses, or the disk does, nothing is sent and nothing that depends on it is said: speakers are
-told to `refuse`. What was placed leaves with the next turn that is stored. `docs/ordering.md` says what a kill
-and a power loss leave at each point, partitions of Kafka included, which have a group commit each.
+told to `refuse`. What was placed leaves with the next turn that is stored. What a kill and a power loss leave
+at each point, also of partitions, which have a group commit each, is in `docs/ordering.md`.
 
 Pure: the edge (`pubsub_host.LoopEdge`) calls back in the loop's next pass and runs syncs on threads.
 """
@@ -151,7 +151,7 @@ class Turn:
     @property
     def congested(self) -> bool:
         """Whether publishers of what is promised have to be held back: other hosts do not keep up."""
-        return any([departures.congested for departures in self._departures])
+        return any(departures.congested for departures in self._departures)
 
     @property
     def forcing(self) -> bool:

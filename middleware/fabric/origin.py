@@ -279,7 +279,7 @@ class Joined:
         return self._receiver.counters
 
     def keep(self, progress: Progress) -> None:
-        """Where it was joined with `keeps`: what was taken up to `progress` is safe, and the origin is told."""
+        """Joined with `keeps`: what was taken up to `progress` is safe, and the origin is told."""
         self._fabric.keep(self, progress)
 
     def leave(self) -> None:

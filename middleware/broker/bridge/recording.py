@@ -77,7 +77,10 @@ class Queue:
 
 
 class Recording:
-    """All that this host records. Implements `turn.Departures`. `retry`: seconds; `queue_bytes`: of one partition, while it is not sent."""
+    """All that this host records. Implements `turn.Departures`.
+
+    `retry`: seconds; `queue_bytes`: of one partition, while it is not sent.
+    """
 
     def __init__(
         self, hub: PubSub, cluster: Cluster, counters: BridgeCounters, retry: float, queue_bytes: int

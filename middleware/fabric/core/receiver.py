@@ -83,8 +83,8 @@ class Receiver:
     origin for its current sequence. `settled` says whether an `after` list is: of streams that the host
     does not receive, it is. `judge` sees each message in its turn and may filter or refuse it. `held` is
     where what was taken stays, to repair it for others when the origin is gone; else `hold_bytes` are kept.
-    `room` is what the host's sockets hold. With `keeps`, what was taken counts as settled, for the origin, when
-    `keep` says so; else at once.
+    `room` is what the host's sockets hold. With `keeps` the origin is told of what was taken when `keep` says
+    so, else at once.
     """
 
     def __init__(

@@ -39,7 +39,8 @@ class Events:
         settings: EventSettings | None = None,
         tables: Tables | None = None,
     ) -> None:
-        """`run`: this host's, the epoch of its streams. `clock`: seconds since the Unix epoch. `tables`: where accounts are kept, if they are."""
+        """`run`: this host's, the epoch of its streams. `clock`: seconds since the Unix epoch. `tables`:
+        where accounts are kept, if they are."""
         settings = settings or EventSettings()
         self._hub = hub
         self._turn = turn

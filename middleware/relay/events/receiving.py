@@ -1,12 +1,12 @@
 """At the other hosts: event streams are received, and what they bring is published here.
 
 Each message is published once. Those that may not be lost have numbers, which rise along each stream of their
-origin; the highest one of each stream is kept in the journal beside what the message became here. So what comes
-again, after a kill at either end, is let go.
+origin; the highest one of each stream is kept in the journal beside what the message became here. So what
+comes again, after a kill at either end, is let go.
 
-What arrives is part of the host's turn (`broker.turn`): its origin is told that it has arrived when the turn is
-over, so when the journal has it, and with fsync per batch the disk. Where the disk refuses, the stream is left,
-and joined again, at what was taken, when a turn was stored.
+What arrives is part of the host's turn (`broker.turn`): its origin is told that it has arrived when the turn
+is over, when the journal has it, and with fsync per batch the disk. Where the disk refuses, the stream is
+left, and joined again, at what was taken, when a turn was stored.
 """
 
 from __future__ import annotations

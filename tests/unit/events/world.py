@@ -124,7 +124,12 @@ class TestHost:
         self.hub = PubSub(PubSubSettings(), PubSubCounters())
         folder = world.root / str(number)
         journal, highest = open_journal(
-            str(folder), Disk(), self.hub.settings, self.hub.counters, self.hub.retained, syncs=False
+            str(folder),
+            world.disks.get(number) or Disk(),
+            self.hub.settings,
+            self.hub.counters,
+            self.hub.retained,
+            syncs=world.fsync is not FsyncPolicy.NEVER,
         )
         self.hub.journal = self.journal = journal
         self.hub.begin_serials(highest)
@@ -285,6 +290,7 @@ class World:
         self.cluster: set[int] | None = None  # its hosts, where a host that starts knows them
         self.carriers: CarrierSettings | None = None
         self.fsync = FsyncPolicy.NEVER
+        self.disks: dict[int, Disk] = {}  # those that are not plain
         self.states: dict[tuple[str, ...], int] = {}
 
     async def allot(self, levels: Sequence[str]) -> int:
