@@ -118,7 +118,14 @@ class HostPubSub:
     def _tick(self) -> None:
         self.hub.wall = self._clock()
         self.turn.look()
+        self._tell_levels()
         self._timer = self._loop.call_later(_TICK, self._tick)
+
+    def _tell_levels(self) -> None:
+        levels = self._counters.pubsub_levels
+        levels.subscriptions = self.hub.subscriptions
+        levels.retained = self.hub.retained.count
+        levels.journal_bytes = self.journal.size
 
     async def close(self) -> None:
         """After the faces, and before the cluster. What is written is forced to the disk, by the policy."""

@@ -240,10 +240,6 @@ class MqttFace:
         levels = self.levels
         levels.sessions = len(self.sessions)
         levels.connected = self.sessions.connected
-        levels.subscriptions = self.hub.subscriptions
-        levels.retained = self.hub.retained.count
-        journal = self.hub.journal
-        levels.journal_bytes = journal.size if journal is not None else 0
 
     # --- what connections call
 
