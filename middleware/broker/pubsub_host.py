@@ -113,6 +113,7 @@ class HostPubSub:
         bridge = Bridge(self.hub, self.turn, cluster, self._counters.bridge, self._clock)
         self._shared = bridge, cluster
         await bridge.start()
+        self.hub.use_reach(cluster.events)
         await cluster.begin_events()
 
     def _tick(self) -> None:
@@ -134,6 +135,7 @@ class HostPubSub:
             self._shared = None
             await bridge.close()
             await cluster.end_events()
+            self.hub.use_reach(None)
         self.turn.end()
         await self._edge.settled()
         self.abandon()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
 from treecast.middleware.broker.cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
+from treecast.middleware.broker.pubsub import Reach
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 from treecast.middleware.storage.tables import Tables
@@ -129,6 +130,10 @@ class RelayCluster:
         self, transactional_ids: Collection[str] | None = None
     ) -> Sequence[TransactionListing]:
         return await self._transactions.list_transactions(transactional_ids)
+
+    @property
+    def events(self) -> Reach:
+        return self._events
 
     async def begin_events(self) -> None:
         self.sharing.join_events(self._events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from treecast.middleware.broker.pubsub import PubSub
+from treecast.middleware.broker.pubsub import PubSub, SharedGroup, Waiter
 from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
@@ -51,7 +51,7 @@ class Events:
         self._up: dict[int, None] = {}  # hosts with a channel
         self.retained = Retained(hub, lambda: self._up, methods, settings, counters)
         self.shares = Shares(fabric.host, hub, self.outbox, homes, methods, self._up, settings, counters)
-        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.retained, self.shares)
+        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.shares)
         common = Common(hub, turn, self.outbox, self.remotes, methods, fabric, settings, counters)
         self.sending = Sending(run, common, tables)
         self.receiving = Receiving(common, clock, self.shares)
@@ -59,8 +59,6 @@ class Events:
     def start(self, up: Iterable[int], cluster: Collection[int] | None = None) -> None:
         """`up`: hosts with a channel, as of now. All are told what this host wants. `cluster`: all hosts in
         it, where that is known; who is not among them has left while this host was down."""
-        self._hub.stamps.host = self._host
-        self._hub.buries = True
         self.receiving.start()
         self.retained.start()
         self.wishes.start()
@@ -81,6 +79,34 @@ class Events:
         await self.retained.close()
         await self.sending.close()
         self.receiving.close()
+
+    # --- what the hub asks
+
+    @property
+    def host(self) -> int:
+        """Implements `pubsub.Reach`, as what follows."""
+        return self._host
+
+    @property
+    def buries(self) -> bool:
+        return True
+
+    def wanted(self, filter: bytes) -> None:
+        self.wishes.wanted(filter)
+
+    def unwanted(self, filter: bytes) -> None:
+        self.wishes.unwanted(filter)
+
+    def known(self, waiter: Waiter) -> bool:
+        return self.wishes.known(waiter)
+
+    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
+        return self.retained.collect(filters, waiter)
+
+    def members_changed(self, group: SharedGroup) -> None:
+        self.shares.changed(group)
+
+    # --- hosts come and go
 
     def host_up(self, host: int) -> None:
         self._up[host] = None

@@ -86,8 +86,7 @@ class Client(Subscriber):
             self.host.hub.subscribe(Subscription(self, filter.encode(), qos))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = _Confirmed(done)
-        assert self.host.hub.interest is not None
-        if not self.host.hub.interest.known(waiter):
+        if not self.host.hub.reach.known(waiter):
             await done
 
     async def share(self, name: str, filter: str) -> None:
@@ -175,6 +174,7 @@ class TestHost:
             self.tables,
         )
         self.hub.wall = 1_700_000_000.0
+        self.hub.use_reach(self.events)
         self.events.start(self.ups, self.world.cluster)
         if self.world.carriers is not None:
             self._carry(self.world.carriers)
