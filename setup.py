@@ -67,6 +67,7 @@ HOT_MODULES: list[str] = [
     "middleware/broker/pubsub/trie.py",
     "middleware/broker/pubsub/retained.py",
     "middleware/broker/pubsub/stamps.py",
+    "middleware/broker/pubsub/reach.py",
     "middleware/broker/pubsub/records.py",
     "middleware/broker/pubsub/journal_codec.py",
     "middleware/broker/pubsub/journal.py",

@@ -14,7 +14,7 @@ from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, Subscriber
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.shims.mqtt.counting import MqttCounting
 from treecast.shims.mqtt.session import Session
-from treecast.shims.mqtt.session_output import Turn
+from treecast.shims.mqtt.session_output import Outputs
 from treecast.shims.mqtt.sessions import Sessions
 from treecast.shims.mqtt.settings import MqttSettings
 
@@ -51,11 +51,11 @@ class Pair:
     """A publisher and a subscriber of one topic, version 3.1.1, in memory."""
 
     def __init__(self, qos: int) -> None:
-        self.turn = Turn(lambda: None)
+        self.outputs = Outputs(lambda: None)
         hub = PubSub(PubSubSettings(), PubSubCounters())
         sessions = Sessions(hub, MqttSettings(), random.Random(1))
         counting = MqttCounting()
-        self.publisher, self.subscriber = (Session(sessions, self.turn, counting, 0.0) for _ in range(2))
+        self.publisher, self.subscriber = (Session(sessions, self.outputs, counting, 0.0) for _ in range(2))
         for name, session in ((b"p", self.publisher), (b"s", self.subscriber)):
             session.receive(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01" + name, 0.0)
         self.subscriber.receive(b"\x82\x07\0\x01\0\x02a/" + bytes([qos]), 0.0)
@@ -63,7 +63,7 @@ class Pair:
 
     def sent(self) -> dict[Session, bytes]:
         """What both are sent in this turn."""
-        return {one: b"".join(one.take_output()) for one in self.turn.take() if isinstance(one, Session)}
+        return {one: b"".join(one.take_output()) for one in self.outputs.take() if isinstance(one, Session)}
 
 
 def delivery_ns(first: int) -> float:

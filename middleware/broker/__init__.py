@@ -15,7 +15,9 @@ from .filtering import FilteredReads
 from .internal import INTERNAL
 from .long_poll import FetchWait, LongPolls
 from .parts import JoinCluster, JoinedCluster, LocalParts
+from .pubsub_host import HostPubSub
 from .settings import BrokerSettings
+from .turn import Departures, Speaker, Store, Turn
 from .values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -71,6 +73,7 @@ __all__ = [
     "DataDirectory",
     "DataDirectoryError",
     "Definitions",
+    "Departures",
     "EARLIEST_TIMESTAMP",
     "FetchWait",
     "FilteredReads",
@@ -79,6 +82,7 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "GroupType",
+    "HostPubSub",
     "INTERNAL",
     "InitProducer",
     "Isolation",
@@ -104,10 +108,13 @@ __all__ = [
     "Place",
     "Places",
     "ReadWaiter",
+    "Speaker",
+    "Store",
     "SyncGroup",
     "Synced",
     "Topic",
     "TransactionHome",
     "TransactionListing",
+    "Turn",
     "active_producers",
 ]

@@ -15,6 +15,7 @@ from .composition import Parts
 from .directory import DataDirectory
 from .long_poll import LongPolls
 from .parts import JoinCluster
+from .pubsub_host import HostPubSub
 from .settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,15 @@ class Broker:
     @property
     def cluster(self) -> Cluster:
         return self._open.cluster
+
+    @property
+    def pubsub(self) -> HostPubSub:
+        """Its publish/subscribe, for faces that have it; from `start` to `close`."""
+        return self._open.pubsub
+
+    async def begin_events(self) -> None:
+        """When faces have taken up the sessions that last: what is published crosses faces and hosts."""
+        await self.pubsub.start(self.cluster)
 
     @property
     def polls(self) -> LongPolls:

@@ -18,6 +18,7 @@ from typing import Protocol
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 
+from .pubsub import Reach
 from .values import (
     NOBODY,
     Appended,
@@ -262,6 +263,17 @@ class Cluster(Protocol):
         self, transactional_ids: Collection[str] | None = None
     ) -> Awaitable[Sequence[TransactionListing]]:
         """Of all hosts: all that are known, or those of the ids; one that nobody knows is left out."""
+
+    @property
+    def events(self) -> Reach:
+        """Interest, retained messages and shared subscriptions of all hosts, as the hub asks for them between
+        `begin_events` and `end_events`."""
+
+    async def begin_events(self) -> None:
+        """What is published crosses hosts from now on: sessions that last were taken up."""
+
+    async def end_events(self) -> None:
+        """Not any more. Only after `begin_events`."""
 
     def new_producer(self) -> Awaitable[ProducerIdentity]:
         """An identity for an idempotent producer without a transactional id."""

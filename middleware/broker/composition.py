@@ -1,7 +1,8 @@
 """The parts of an open broker, put together, started and closed in order.
 
-Start: groups, then topics and their logs, then transactions, which complete what was decided. Close:
-who waits is answered first, then the logs are flushed, then the tables close.
+Start: groups, then topics and their logs, then transactions, which complete what was decided. Events cross
+faces and hosts when faces have taken up their sessions (`Broker.begin_events`). Close: that is ended first,
+then who waits is answered, then the logs are flushed, then the tables close.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .local import LocalCluster
 from .long_poll import LongPolls
 from .partitions import LocalPartitions
 from .parts import JoinCluster, LocalParts
+from .pubsub_host import HostPubSub
 from .settings import BrokerSettings
 from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
@@ -41,6 +43,7 @@ _log = logging.getLogger(__name__)
 
 _PARTITIONS, _LEAST_EPOCH = "partitions", "least_epoch"  # a table, and its one key
 _SUMMARIES_EVERY = 5.0  # seconds
+_SWEEP_EVERY = 30.0  # seconds: retained messages that have expired
 _QUIET_MS = 10_000  # a log that was not written for so long gets its summary
 
 
@@ -91,6 +94,7 @@ class Parts:
             _least_epoch(self.tables, directory),
             directory.run,
         )
+        self.pubsub = HostPubSub(settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock)
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
             settings,
@@ -107,6 +111,7 @@ class Parts:
             rng,
             directory.run,
             self.polls,
+            self.pubsub,
         )
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)
@@ -126,6 +131,7 @@ class Parts:
         """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
         clean = True
         try:
+            await self.pubsub.close()
             await self.leave()
             await asyncio.gather(self.transactions.close(), self.producer_ids.close())
             await self.groups.close()
@@ -145,6 +151,7 @@ class Parts:
 
     def abandon(self) -> None:
         """Lets go of everything as it is, after a start that failed."""
+        self.pubsub.abandon()
         self.partitions.abandon()
         self._close_files(clean=False)
 
@@ -169,6 +176,8 @@ class Parts:
     def _chores(self, settings: BrokerSettings) -> list[Chore]:
         elsewhere = self._joined is not None  # then writes of homes may wait for others
         return [
+            Chore("journal", settings.fsync_interval_ms / 1000, self.pubsub.force),
+            Chore("retained messages", _SWEEP_EVERY, self.pubsub.sweep),
             Chore("flush", min(settings.fsync_interval_ms, 1000) / 1000, self._flush),
             Chore(
                 "transactions",

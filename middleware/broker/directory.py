@@ -7,6 +7,7 @@ clean-shutdown   there after an orderly close, gone while a daemon runs
 tables.sqlite    `storage.tables`
 logs/            one directory per partition
 summaries/       what a start takes for granted of them: `storage.summaries`
+pubsub/          the journal of publish/subscribe: `pubsub.journal`
 """
 
 from __future__ import annotations
@@ -109,6 +110,10 @@ class DataDirectory:
     @property
     def summaries(self) -> Path:
         return self.path / "summaries"
+
+    @property
+    def pubsub(self) -> Path:
+        return self.path / "pubsub"
 
     @property
     def tables(self) -> Path:

@@ -8,6 +8,7 @@ from treecast.middleware.model.identity import Host, ProducerIdentity
 
 from .cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
 from .parts import LocalParts
+from .pubsub import NoReach, Reach
 from .values import GroupListing, TransactionListing
 
 
@@ -16,6 +17,7 @@ class LocalCluster:
 
     def __init__(self, parts: LocalParts) -> None:
         self._parts = parts
+        self._events = NoReach(parts.pubsub.hub)
 
     @property
     def cluster_id(self) -> str:
@@ -45,6 +47,15 @@ class LocalCluster:
         self, transactional_ids: Collection[str] | None = None
     ) -> Sequence[TransactionListing]:
         return self._parts.transactions.list_transactions(transactional_ids)
+
+    @property
+    def events(self) -> Reach:
+        return self._events
+
+    async def begin_events(self) -> None:
+        """There are no other hosts."""
+
+    async def end_events(self) -> None: ...
 
     async def new_producer(self) -> ProducerIdentity:
         return ProducerIdentity(await self._parts.producer_ids.take(), 0)

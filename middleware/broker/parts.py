@@ -21,6 +21,7 @@ from .cluster import Cluster
 from .groups import GroupCoordinator
 from .long_poll import LongPolls
 from .partitions import LocalPartitions
+from .pubsub_host import HostPubSub
 from .settings import BrokerSettings
 from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator
@@ -47,6 +48,7 @@ class LocalParts(Struct, frozen=True):
     rng: random.Random
     run: int
     polls: LongPolls
+    pubsub: HostPubSub
 
 
 class JoinedCluster(Cluster, Protocol):

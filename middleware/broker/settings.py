@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from treecast.middleware.storage.fsync import FsyncPolicy
 
+from .pubsub import PubSubSettings
+
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
@@ -25,6 +27,8 @@ class BrokerSettings(Struct, frozen=True):
     auto_create_topics: bool = True
     accept_replication_factor: bool = True
     topic_defaults: Mapping[str, str] = {}
+
+    pubsub: PubSubSettings = PubSubSettings()
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 30 * MINUTE_MS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.broker import ALONE, Broker, BrokerSettings
+from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host
@@ -97,7 +98,9 @@ class Daemon:
         admits = room.descriptors.admits
         await self._start_kafka(broker, admits)
         await self._start_stare(admits)
-        await self._start_mqtt(broker, admits)
+        self._take_up_mqtt(broker, admits)
+        await broker.begin_events()
+        await self._open_mqtt()
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
@@ -184,18 +187,23 @@ class Daemon:
         else:
             self._stare.load_later(lambda: _stare_alone(self.counters))
 
-    async def _start_mqtt(self, broker: Broker, admits: Callable[[], bool]) -> None:
+    def _take_up_mqtt(self, broker: Broker, admits: Callable[[], bool]) -> None:
+        """Its sessions that last want what they want, before other hosts are told."""
         address = self._wanted("mqtt")
         if address is None and self._wanted("mqtt_tls") is None:
             return
         from .mqtt import MqttPart  # here, since a host without the face needs none of it
 
         unix_path = self._claim("mqtt") if address is not None else None
-        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.cluster, self._joining)
+        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.pubsub)
         self._mqtt.face.admits = admits
+
+    async def _open_mqtt(self) -> None:
+        if self._mqtt is None:
+            return
         await self._mqtt.start()
         if self._mqtt.address is not None:
-            self._opened("mqtt", self._mqtt.address, unix_path)
+            self._opened("mqtt", self._mqtt.address, self._mqtt.unix_path)
         if self._mqtt.tls_address is not None:
             self._faces["mqtt-tls"] = OpenFace("mqtt-tls", str(self._mqtt.tls_address), None)
 
@@ -318,6 +326,11 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         auto_create_topics=settings.auto_create_topics,
         accept_replication_factor=settings.accept_replication_factor,
         topic_defaults=settings.topic_defaults,
+        pubsub=PubSubSettings(
+            queue_policy=settings.mqtt_queue_policy,
+            queue_messages=settings.mqtt_queue_messages,
+            queue_bytes=settings.mqtt_queue_bytes,
+        ),
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,
         group_max_session_timeout_ms=settings.group_max_session_timeout_ms,

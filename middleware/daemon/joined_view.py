@@ -186,8 +186,7 @@ class Joined:
         )
 
     def export(self, first: int) -> pb.ExportViewResponse:
-        tables = self._joining.relay.sharing.tables
-        entries = list(ViewStore(tables).entries()) if tables is not None else []
+        entries = list(ViewStore(self._joining.relay.tables).entries())
         page: list[bytes] = []
         size = 0
         for entry in entries[first:]:

@@ -101,8 +101,7 @@ class Joining:
         assert self._port is not None
         ways = Ways(self._port, self.token, ChannelSettings(), self._fabric_settings())
         self.relay = join(parts, self.link, ways)
-        if self._settings.mqtt != OFF:
-            self.relay.sharing.interest.hold()  # until the face's sessions are taken up
+        self.relay.sharing.interest.hold()  # until faces have taken up their sessions
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:

@@ -56,16 +56,14 @@ class Observation:
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
         yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")
         yield from _numbers("treecast_replicas", observed.counters.replicas, "the replica controller")
-        if "mqtt" in observed.counters.faces:
-            yield from _pubsub(observed.counters)
+        yield from _pubsub(observed.counters)
         yield from _faces(observed.counters.faces)
         if observed.coordinator is not None:
             yield from _numbers("treecast_relay", observed.counters.relay, "relay")
             yield from _numbers("treecast_homes", observed.counters.homes, "homes")
             yield from _numbers("treecast_channel", observed.counters.channel, "the channel between hosts")
             yield from _numbers("treecast_fabric", observed.counters.fabric, "the fabric")
-            if "mqtt" in observed.counters.faces:
-                yield from _numbers("treecast_events", observed.counters.events, "event streams")
+            yield from _numbers("treecast_events", observed.counters.events, "event streams")
             yield _gauge("treecast_coordinator_up", "1 where it answers", int(observed.coordinator.reachable))
             if observed.calls is not None:
                 yield from _calls(observed.calls)

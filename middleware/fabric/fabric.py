@@ -234,6 +234,7 @@ class Fabric:
         later_epochs: bool = False,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
+        keeps: bool = False,
     ) -> Joined:
         """Begins to receive a stream, in place of an earlier membership of it.
 
@@ -241,7 +242,8 @@ class Fabric:
         when the origin is gone.
 
         `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
-        itself, from its first record (for streams of events, not for partitions).
+        itself, from its first record (for streams of events, not for partitions). With `keeps` the origin is
+        told of what was taken when `Joined.keep` says so.
         """
         receiver = self._streams.receivers.join(
             origin,
@@ -253,6 +255,7 @@ class Fabric:
             later_epochs=later_epochs,
             settings=settings,
             held=held,
+            keeps=keeps,
         )
         joined = self._joined[origin, stream] = Joined(self, receiver, sink)
         self._work_soon()
@@ -262,6 +265,17 @@ class Fabric:
         """Receives it no more. The origin is not told: it takes the host off when the relay says so."""
         self._joined.pop((origin, stream), None)
         self._streams.receivers.leave(origin, stream)
+
+    def keep(self, joined: Joined, progress: Progress) -> None:
+        """See `Joined.keep`."""
+        if self._joined.get(joined.key[:2]) is not joined or self._closed:
+            return
+        now = self.now()
+        at = self._streams.receivers.keep(*joined.key, progress, now)
+        if at <= now:
+            self._work_soon()
+        elif not self._soon and at < self._timer_at:
+            self._start_timer(now, at)
 
     def leave_joined(self, joined: Joined) -> None:
         """See `Joined.leave`."""

@@ -278,6 +278,10 @@ class Joined:
     def counters(self) -> StreamCounters:
         return self._receiver.counters
 
+    def keep(self, progress: Progress) -> None:
+        """Joined with `keeps`: what was taken up to `progress` is safe, and the origin is told."""
+        self._fabric.keep(self, progress)
+
     def leave(self) -> None:
         """Receives no more of it, unless it was joined anew meanwhile."""
         self._fabric.leave_joined(self)

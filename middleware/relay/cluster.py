@@ -10,9 +10,12 @@ from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
 from treecast.middleware.broker.cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
+from treecast.middleware.broker.pubsub import Reach
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
+from treecast.middleware.storage.tables import Tables
 
+from .events.events import Events
 from .neighbours import Neighbours
 from .sharing import Sharing
 
@@ -68,13 +71,17 @@ class RelayCluster:
         lives: Sequence[Life],
         neighbours: Neighbours,
         sharing: Sharing,
+        events: Events,
+        tables: Tables,
     ) -> None:
         """`lives`: what is started in this order, and closed in reverse. `neighbours`: for looking.
 
-        `sharing`: for what MQTT clients share with those of other hosts.
+        `events` join `sharing` when faces have taken up their sessions. `tables`: where the view is kept.
         """
         self.neighbours = neighbours
         self.sharing = sharing
+        self.tables = tables
+        self._events = events
         self._cluster_id = cluster_id
         self._host = host
         self._definitions = definitions
@@ -123,6 +130,16 @@ class RelayCluster:
         self, transactional_ids: Collection[str] | None = None
     ) -> Sequence[TransactionListing]:
         return await self._transactions.list_transactions(transactional_ids)
+
+    @property
+    def events(self) -> Reach:
+        return self._events
+
+    async def begin_events(self) -> None:
+        self.sharing.join_events(self._events)
+
+    async def end_events(self) -> None:
+        await self.sharing.leave_events()
 
     async def new_producer(self) -> ProducerIdentity:
         return await self._transactions.new_producer()

@@ -7,6 +7,8 @@ from treecast.middleware.broker.parts import LocalParts
 from .adoption import Adoption
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
+from .events.events import Events
+from .events.share_homes import LinkHomes
 from .homes import Homes, LinkCoordinator
 from .interest import InterestSettings
 from .link import Link
@@ -83,7 +85,18 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         InterestSettings(),
         CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings(),
         parts.counters.relay,
-        parts.tables,
+    )
+    events = Events(
+        parts.pubsub.hub,
+        parts.pubsub.turn,
+        parts.run,
+        sharing.interest,
+        neighbours.methods,
+        neighbours.fabric,
+        parts.counters.events,
+        parts.clock,
+        LinkHomes(link),
+        tables=parts.tables,
     )
 
     def up(host: int, incarnation: int) -> None:
@@ -109,4 +122,6 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         ],
         neighbours,
         sharing,
+        events,
+        parts.tables,
     )

@@ -11,7 +11,6 @@ from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
-from treecast.middleware.storage.tables import Tables
 
 from .entries import HomeEntry, HomeKind, HostEntry
 from .interest import Interest, InterestSettings
@@ -35,10 +34,7 @@ class Sharing:
         interest: InterestSettings,
         carriers: CarrierSettings,
         counters: RelayCounters,
-        tables: Tables | None = None,
     ) -> None:
-        """`tables`: where event streams keep their accounts, if they do."""
-        self.tables = tables
         self._link = link
         self._own = fabric.host
         self.partitions = partitions
@@ -53,7 +49,7 @@ class Sharing:
             random.Random(),
         )
         self.carriers.carry(partitions.leading)
-        self.events: Events | None = None  # where the MQTT face is on
+        self.events: Events | None = None  # once they have begun
         self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
         partitions.leading.on_followers = lambda topic: self.carriers.soon()

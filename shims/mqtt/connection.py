@@ -15,7 +15,7 @@ from treecast.middleware.model.ration import Ration
 
 from .counting import MqttCounting
 from .session import Session
-from .session_output import Turn
+from .session_output import Outputs
 from .sessions import Sessions
 from .settings import MqttSettings
 
@@ -34,7 +34,7 @@ class Owner(Protocol):
     loop: asyncio.AbstractEventLoop
     settings: MqttSettings
     sessions: Sessions
-    turn: Turn
+    outputs: Outputs
     counting: MqttCounting
 
     def opened(self, connection: Connection) -> None: ...
@@ -48,7 +48,7 @@ class Connection(Session):
     """Serves one client."""
 
     def __init__(self, face: Owner) -> None:
-        super().__init__(face.sessions, face.turn, face.counting, face.loop.time())
+        super().__init__(face.sessions, face.outputs, face.counting, face.loop.time())
         self.peer = ""
         self._face = face
         self._loop = face.loop

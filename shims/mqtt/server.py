@@ -1,4 +1,4 @@
-"""The asyncio edge of the MQTT face: listeners, open connections, turns of the loop, the end."""
+"""The asyncio edge of the MQTT face: listeners, open connections, what a turn lets it say, the end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from treecast.middleware.broker.pubsub import Journal, PubSub, SyncTicket
+from treecast.middleware.broker import Turn
+from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
-from treecast.middleware.model.rarely import Rarely
 from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
@@ -19,7 +19,7 @@ from . import codec, sys_topics
 from .connection import Connection
 from .counting import MqttCounting
 from .restoring import restore
-from .session_output import SessionOutput, Turn
+from .session_output import Outputs, SessionOutput
 from .sessions import Sessions
 from .settings import MqttSettings
 from .tls import TlsLayer, tls_context
@@ -41,6 +41,7 @@ class MqttFace:
     def __init__(
         self,
         hub: PubSub,
+        turn: Turn,
         settings: MqttSettings,
         counters: FaceCounters,
         rng: random.Random | None = None,
@@ -53,7 +54,9 @@ class MqttFace:
         self.hub = hub
         self.sessions = Sessions(hub, settings, rng or random.Random())
         self.loop: asyncio.AbstractEventLoop
-        self.turn = Turn(self.end_turn_soon)
+        self.outputs = Outputs(turn.ask)
+        self._turn = turn
+        self._gathered: Gathered = []
         self._servers: list[asyncio.AbstractServer] = []
         self._listens_on_unix = False
         self._connections: set[Connection] = set()
@@ -63,15 +66,10 @@ class MqttFace:
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
-        self.journal = hub.journal
         self.levels = levels if levels is not None else PubSubLevels()
         self._started_at = 0.0
         self._sys_at = 0.0
-        self._refused = Rarely()  # turns that the disk has refused
         self._held_back: dict[Connection, None] = {}  # not read from until other hosts have more room
-        self._syncing = False
-        self._again = False  # a turn has ended while a sync was under way
-        self._sync_task: asyncio.Task[None] | None = None
         self._took_up = False
         self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
@@ -92,6 +90,7 @@ class MqttFace:
     def take_up(self) -> None:
         """Takes up the sessions that the journal has kept; `start` does it where nobody has."""
         self._took_up = True
+        self._turn.add_speaker(self)
         self.loop = asyncio.get_running_loop()
         self._started_at = self.loop.time()
         self.hub.wall = time.time()
@@ -179,42 +178,28 @@ class MqttFace:
                 _log.info("%d connections did not finish in time", len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
-        if self._sync_task is not None:
-            await self._sync_task
-        self._end_turn()
+        self._turn.end()
+        if self._took_up:
+            self._turn.remove_speaker(self)
+            self._took_up = False
 
-    # --- turns
+    # --- of the turn
 
-    def _end_turn(self) -> None:
-        """Stores what this turn of the loop has brought, then writes it for everybody."""
-        if self._syncing:
-            self._again = True
-            return
-        for departures in self.hub.departures:
-            departures.place()
-        stored = self.journal is None or self.journal.flush()
-        gathered = [(session, session.take_output()) for session in self.turn.take()]
-        if not stored:
-            self._refuse(gathered)
-        elif self.journal is not None and self.journal.unsynced and self.settings.fsync_each_turn:
-            self._sync(self.journal, gathered)
-        else:
-            self._say(gathered)
+    def gather(self) -> None:
+        """Implements `broker.Speaker`: what connections have to send by now."""
+        self._gathered = [(session, session.take_output()) for session in self.outputs.take()]
         self.counting.fold(self.counters)
-        self.hub.fold()
 
-    def end_turn_soon(self) -> None:
-        """For whoever else has something that is stored and sent with the turn."""
-        self.loop.call_soon(self._end_turn)
-
-    def _say(self, gathered: Gathered) -> None:
-        for departures in self.hub.departures:
-            departures.send()
-        if any(departures.congested for departures in self.hub.departures):
+    def say(self) -> None:
+        """It is stored."""
+        gathered, self._gathered = self._gathered, []
+        if self._turn.congested:
             self._hold_back(gathered)
         elif self._held_back:
             self._let_on()
-        _write(gathered)
+        for session, chunks in gathered:
+            session.depends = False
+            session.write(chunks)
 
     def _hold_back(self, gathered: Gathered) -> None:
         """Who publishes what is promised is not read from: it would wait here, in memory."""
@@ -228,11 +213,9 @@ class MqttFace:
         for connection in held_back:
             connection.resume_reading()
 
-    def _refuse(self, gathered: Gathered) -> None:
-        """The disk refuses, so nothing of what this turn promises may be said."""
-        assert self.journal is not None
-        if self._refused.due(self.loop.time()):
-            _log.error("the journal cannot be written: %s%s", self.journal.error, self._refused.more())
+    def refuse(self) -> None:
+        """The disk refuses: nothing of what is promised may be said, and who waits for it is sent away."""
+        gathered, self._gathered = self._gathered, []
         for session, chunks in gathered:
             if isinstance(session, Connection) and session.promises:
                 session.failure = DISK_REFUSES
@@ -240,34 +223,7 @@ class MqttFace:
             else:
                 session.write(chunks)
 
-    def _sync(self, journal: Journal, gathered: Gathered) -> None:
-        """Writes when the disk has what the turn promises. What comes meanwhile shares the next sync."""
-        self._syncing = True
-        try:
-            ticket, segment = journal.begin_sync()
-        except OSError as error:
-            self._synced(journal, 0, gathered, str(error))
-            return
-        self._sync_task = self.loop.create_task(self._run_sync(journal, ticket, segment, gathered))
-
-    async def _run_sync(self, journal: Journal, ticket: SyncTicket, segment: int, gathered: Gathered) -> None:
-        error = ""
-        try:
-            await asyncio.to_thread(ticket.run)
-        except OSError as refused:
-            error = str(refused)
-        self._synced(journal, segment, gathered, error)
-
-    def _synced(self, journal: Journal, segment: int, gathered: Gathered, error: str) -> None:
-        self._syncing = False
-        journal.end_sync(segment, error)
-        if error:
-            self._refuse(gathered)
-        else:
-            self._say(gathered)
-        if self._again:
-            self._again = False
-            self._end_turn()
+    # --- from time to time
 
     def _tick(self) -> None:
         self.hub.wall = time.time()
@@ -276,8 +232,6 @@ class MqttFace:
         if now >= self._sys_at:
             self._sys_at = now + self.settings.sys_interval
             self._tell_of_itself(now)
-        if self.journal is not None and not self._syncing:
-            self.journal.flush()
         self._timer = self.loop.call_later(_TICK, self._tick)
 
     def _tell_of_itself(self, now: float) -> None:
@@ -286,9 +240,6 @@ class MqttFace:
         levels = self.levels
         levels.sessions = len(self.sessions)
         levels.connected = self.sessions.connected
-        levels.subscriptions = self.hub.subscriptions
-        levels.retained = self.hub.retained.count
-        levels.journal_bytes = self.journal.size if self.journal is not None else 0
 
     # --- what connections call
 
@@ -326,17 +277,11 @@ class MqttFace:
     def _report(self, connection: Connection) -> None:
         """A client broke the protocol, or was sent away."""
         reason = connection.failure
-        if reason.startswith(DISK_REFUSES):  # no fault of the client's, and said by `_refuse`
+        if reason.startswith(DISK_REFUSES):  # no fault of the client's, and said by the turn
             self._errors.count(DISK_REFUSES)
             return
         kind = reason.rpartition("[")[2].rstrip("]") if reason.endswith("]") else reason
         self._errors.add(self.loop.time(), kind, connection.peer, reason)
-
-
-def _write(gathered: Gathered) -> None:
-    for session, chunks in gathered:
-        session.depends = False
-        session.write(chunks)
 
 
 class _Protocol(Forwarding, asyncio.Protocol):

@@ -30,7 +30,7 @@ from .codec_runs import PUBLISH_0, PUBLISH_1
 from .counting import MqttCounting
 from .runs import OWN
 from .session_input import SessionInput
-from .session_output import Turn
+from .session_output import Outputs
 from .session_state import SessionState
 from .sessions import Sessions, idle_limit
 from .subscribing import Grant, granted, removed
@@ -50,8 +50,8 @@ def _lasts(connect: Connect) -> bool:
 class Session(SessionInput):
     """The state of one connection. `failure`: why it was ended, "" while it was not."""
 
-    def __init__(self, sessions: Sessions, turn: Turn, counters: MqttCounting, now: float) -> None:
-        super().__init__(sessions, turn, counters)
+    def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting, now: float) -> None:
+        super().__init__(sessions, outputs, counters)
         self.failure = ""
         self.last_activity = now
         self.idle_seconds = 0.0

@@ -15,7 +15,7 @@ from .codec_read import check_text, check_topic, read_length
 from .codec_runs import PUBLISH_0, section
 from .counting import MqttCounting
 from .runs import PromisedRun, PublishRun, Scan, check_name
-from .session_output import SessionOutput, Turn
+from .session_output import Outputs, SessionOutput
 from .session_state import SessionState
 from .sessions import Sessions
 
@@ -23,8 +23,8 @@ from .sessions import Sessions
 class SessionInput(SessionOutput):
     """The publishing half of a connection. `state`: None until CONNECT has come."""
 
-    def __init__(self, sessions: Sessions, turn: Turn, counters: MqttCounting) -> None:
-        super().__init__(sessions.hub, turn)
+    def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting) -> None:
+        super().__init__(sessions.hub, outputs)
         self.state: SessionState | None = None
         self.phase = session_table.NEW
         self._settings = sessions.settings

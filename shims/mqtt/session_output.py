@@ -32,7 +32,7 @@ _ANY: Final = 1 << 30
 _EMPTY: Final = b""
 
 
-class Turn:
+class Outputs:
     """The connections that have something to send by the end of this turn. `wake` asks for that end."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -67,7 +67,7 @@ class SessionOutput:
     the last that is sent.
     """
 
-    def __init__(self, hub: PubSub, turn: Turn) -> None:
+    def __init__(self, hub: PubSub, outputs: Outputs) -> None:
         self.version = codec.V311
         self.max_packet = _ANY
         self.window = 1
@@ -78,7 +78,7 @@ class SessionOutput:
         self.dirty = False
         self.sent_messages = 0
         self._hub = hub
-        self._turn = turn
+        self._outputs = outputs
         self._congested = False
         self._out: BytesWriter | None = None
         self._chunks: list[bytes] | None = None
@@ -92,7 +92,7 @@ class SessionOutput:
     def _writer(self) -> BytesWriter:
         out = self._out
         if out is None:
-            out = self._out = self._turn.writer()
+            out = self._out = self._outputs.writer()
         if not self.dirty:
             self.mark()
         return out
@@ -101,7 +101,7 @@ class SessionOutput:
         """Makes the turn's end look at this connection."""
         if not self.dirty:
             self.dirty = True
-            self._turn.add(self)
+            self._outputs.add(self)
 
     def _written(self, out: BytesWriter) -> None:
         if self._chunked + len(out) > FULL:
@@ -244,7 +244,7 @@ class SessionOutput:
         if out is not None:
             if len(out):
                 chunks.append(out.getvalue())
-            self._turn.give_back(out)
+            self._outputs.give_back(out)
             self._out = None
         self._chunked = 0
         self.writable = not self._congested and not self.closing

@@ -45,6 +45,5 @@ class MqttSettings(Struct, frozen=True):
     refused_filters: tuple[str, ...] = ()  # topic filters that may not be subscribed to, shared or not
     connect_seconds: float = 10.0  # until CONNECT has to be here
     send_buffer_bytes: int = 256 * 1024  # unsent bytes of one connection; then its queue fills
-    fsync_each_turn: bool = False  # answers wait until the disk has what they promise
     sys_interval: float = 10.0
     backlog: int = 1024

@@ -33,14 +33,14 @@ class Grant(Waiter):
 
     def confirmed(self) -> None:
         """One of them has answered: the next is asked, and after the last SUBACK is sent."""
-        recorder, interest = self._hub.recorder, self._hub.interest
+        recorder, reach = self._hub.recorder, self._hub.reach
         if self._asked == 0:
             self._asked = 1
             if recorder is not None and not recorder.known(self):
                 return
         if self._asked == 1:
             self._asked = 2
-            if interest is not None and not interest.known(self):
+            if not reach.known(self):
                 return
         self._send()
 
@@ -53,8 +53,7 @@ class Grant(Waiter):
         if not self._fresh:
             return
         kept = Kept(self._session, hub, self._fresh)
-        interest = hub.interest
-        if interest is None or interest.collect([one.filter for one in self._fresh], kept):
+        if hub.reach.collect([one.filter for one in self._fresh], kept):
             kept.confirmed()
 
 

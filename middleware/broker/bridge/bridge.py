@@ -12,6 +12,7 @@ from msgspec import Struct
 from treecast.middleware.broker.cluster import Cluster
 from treecast.middleware.broker.pubsub import Message, PubSub, Recorder, Subscriber, Target, Waiter
 from treecast.middleware.broker.pubsub.reference import matches
+from treecast.middleware.broker.turn import Turn
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import TreecastError
@@ -40,18 +41,18 @@ class Bridge(Recorder):
     def __init__(
         self,
         hub: PubSub,
+        turn: Turn,
         cluster: Cluster,
         counters: BridgeCounters,
-        wake: Callable[[], None],
         clock: Callable[[], float],
         settings: BridgeSettings | None = None,
     ) -> None:
-        """`wake` asks for the end of the face's turn; `clock`: seconds since the Unix epoch."""
+        """`clock`: seconds since the Unix epoch."""
         super().__init__()
         self._hub = hub
+        self._turn = turn
         self._cluster = cluster
         self._counters = counters
-        self._wake = wake
         self._clock = clock
         self._settings = settings or BridgeSettings()
         self._host = b"%d/" % cluster.host.host_id
@@ -66,7 +67,7 @@ class Bridge(Recorder):
     async def start(self) -> None:
         """When sessions were taken up, and before clients come."""
         self._topics = self._shared()
-        self._hub.departures.append(self.recording)
+        self._turn.add_departures(self.recording)
         self._hub.use_recorder(self)
         for topic in self._topics:
             self._look_at(topic)
@@ -78,7 +79,7 @@ class Bridge(Recorder):
     async def close(self) -> None:
         self._cluster.definitions.listen(None)
         self._hub.use_recorder(None)
-        self._hub.departures.remove(self.recording)
+        self._turn.remove_departures(self.recording)
         self.recording.close()
         tasks = [feed.stop() for feeds in self._feeds.values() for feed in feeds]
         for task in self._tasks:
@@ -130,7 +131,7 @@ class Bridge(Recorder):
         partition = crc32c(self._host + name) % topic.partitions
         record = record_of(message, self._host + name, int(self._hub.wall * 1000))
         if not self.recording.waiting:
-            self._wake()
+            self._turn.ask()
         self.recording.add((topic.name, partition), record, message.qos > 0)
 
     # --- to MQTT

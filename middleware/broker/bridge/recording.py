@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from treecast.middleware.broker.cluster import Cluster
-from treecast.middleware.broker.pubsub import Departures, Message, Owed, PubSub, SessionRecord
+from treecast.middleware.broker.pubsub import Message, Owed, PubSub, SessionRecord
 from treecast.middleware.broker.values import Appended
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import BridgeCounters
@@ -76,8 +76,11 @@ class Queue:
         self.busy = False
 
 
-class Recording(Departures):
-    """All that this host records. `retry`: seconds; `queue_bytes`: of one partition, while it is not sent."""
+class Recording:
+    """All that this host records. Implements `turn.Departures`.
+
+    `retry`: seconds; `queue_bytes`: of one partition, while it is not sent.
+    """
 
     def __init__(
         self, hub: PubSub, cluster: Cluster, counters: BridgeCounters, retry: float, queue_bytes: int
@@ -157,8 +160,13 @@ class Recording(Departures):
         (self._promised if promised else self._fleeting).setdefault(place, []).append(record)
         return True
 
+    @property
+    def congested(self) -> bool:
+        """Implements `turn.Departures`: what waits here is bounded by partition."""
+        return False
+
     def place(self) -> None:
-        """Implements `Departures`: spools what is promised."""
+        """Implements `turn.Departures`: spools what is promised."""
         fleeting, self._fleeting = self._fleeting, {}
         for place, records in fleeting.items():
             queue = self._queue(place)
@@ -188,7 +196,7 @@ class Recording(Departures):
         return Batch(data, len(records), message)
 
     def send(self) -> None:
-        """Implements `Departures`: it is stored, and goes to the leaders."""
+        """Implements `turn.Departures`: it is stored, and goes to the leaders."""
         placed, self._placed = self._placed, []
         for queue in placed:
             self._pump(queue)

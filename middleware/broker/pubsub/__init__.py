@@ -9,7 +9,8 @@ from treecast.middleware.storage.block_log import SyncTicket
 
 from .journal import Journal
 from .message import NEVER, Message, Run, Subscriber
-from .pubsub import Departures, InterestListener, PubSub, Recorder, ShareListener, Waiter
+from .pubsub import PubSub, Recorder
+from .reach import NoReach, Reach, Waiter
 from .records import Owed, SessionRecord, SubscriptionRecord, WillRecord
 from .restore import open_journal
 from .settings import PubSubSettings
@@ -17,19 +18,18 @@ from .shared import SharedGroup
 from .subscriptions import Subscription, Target, Targets
 
 __all__ = [
-    "Departures",
-    "InterestListener",
     "Journal",
     "Message",
     "NEVER",
+    "NoReach",
     "Owed",
     "PubSub",
     "PubSubSettings",
     "QueuePolicy",
+    "Reach",
     "Recorder",
     "Run",
     "SessionRecord",
-    "ShareListener",
     "SharedGroup",
     "Subscriber",
     "Subscription",

@@ -1,9 +1,8 @@
 """`PubSub`: who wants which topic on this host, what is retained, and the hand-over of messages.
 
-Three seams are for what reaches beyond the host. A host that is interested is a `Subscriber` like any other,
-but for being `foreign`, with its filters in the trie; what it sent is published with it as publisher. Whoever
-announces this host's interest hears of each filter's first and last subscription (`InterestListener`). What
-leaves for other hosts is stored and sent with the turn of the event loop in which it came (`Departures`).
+What it asks of other hosts goes through one seam, `Reach`. A host that is interested is a `Subscriber` like
+any other, but for being `foreign`, with its filters in the trie; what it sent is fed with it as publisher.
+What leaves for other hosts is stored and sent with the turn in which it came (`broker.turn`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from mypy_extensions import mypyc_attr
 from treecast.middleware.model.counters import PubSubCounters
 
 from .message import NEVER, Message, Run, Subscriber
+from .reach import NoReach, Reach, Waiter
 from .retained import RetainedStore
 from .settings import PubSubSettings
 from .shared import SharedGroup
@@ -24,40 +24,6 @@ from .trie import TopicTrie
 
 if TYPE_CHECKING:
     from .journal import Journal
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Waiter:
-    """Who waits for other hosts."""
-
-    def confirmed(self) -> None:
-        """All have answered, or their time is over. Called once."""
-        raise NotImplementedError
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class InterestListener:
-    """Hears of filters that this host wants and wants no more. Those of shared subscriptions are marked."""
-
-    def wanted(self, filter: bytes, shared: bool) -> None: ...
-
-    def unwanted(self, filter: bytes, shared: bool) -> None: ...
-
-    def known(self, waiter: Waiter) -> bool:
-        """Whether all hosts know all that is wanted. If not, `waiter` is told when they do."""
-        return True
-
-    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
-        """Whether all that hosts have retained for `filters` is here. If not, `waiter` is told when it is."""
-        return True
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class ShareListener:
-    """Hears of shared subscriptions, and sees to it that they are rooted at one host."""
-
-    def changed(self, group: SharedGroup) -> None:
-        """Clients of this host have come or gone among the members."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -83,22 +49,6 @@ class Recorder(Subscriber):
         return True
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Departures:
-    """What leaves this host at the end of a turn of the event loop."""
-
-    @property
-    def congested(self) -> bool:
-        """Whether so much waits to leave that publishers have to be held back."""
-        return False
-
-    def place(self) -> None:
-        """Before the journal is written: says there what has been promised."""
-
-    def send(self) -> None:
-        """After it was written."""
-
-
 class PubSub:
     """The publish/subscribe of one host. All calls come from one event loop."""
 
@@ -109,12 +59,9 @@ class PubSub:
         self.counters = counters
         self.journal = journal
         self.retained = RetainedStore(settings.max_retained)
-        self.interest: InterestListener | None = None
-        self.departures: list[Departures] = []
         self._recorder: Recorder | None = None
         self._recorded = Targets([], [])
         self._fed: dict[bytes, Targets] = {}
-        self.shares: ShareListener | None = None
         self.wall = 0.0  # seconds since the Unix epoch, kept by the edge
         self.published = 0  # since the last `fold`, as what follows
         self.unmatched = 0
@@ -126,7 +73,7 @@ class PubSub:
         self._shared: dict[tuple[bytes, bytes], SharedGroup] = {}
         self._serial = 0
         self.stamps = Stamps()
-        self.buries = False  # topics that are emptied have tombstones: other hosts may keep what they had
+        self._reach: Reach = NoReach(self)
 
     @property
     def subscriptions(self) -> int:
@@ -136,6 +83,16 @@ class PubSub:
     @property
     def recorder(self) -> Recorder | None:
         return self._recorder
+
+    @property
+    def reach(self) -> Reach:
+        return self._reach
+
+    def use_reach(self, reach: Reach | None) -> None:
+        """From now on it is asked; None: there are no other hosts any more. What is wanted now it has to ask
+        for itself (`filters`, `shared`)."""
+        self._reach = reach if reach is not None else NoReach(self)
+        self.stamps.host = self._reach.host
 
     @property
     def filters(self) -> list[bytes]:
@@ -235,7 +192,7 @@ class PubSub:
         if subscription.subscriber.foreign:
             self._foreign += new
         elif new:
-            self._want(filter, 1, False)
+            self._want(filter, 1)
         return new
 
     def unsubscribe(self, subscriber: Subscriber, filter: bytes) -> bool:
@@ -246,7 +203,7 @@ class PubSub:
         if subscriber.foreign:
             self._foreign -= 1
         else:
-            self._want(filter, -1, False)
+            self._want(filter, -1)
         return True
 
     def subscribe_shared(self, name: bytes, subscription: Subscription) -> bool:
@@ -256,12 +213,10 @@ class PubSub:
         if group is None:
             group = SharedGroup(name, filter, self.next_serial())
             self._shared[name, filter] = group
-            if self.shares is None:
-                self._root(group)
         subscription.group = group
         new = group.join(subscription)
-        if new and self.shares is not None and not subscription.subscriber.foreign:
-            self.shares.changed(group)
+        if new and not subscription.subscriber.foreign:
+            self._reach.members_changed(group)
         return new
 
     def unsubscribe_shared(self, name: bytes, subscriber: Subscriber, filter: bytes) -> bool:
@@ -271,8 +226,8 @@ class PubSub:
         if group.empty:
             del self._shared[name, filter]
             self._unroot(group)
-        if self.shares is not None and not subscriber.foreign:
-            self.shares.changed(group)
+        if not subscriber.foreign:
+            self._reach.members_changed(group)
         return True
 
     def shared(self) -> list[SharedGroup]:
@@ -306,16 +261,16 @@ class PubSub:
             group.rooted = True
             self._trie.add(group.filter, group.serial, group.subscription)
             self._forget_routes(group.filter)
-            self._want(group.filter, 1, True)
+            self._want(group.filter, 1)
 
     def _unroot(self, group: SharedGroup) -> None:
         if group.rooted:
             group.rooted = False
             self._trie.remove(group.filter, group.serial)
             self._forget_routes(group.filter)
-            self._want(group.filter, -1, True)
+            self._want(group.filter, -1)
 
-    def _want(self, filter: bytes, change: int, shared: bool) -> None:
+    def _want(self, filter: bytes, change: int) -> None:
         count = self._filters.get(filter, 0) + change
         if count:
             self._filters[filter] = count
@@ -323,11 +278,10 @@ class PubSub:
             del self._filters[filter]
         if self._recorder is not None and count == (1 if change > 0 else 0):
             self._recorder.wanted(filter, change > 0)
-        if self.interest is not None:
-            if change > 0 and count == 1:
-                self.interest.wanted(filter, shared)
-            elif count == 0:
-                self.interest.unwanted(filter, shared)
+        if change > 0 and count == 1:
+            self._reach.wanted(filter)
+        elif count == 0:
+            self._reach.unwanted(filter)
 
     # --- publishing
 
@@ -402,7 +356,7 @@ class PubSub:
                 return False
         if not message.payload:
             self._forget_retained(topic)
-            if self.buries:
+            if self._reach.buries:
                 self._bury(topic, message.stamp)
             return True
         if self.retained.full(topic):

@@ -83,7 +83,8 @@ class Receiver:
     origin for its current sequence. `settled` says whether an `after` list is: of streams that the host
     does not receive, it is. `judge` sees each message in its turn and may filter or refuse it. `held` is
     where what was taken stays, to repair it for others when the origin is gone; else `hold_bytes` are kept.
-    `room` is what the host's sockets hold.
+    `room` is what the host's sockets hold. With `keeps` the origin is told of what was taken when `keep` says
+    so, else at once.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Receiver:
         budget: AssemblyBudget | None = None,
         held: StreamLog | None = None,
         room: Room | None = None,
+        keeps: bool = False,
     ) -> None:
         self.host = host
         self.key = key
@@ -115,6 +117,9 @@ class Receiver:
         self._judge = judge
         self._settled = settled
         self._budget = budget if budget is not None else AssemblyBudget(settings.assembly_bytes)
+        self._keeps = keeps
+        self._kept: Progress | None = None  # what is reported while something that was taken is not kept
+        self._handed = 0  # the end of the last message that was taken
         self._first = progress.first if progress is not None else 0
         self._outcomes = Outcomes(progress.totals if progress is not None else None)
         self._buffer = Reorder(settings, self._budget, progress.next if progress is not None else 0)
@@ -180,6 +185,7 @@ class Receiver:
         """
         taken: list[Delivery] = []
         self.waiting = False
+        before = self.progress if self._keeps and self._kept is None and self.ready else None
         while (head := self._buffer.head()) is not None:
             if isinstance(head, Skipped):
                 self._outcomes.expire(head.end - head.first, head.reason)
@@ -200,8 +206,22 @@ class Receiver:
                 self._holding.hold(message, now)
                 self._weight.add(message.records, len(message.payload))
             self._buffer.pop()
+        if taken and self._keeps:
+            self._handed = taken[-1].message.end
+            if before is not None:
+                self._kept = before
         self._after_progress(now)
         return taken
+
+    def keep(self, progress: Progress, now: float) -> None:
+        """What was taken up to `progress` is where nothing takes it away: the origin may be told."""
+        self._kept = progress if progress.next < self._handed else None
+        self._after_progress(now)
+
+    @property
+    def _settled_next(self) -> int:
+        """All before it may be reported as settled."""
+        return self._buffer.next if self._kept is None else self._kept.next
 
     def _replayed_to_now(self, now: float) -> bool:
         return self.state is _CATCHING_UP or now < self._asking.replay_until
@@ -211,13 +231,13 @@ class Receiver:
             return
         if self._unreported >= self._enough(now):
             self._report_by(now)
-        elif self.next != self._reported_next or (self._unreported and self._replayed_to_now(now)):
+        elif self._settled_next != self._reported_next or (self._unreported and self._replayed_to_now(now)):
             # a replay waits to hear what has arrived, whatever is missing before it
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
         if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._asking.replays(now)
-        if self.final is not None and self.next >= self.final and self.state is not _DONE:
+        if self.final is not None and self._settled_next >= self.final and self.state is not _DONE:
             self._step(ReceiverEvent.COMPLETE)
             self._done_at = now
             self._buffer.clear()
@@ -365,7 +385,7 @@ class Receiver:
                 self._echoed = True
             elif self._awaited and heartbeat.echo >= self._stamp:
                 self._awaited = False
-                if self.next == self._reported_next:
+                if self._settled_next == self._reported_next:
                     self._report_at = now + self._settings.report_idle
             # an echo may come another way than the data, and overtake it
             self._know(heartbeat.end, now + self._asking.patience())
@@ -514,23 +534,24 @@ class Receiver:
         if self.state is _JOINING:
             report = Report(Mode.JOINING, stamp=stamp)
         else:
-            if self.next != self._reported_next and self.round_trip.measured:
+            settled = self._settled_next
+            if settled != self._reported_next and self.round_trip.measured:
                 self._unanswered = 0
             newest, parts = self._buffer.newest
             report = Report(
                 _MODES[self.state],
                 self._first,
-                self.next,
+                settled,
                 self._room_left(),
                 stamp,
-                self._outcomes.totals(),
+                self._outcomes.totals() if self._kept is None else self._kept.totals,
                 newest,
                 parts,
                 int(max(0.0, now - self._newest_at) * 1e6),
                 self._asks_for_echo(now),
                 self._holding.oldest,
             )
-            self._reported_next = self.next
+            self._reported_next = settled
             self._unreported = 0
         if report.echo:
             self._stamp = stamp

@@ -31,11 +31,12 @@ MOST_EPOCHS = 4  # of one stream that are followed at once
 class _Membership:
     """One stream that the host receives: its receivers by epoch, oldest first."""
 
-    __slots__ = ("epochs", "judge", "later_epochs", "number")
+    __slots__ = ("epochs", "judge", "keeps", "later_epochs", "number")
 
-    def __init__(self, number: int, judge: Judge, later_epochs: bool) -> None:
+    def __init__(self, number: int, judge: Judge, later_epochs: bool, keeps: bool) -> None:
         self.number = number
         self.judge = judge
+        self.keeps = keeps
         self.later_epochs = later_epochs
         self.epochs: dict[int, Receiver] = {}
 
@@ -99,6 +100,7 @@ class Receivers:
         later_epochs: bool = True,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
+        keeps: bool = False,
     ) -> Receiver:
         """Begins to receive a stream, at its current sequence or at `progress`.
 
@@ -106,7 +108,7 @@ class Receivers:
         """
         self.leave(origin, stream)
         self._count += 1
-        member = _Membership(self._count, judge, later_epochs)
+        member = _Membership(self._count, judge, later_epochs, keeps)
         self._members[origin, stream] = self._by_number[member.number] = member
         return self._add(member, (origin, stream, epoch), now, progress, settings, held)
 
@@ -143,6 +145,7 @@ class Receivers:
             budget=self._budget,
             held=held,
             room=self._room,
+            keeps=member.keeps,
         )
         member.epochs[key[2]] = receiver
         self._touched[member.number] = None
@@ -153,6 +156,19 @@ class Receivers:
         member = self._members.get((origin, stream))
         if member is not None:
             self._touched[member.number] = None
+
+    def keep(self, origin: int, stream: int, epoch: int, progress: Progress, now: float) -> float:
+        """See `Receiver.keep`; when the stream has something to send."""
+        member = self._members.get((origin, stream))
+        receiver = member.epochs.get(epoch) if member is not None else None
+        if member is None or receiver is None:
+            return NEVER
+        receiver.keep(progress, now)
+        at = receiver.next_deadline(now)
+        for other in member.epochs.values():
+            at = min(at, other.next_deadline(now))
+        self._schedule.set(member.number, at)
+        return at
 
     def ignores(self, origin: int, stream: int, epoch: int, sequence: int) -> bool:
         """Whether live data there is of no use to who is replayed to: told before its tag is looked at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from treecast.middleware.broker.pubsub import PubSub
+from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import EventCounters
@@ -17,6 +18,7 @@ class Common(Struct, frozen=True):
     """Of one host. `remotes`: hosts that want anything; it changes as these come and go."""
 
     hub: PubSub
+    turn: Turn
     outbox: Outbox
     remotes: dict[int, RemoteHost]
     methods: Methods

@@ -1,10 +1,11 @@
-"""`Events`: what MQTT clients publish crosses hosts, where the MQTT face is on and the host is joined."""
+"""`Events`: what is published on a joined host crosses to those that want it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from treecast.middleware.broker.pubsub import PubSub
+from treecast.middleware.broker.pubsub import PubSub, SharedGroup, Waiter
+from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import EventCounters
@@ -27,38 +28,37 @@ class Events:
     def __init__(
         self,
         hub: PubSub,
+        turn: Turn,
         run: int,
         interest: Interest,
         methods: Methods,
         fabric: Fabric,
         counters: EventCounters,
-        wake: Callable[[], None],
         clock: Callable[[], float],
         homes: ShareHomes,
         settings: EventSettings | None = None,
         tables: Tables | None = None,
     ) -> None:
-        """`run`: this host's, the epoch of its streams. `wake` asks for the end of the face's turn.
-        `clock`: seconds since the Unix epoch. `tables`: where accounts are kept, if they are."""
+        """`run`: this host's, the epoch of its streams. `clock`: seconds since the Unix epoch. `tables`:
+        where accounts are kept, if they are."""
         settings = settings or EventSettings()
         self._hub = hub
+        self._turn = turn
         self._host = fabric.host
         self._interest = interest
         self.remotes: dict[int, RemoteHost] = {}
-        self.outbox = Outbox(hub, wake)
+        self.outbox = Outbox(hub, turn)
         self._up: dict[int, None] = {}  # hosts with a channel
         self.retained = Retained(hub, lambda: self._up, methods, settings, counters)
         self.shares = Shares(fabric.host, hub, self.outbox, homes, methods, self._up, settings, counters)
-        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.retained, self.shares)
-        common = Common(hub, self.outbox, self.remotes, methods, fabric, settings, counters)
+        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.shares)
+        common = Common(hub, turn, self.outbox, self.remotes, methods, fabric, settings, counters)
         self.sending = Sending(run, common, tables)
         self.receiving = Receiving(common, clock, self.shares)
 
     def start(self, up: Iterable[int], cluster: Collection[int] | None = None) -> None:
         """`up`: hosts with a channel, as of now. All are told what this host wants. `cluster`: all hosts in
         it, where that is known; who is not among them has left while this host was down."""
-        self._hub.stamps.host = self._host
-        self._hub.buries = True
         self.receiving.start()
         self.retained.start()
         self.wishes.start()
@@ -69,16 +69,44 @@ class Events:
         if cluster is not None:
             for host in self.sending.hosts().difference(cluster):
                 self.host_left(host)
-        self._hub.departures.append(self.sending)
+        self._turn.add_departures(self.sending)
         self._interest.release()
 
     async def close(self) -> None:
         await self.wishes.close()
         await self.shares.close()
-        self._hub.departures.remove(self.sending)
+        self._turn.remove_departures(self.sending)
         await self.retained.close()
         await self.sending.close()
         self.receiving.close()
+
+    # --- what the hub asks
+
+    @property
+    def host(self) -> int:
+        """Implements `pubsub.Reach`, as what follows."""
+        return self._host
+
+    @property
+    def buries(self) -> bool:
+        return True
+
+    def wanted(self, filter: bytes) -> None:
+        self.wishes.wanted(filter)
+
+    def unwanted(self, filter: bytes) -> None:
+        self.wishes.unwanted(filter)
+
+    def known(self, waiter: Waiter) -> bool:
+        return self.wishes.known(waiter)
+
+    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
+        return self.retained.collect(filters, waiter)
+
+    def members_changed(self, group: SharedGroup) -> None:
+        self.shares.changed(group)
+
+    # --- hosts come and go
 
     def host_up(self, host: int) -> None:
         self._up[host] = None

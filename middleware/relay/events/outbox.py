@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from treecast.middleware.broker.pubsub import Message, PubSub, Run, Subscriber, Target
+from treecast.middleware.broker.turn import Turn
 
 
 class RemoteHost(Subscriber):
@@ -46,14 +45,14 @@ class Item:
 class Outbox:
     """Hosts take a message one after the other, so that of a message the last item is asked for.
 
-    What comes from another host goes to no other: its origin sees to all (`PubSub.feed`). `wake` asks for the
-    turn's end. A message that is promised gets its number in the journal here, so that numbers rise in the
-    order in which messages are published; who empties the outbox lets go of it.
+    What comes from another host goes to no other: its origin sees to all (`PubSub.feed`). A message that is
+    promised gets its number in the journal here, so that numbers rise in the order in which messages are
+    published; who empties the outbox lets go of it.
     """
 
-    def __init__(self, hub: PubSub, wake: Callable[[], None]) -> None:
+    def __init__(self, hub: PubSub, turn: Turn) -> None:
         self._hub = hub
-        self.wake = wake
+        self._turn = turn
         self._items: list[Item] = []
 
     def add(self, message: Message | None, run: Run | None, host: int) -> None:
@@ -71,7 +70,7 @@ class Outbox:
 
     def _append(self, message: Message | None, run: Run | None, host: int) -> None:
         if not self._items:
-            self.wake()
+            self._turn.ask()
         journal = self._hub.journal
         if message is not None and message.qos and journal is not None:
             journal.hold(message)

@@ -1,8 +1,12 @@
 """At the other hosts: event streams are received, and what they bring is published here.
 
 Each message is published once. Those that may not be lost have numbers, which rise along each stream of their
-origin; the highest one of each stream is kept in the journal beside what the message became here, and before
-the origin is told that it has arrived. So what comes again, after a kill at either end, is let go.
+origin; the highest one of each stream is kept in the journal beside what the message became here. So what
+comes again, after a kill at either end, is let go.
+
+What arrives is part of the host's turn (`broker.turn`): its origin is told that it has arrived when the turn
+is over, when the journal has it, and with fsync per batch the disk. Where the disk refuses, the stream is
+left, and joined again, at what was taken, when a turn was stored.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ class Receiving:
         self._clock = clock
         self._shares = shares
         self._hub = common.hub
+        self._turn = common.turn
         self._remotes = common.remotes
         self._methods = common.methods
         self._fabric = common.fabric
@@ -63,6 +68,9 @@ class Receiving:
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._words = Words()
+        self._taken: dict[Received, None] = {}  # those that have brought something in this turn
+        self._gathered: list[tuple[Joined, Progress]] = []  # what their origins are told when it is stored
+        self._left: list[Received] = []  # to be joined again when a turn is stored
         self._timer: asyncio.TimerHandle | None = None
 
     # --- life
@@ -72,6 +80,7 @@ class Receiving:
         self._loop = asyncio.get_running_loop()
         if self._hub.journal is not None:
             self._passed = self._hub.journal.passed
+        self._turn.add_speaker(self)
         self._methods.register(EventMethod.OPEN, pb.EventOpen, self._open)
         self._timer = self._loop.call_later(self._settings.over, self._tick)
 
@@ -80,6 +89,8 @@ class Receiving:
             self._timer.cancel()
         for stream in list(self._streams.values()):
             self._leave(stream)
+        self._left.clear()
+        self._turn.remove_speaker(self)
 
     def _open(self, host: int, request: pb.EventOpen, body: memoryview) -> tuple[pb.EventOpened, Buffer]:
         if request.stream < FIRST_STREAM:
@@ -98,11 +109,13 @@ class Receiving:
         return pb.EventOpened(kept=False, next=request.first, ended=ended), b""
 
     def _join(self, stream: Received, first: int) -> None:
-        epoch, number = stream.lineage
-        progress = Progress(first, first)
-        stream.joined = self._fabric.join(stream.host, number, epoch, stream, progress=progress)
-        self._streams[stream.host, number] = stream
+        self._receive(stream, Progress(first, first))
         self._counters.streams_received += 1
+
+    def _receive(self, stream: Received, progress: Progress) -> None:
+        epoch, number = stream.lineage
+        stream.joined = self._fabric.join(stream.host, number, epoch, stream, progress=progress, keeps=True)
+        self._streams[stream.host, number] = stream
 
     def _leave(self, stream: Received) -> None:
         passed = self._passed.get((stream.host, *stream.lineage), 0)
@@ -113,15 +126,12 @@ class Receiving:
     # --- what arrives
 
     def take(self, stream: Received, deliveries: list[Delivery]) -> None:
-        """Publishes it, and stores what it has become. STORAGE where the disk refuses."""
+        """Publishes it; it is stored, and counts as taken, with the turn."""
         self._hub.wall = self._clock()
+        self._taken[stream] = None
+        self._turn.ask()
         for delivery in deliveries:
             self._publish_all(stream, delivery.message.payload)
-        for departures in self._hub.departures:
-            departures.place()  # what goes on to members of shared subscriptions
-        journal = self._hub.journal
-        if journal is not None and not journal.flush():
-            raise TreecastError(Fault.STORAGE, journal.error)
 
     def _publish_all(self, stream: Received, payload: bytes) -> None:
         try:
@@ -158,18 +168,44 @@ class Receiving:
             self._passed[key] = event.number
         return False
 
-    def failed(self, stream: Received) -> None:
-        """The disk refuses: the stream is joined again, at what the origin has not been told of."""
-        self._streams.pop((stream.host, stream.lineage[1]), None)
-        self._loop.call_later(self._settings.retry, self._again, stream, stream.joined.progress)
+    # --- of the turn
 
-    def _again(self, stream: Received, progress: Progress) -> None:
-        key = (stream.host, stream.lineage[1])
-        if key in self._streams or self._timer is None or self._timer.cancelled():
-            return
-        epoch, number = stream.lineage
-        stream.joined = self._fabric.join(stream.host, number, epoch, stream, progress=progress)
-        self._streams[key] = stream
+    def gather(self) -> None:
+        """Implements `turn.Speaker`."""
+        taken, self._taken = self._taken, {}
+        self._gathered.extend([(stream.joined, stream.joined.progress) for stream in taken])
+
+    def say(self) -> None:
+        """What was taken is stored."""
+        gathered, self._gathered = self._gathered, []
+        for joined, progress in gathered:
+            joined.keep(progress)
+        if self._left:
+            self._join_again()
+
+    def refuse(self) -> None:
+        """The disk refuses. The journal has not let go of what was taken, and stores it when it can."""
+        refused = {joined for joined, _ in self._gathered}
+        self._gathered.clear()
+        for stream in [one for one in self._streams.values() if one.joined in refused]:
+            stream.joined.leave()
+            self.failed(stream)
+
+    def failed(self, stream: Received) -> None:
+        """It was left. What it has brought may not be said to have arrived before the next turn is stored."""
+        self._streams.pop((stream.host, stream.lineage[1]), None)
+        self._loop.call_later(self._settings.retry, self._again, stream)
+
+    def _again(self, stream: Received) -> None:
+        if self._timer is not None and not self._timer.cancelled():
+            self._left.append(stream)
+            self._turn.ask()
+
+    def _join_again(self) -> None:
+        left, self._left = self._left, []
+        for stream in left:
+            if (stream.host, stream.lineage[1]) not in self._streams:  # else it was opened anew
+                self._receive(stream, stream.joined.progress)
 
     # --- what is over
 

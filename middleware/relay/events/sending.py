@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from treecast.middleware.api.v1 import peer_events_pb2 as pb
-from treecast.middleware.broker.pubsub import Departures, Message
+from treecast.middleware.broker.pubsub import Message
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.tables import Tables
@@ -54,13 +54,14 @@ class Batch:
         self.size += message.size
 
 
-class Sending(Departures):
-    """All event streams of this host, of which it is the `run`-th run. Calls come from the loop."""
+class Sending:
+    """All event streams of this host, of which it is the `run`-th run. Implements `turn.Departures`."""
 
     def __init__(self, run: int, common: Common, tables: Tables | None) -> None:
         self.on_begun: Callable[[EventStream], None] | None = None  # a stream to other hosts
         self._run = run
         self._hub = common.hub
+        self._turn = common.turn
         self._outbox = common.outbox
         self._remotes = common.remotes
         self._methods = common.methods
@@ -121,7 +122,7 @@ class Sending(Departures):
     # --- the end of a turn
 
     def place(self) -> None:
-        """Implements `Departures`: all that came since the last turn has its place in a stream."""
+        """Implements `turn.Departures`: all that came since the last turn has its place in a stream."""
         items = self._outbox.take()
         if not items:
             return
@@ -178,7 +179,7 @@ class Sending(Departures):
         self._counters.messages_sent += len(records)
 
     def send(self) -> None:
-        """Implements `Departures`."""
+        """Implements `turn.Departures`."""
         dirty, self._dirty = self._dirty, {}
         for stream in dirty:
             stream.send()
@@ -187,7 +188,7 @@ class Sending(Departures):
 
     @property
     def congested(self) -> bool:
-        """Implements `Departures`."""
+        """Implements `turn.Departures`."""
         return bool(self._heavy)
 
     def _room(self, stream: EventStream) -> None:
@@ -201,7 +202,7 @@ class Sending(Departures):
         if stream in self._heavy and (light or stream.number not in self._all):
             del self._heavy[stream]
             if not self._heavy:
-                self._outbox.wake()
+                self._turn.ask()
 
     def _send_again(self, old: Owed) -> None:
         """What an earlier run owed, in its order."""
@@ -216,7 +217,7 @@ class Sending(Departures):
             batch.add(message)
         self._counters.sent_again += len(old.record.owed)
         self._seal(batch, old)
-        self._outbox.wake()
+        self._turn.ask()
 
     # --- streams
 

@@ -22,7 +22,6 @@ from treecast.middleware.broker.pubsub import (
     Message,
     PubSub,
     SharedGroup,
-    ShareListener,
     Subscriber,
     Subscription,
     Target,
@@ -84,7 +83,7 @@ class _Share:
         self.again = False
 
 
-class Shares(ShareListener):
+class Shares:
     """All shared subscriptions of one host. `up`: hosts with a channel."""
 
     def __init__(
@@ -116,13 +115,11 @@ class Shares(ShareListener):
     def start(self) -> None:
         """Subscriptions of sessions that were taken up stay served here until their home is known."""
         self._methods.register(EventMethod.SHARE, pb.EventShareRequest, self._joined)
-        self._hub.shares = self
         for group in self._hub.shared():
             self.changed(group)
 
     async def close(self) -> None:
         self._closed = True
-        self._hub.shares = None
         tasks = [share.task for share in self._shares.values() if share.task is not None]
         for task in tasks:
             task.cancel()
@@ -154,7 +151,7 @@ class Shares(ShareListener):
     # --- members here
 
     def changed(self, group: SharedGroup) -> None:
-        """Implements the hub's listener: members of this host have come or gone."""
+        """Members of this host have come or gone."""
         self._tend((group.name, group.filter))
 
     def _tend(self, key: Key) -> None:

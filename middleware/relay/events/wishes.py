@@ -6,18 +6,17 @@ import asyncio
 from asyncio import Future
 from collections.abc import Iterable
 
-from treecast.middleware.broker.pubsub import InterestListener, PubSub, Subscription, Waiter
+from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
 from treecast.middleware.relay.interest import ANY, REST, Interest, Pattern
 
 from .outbox import Outbox, RemoteHost
-from .retained import Retained
 from .shares import Shares
 
 _QOS = 2  # messages go to other hosts as they were published
 
 
-class Wishes(InterestListener):
-    """Implements the hub's listener, and hears of changes from `Interest`."""
+class Wishes:
+    """The part of `Events` that announces what this host wants; it hears of changes from `Interest`."""
 
     def __init__(
         self,
@@ -25,11 +24,9 @@ class Wishes(InterestListener):
         interest: Interest,
         outbox: Outbox,
         remotes: dict[int, RemoteHost],
-        retained: Retained,
         shares: Shares,
     ) -> None:
         self._hub = hub
-        self._retained = retained
         self._shares = shares
         self._tasks: set[asyncio.Task[None]] = set()
         self._interest = interest
@@ -39,15 +36,13 @@ class Wishes(InterestListener):
     def start(self) -> None:
         """What is wanted already, here and elsewhere, is taken over."""
         for filter in self._hub.filters:
-            self.wanted(filter, False)
-        self._hub.interest = self
+            self.wanted(filter)
         self._interest.on_change = self._changed
         for host in self._interest.hosts():
             self._changed(host, self._interest.of(host), ())
 
     async def close(self) -> None:
         """What was said stays said: sessions that last want it still."""
-        self._hub.interest = None
         self._interest.on_change = None
         for task in list(self._tasks):
             task.cancel()
@@ -55,11 +50,11 @@ class Wishes(InterestListener):
 
     # --- what this host wants
 
-    def wanted(self, filter: bytes, shared: bool) -> None:
+    def wanted(self, filter: bytes) -> None:
         if not filter.startswith(b"$"):  # such topics are each host's own
             self._interest.want(_pattern(filter))
 
-    def unwanted(self, filter: bytes, shared: bool) -> None:
+    def unwanted(self, filter: bytes) -> None:
         if not filter.startswith(b"$"):
             self._interest.unwant(_pattern(filter))
 
@@ -84,9 +79,6 @@ class Wishes(InterestListener):
         if not self._interest.known:
             await self._interest.confirmed(self._interest.version)
         waiter.confirmed()
-
-    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
-        return self._retained.collect(filters, waiter)
 
     # --- what others want
 

@@ -33,8 +33,7 @@ def retain(host: TestHost, topic: str, payload: bytes) -> None:
 async def retained(host: TestHost, filter: str) -> dict[str, bytes]:
     """As a subscriber gets it."""
     waiter = Collected()
-    assert host.hub.interest is not None
-    if not host.hub.interest.collect([filter.encode()], waiter):
+    if not host.hub.reach.collect([filter.encode()], waiter):
         await waiter.done
     found = host.hub.retained.match(filter.encode(), host.hub.wall)
     assert len({message.topic for message in found}) == len(found)

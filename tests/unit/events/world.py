@@ -24,6 +24,8 @@ from treecast.middleware.broker.pubsub import (
     Waiter,
     open_journal,
 )
+from treecast.middleware.broker.pubsub_host import LoopEdge
+from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Channels, Methods
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.fabric import Fabric
@@ -84,8 +86,7 @@ class Client(Subscriber):
             self.host.hub.subscribe(Subscription(self, filter.encode(), qos))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = _Confirmed(done)
-        assert self.host.hub.interest is not None
-        if not self.host.hub.interest.known(waiter):
+        if not self.host.hub.reach.known(waiter):
             await done
 
     async def share(self, name: str, filter: str) -> None:
@@ -109,7 +110,7 @@ class _Confirmed(Waiter):
 
 
 class TestHost:
-    """One host: hub, journal, interest, event streams; no face, whose turn `end_turn` plays."""
+    """One host: hub, journal, turn, interest, event streams; no face."""
 
     __test__ = False
 
@@ -122,14 +123,20 @@ class TestHost:
         self.hub = PubSub(PubSubSettings(), PubSubCounters())
         folder = world.root / str(number)
         journal, highest = open_journal(
-            str(folder), Disk(), self.hub.settings, self.hub.counters, self.hub.retained, syncs=False
+            str(folder),
+            world.disks.get(number) or Disk(),
+            self.hub.settings,
+            self.hub.counters,
+            self.hub.retained,
+            syncs=world.fsync is not FsyncPolicy.NEVER,
         )
         self.hub.journal = self.journal = journal
         self.hub.begin_serials(highest)
+        self.turn = Turn(world.fsync, LoopEdge(asyncio.get_running_loop()))
+        self.turn.add_store(journal)
         self.tables = Tables(world.root / f"tables-{number}.sqlite", FsyncPolicy.NEVER)
         self.events: Events | None = None
         self.carriers: Carriers | None = None
-        self._soon = False
 
     async def start(self) -> None:
         self.methods = Methods()
@@ -155,18 +162,19 @@ class TestHost:
         """As when the face has taken up its sessions."""
         self.events = Events(
             self.hub,
+            self.turn,
             self.run,
             self.interest,
             self.methods,
             self.fabric,
             self.counters,
-            self.wake,
             lambda: self.hub.wall,
             HomesOf(self.world, self.number),
             self.world.settings,
             self.tables,
         )
         self.hub.wall = 1_700_000_000.0
+        self.hub.use_reach(self.events)
         self.events.start(self.ups, self.world.cluster)
         if self.world.carriers is not None:
             self._carry(self.world.carriers)
@@ -195,20 +203,10 @@ class TestHost:
         if self.events is not None:
             self.events.host_down(host)
 
-    # --- the face's part
-
-    def wake(self) -> None:
-        if not self._soon:
-            self._soon = True
-            asyncio.get_running_loop().call_soon(self.end_turn)
+    # --- what faces do
 
     def end_turn(self) -> None:
-        self._soon = False
-        for departures in self.hub.departures:
-            departures.place()
-        assert not self.hub.departures or self.journal.flush()
-        for departures in self.hub.departures:
-            departures.send()
+        self.turn.end()
 
     def client(self) -> Client:
         return Client(self)
@@ -233,6 +231,7 @@ class TestHost:
         await self.interest.close()
         await self.channels.close()
         self.fabric.close()
+        self.turn._stores.clear()
         assert self.journal.flush()
         self.journal.close()
         self.tables.close()
@@ -254,7 +253,9 @@ class TestHost:
             for timer in (sending._timer, receiving._timer):
                 if timer is not None:
                     timer.cancel()
-        self.hub.departures.clear()
+        self.turn._departures.clear()
+        self.turn._speakers.clear()
+        self.turn._stores.clear()
         if stored:
             assert self.journal.flush()
         self.journal._log.close()
@@ -288,6 +289,8 @@ class World:
         self.away = False  # the coordinator
         self.cluster: set[int] | None = None  # its hosts, where a host that starts knows them
         self.carriers: CarrierSettings | None = None
+        self.fsync = FsyncPolicy.NEVER
+        self.disks: dict[int, Disk] = {}  # those that are not plain
         self.states: dict[tuple[str, ...], int] = {}
 
     async def allot(self, levels: Sequence[str]) -> int:

@@ -28,7 +28,7 @@ from treecast.shims.mqtt.codec_read import read_length
 from treecast.shims.mqtt.counting import MqttCounting
 from treecast.shims.mqtt.restoring import restore
 from treecast.shims.mqtt.session import Session
-from treecast.shims.mqtt.session_output import Turn
+from treecast.shims.mqtt.session_output import Outputs
 from treecast.shims.mqtt.sessions import Sessions
 from treecast.shims.mqtt.settings import MqttSettings
 
@@ -52,7 +52,7 @@ class Client:
     def __init__(self, host: MemoryHost, version: int = codec.V5) -> None:
         self.host = host
         self.version = version
-        self.session = Session(host.sessions, host.turn, host.counting, host.now)
+        self.session = Session(host.sessions, host.outputs, host.counting, host.now)
         self.written = b""
         host.clients[self.session] = self
         self._packet_id = 0
@@ -164,7 +164,7 @@ class MemoryHost:
             self.hub.journal = journal
             self.hub.begin_serials(highest)
         self.sessions = Sessions(self.hub, self.settings, random.Random(7))
-        self.turn = Turn(lambda: None)
+        self.outputs = Outputs(lambda: None)
         self.counting = MqttCounting()
         restore(self.sessions, self.now)
         self.sessions.tick(self.now)
@@ -184,7 +184,7 @@ class MemoryHost:
         while True:
             if self.hub.journal is not None:
                 assert self.hub.journal.flush()
-            sessions = self.turn.take()
+            sessions = self.outputs.take()
             if not sessions:
                 break
             for session in sessions:

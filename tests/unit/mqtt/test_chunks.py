@@ -74,7 +74,7 @@ def test_runs_are_passed_through_as_they_came() -> None:
     sub.subscribe("#")
     data = b"".join(encode(Publish(b"t/%d" % (n % 3), b"x" * 100), V5) for n in range(200))
     pub.send_bytes(data)
-    (session,) = host.turn.take()
+    (session,) = host.outputs.take()
     assert session.take_output() == [data]
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.mqtt.face import packets_of
 
-from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
-from treecast.middleware.model.counters import FaceCounters, PubSubCounters
+from treecast.middleware.broker import HostPubSub
+from treecast.middleware.broker.pubsub import PubSubSettings
+from treecast.middleware.model.counters import Counters, FaceCounters
 from treecast.middleware.model.ration import Ration
 from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import (
@@ -59,15 +63,15 @@ class MovableDisk(Disk):
 class Site:
     """A face on a port of its own, and its clients."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder: Path, *, fsync: FsyncPolicy = FsyncPolicy.INTERVAL, **settings: Any) -> None:
         self.disk = MovableDisk()
         self.counters = FaceCounters()
-        counters = PubSubCounters()
-        hub = PubSub(PubSubSettings(), counters)
-        journal, _ = open_journal(str(folder), self.disk, hub.settings, counters, hub.retained, syncs=True)
-        hub.journal = journal
+        self.pubsub = HostPubSub(PubSubSettings(), str(folder), fsync, Counters(), time.time, self.disk)
+        self.journal = self.pubsub.journal
         self._clients: list[StreamClient] = []
-        self.face = MqttFace(hub, MqttSettings(port=0, **settings), self.counters)  # type: ignore[arg-type]
+        self.face = MqttFace(
+            self.pubsub.hub, self.pubsub.turn, MqttSettings(port=0, **settings), self.counters
+        )
 
     def dial(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], version: int) -> StreamClient:
         made = StreamClient(*streams, version)
@@ -88,8 +92,7 @@ class Site:
             client.writer.close()
         await asyncio.gather(*(one.writer.wait_closed() for one in self._clients), return_exceptions=True)
         await self.face.close(PATIENCE_S)
-        if self.face.journal is not None:
-            self.face.journal.close()
+        await self.pubsub.close()
 
 
 class StreamClient:
@@ -152,8 +155,7 @@ async def test_a_full_disk_ends_who_depends_on_it_and_nobody_is_promised_anythin
     assert isinstance(refused, Disconnect)
     assert refused.reason == codec.IMPLEMENTATION_ERROR
     site.disk.full = False
-    journal = site.face.journal
-    assert journal is not None
+    journal = site.journal
     await until(lambda: not journal.failing)
     again = await site.client("p")
     again.send(Publish(b"kept", b"x", 1, True, packet_id=1))
@@ -176,8 +178,7 @@ async def test_a_lasting_session_is_not_begun_while_the_disk_is_full_and_its_cli
     assert isinstance(told, Connack)
     assert told.reason == reason
     site.disk.full = False
-    journal = site.face.journal
-    assert journal is not None
+    journal = site.journal
     again = site.dial(await asyncio.open_connection(*site.face.address), version)
     again.send(Connect(version, "other", True))
     assert await again.next() is not None
@@ -189,7 +190,7 @@ async def test_a_lasting_session_is_not_begun_while_the_disk_is_full_and_its_cli
     assert (told.reason, told.session_present) == (0, False)
 
 
-@pytest.mark.parametrize("site", [{"fsync_each_turn": True}], indirect=True)
+@pytest.mark.parametrize("site", [{"fsync": FsyncPolicy.BATCH}], indirect=True)
 async def test_with_a_sync_for_each_turn_answers_wait_for_it(site: Site) -> None:
     await site.client("s", "t")
     pub = await site.client("p")

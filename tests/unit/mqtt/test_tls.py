@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from tests.unit.mqtt.face import packets_of
 
+from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings
+from treecast.middleware.broker.pubsub_host import LoopEdge
 from treecast.middleware.model.counters import FaceCounters, PubSubCounters
+from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.shims.mqtt.codec import V5
 from treecast.shims.mqtt.codec_packets import Connack, Connect, FilterRequest, Publish, Subscribe, encode
 from treecast.shims.mqtt.server import MqttFace
@@ -81,7 +84,8 @@ async def face(certificates: Certificates, request: pytest.FixtureRequest) -> As
     given = {"asks": True, **getattr(request, "param", {})}
     tls = certificates.settings(asks=given.pop("asks"))
     settings = MqttSettings(plain=False, tls=tls, tls_port=0, **given)
-    made = MqttFace(PubSub(PubSubSettings(), PubSubCounters()), settings, FaceCounters())
+    turn = Turn(FsyncPolicy.NEVER, LoopEdge(asyncio.get_running_loop()))
+    made = MqttFace(PubSub(PubSubSettings(), PubSubCounters()), turn, settings, FaceCounters())
     await made.start()
     yield made
     await made.close(PATIENCE_S)

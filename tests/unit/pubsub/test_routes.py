@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treecast.middleware.broker.pubsub import (
-    InterestListener,
     Message,
     PubSub,
     PubSubSettings,
+    SharedGroup,
     Subscriber,
     Subscription,
     Target,
+    Waiter,
 )
 from treecast.middleware.broker.pubsub.reference import matches
 from treecast.middleware.model.counters import PubSubCounters
@@ -76,25 +77,64 @@ def test_topics_with_the_same_subscriptions_have_the_same_targets() -> None:
     assert found.targets(b"a").count == 2
 
 
-def test_interest_is_told_of_the_first_and_the_last_of_a_filter() -> None:
-    told: list[tuple[str, bytes, bool]] = []
+class Told:
+    """Other hosts, which know everything. Implements `Reach`."""
 
-    class Listener(InterestListener):
-        def wanted(self, filter: bytes, shared: bool) -> None:
-            told.append(("wanted", filter, shared))
+    host = 7
+    buries = True
 
-        def unwanted(self, filter: bytes, shared: bool) -> None:
-            told.append(("unwanted", filter, shared))
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bytes]] = []
 
-    found = hub()
-    found.interest = Listener()
+    def wanted(self, filter: bytes) -> None:
+        self.told.append(("wanted", filter))
+
+    def unwanted(self, filter: bytes) -> None:
+        self.told.append(("unwanted", filter))
+
+    def known(self, waiter: Waiter) -> bool:
+        return True
+
+    def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
+        return True
+
+    def members_changed(self, group: SharedGroup) -> None:
+        self.told.append(("members", group.filter))
+
+
+def test_what_is_beyond_the_host_is_told_of_the_first_and_the_last_of_a_filter() -> None:
+    found, beyond = hub(), Told()
+    found.use_reach(beyond)
     one, two = Recorder(found.next_serial()), Recorder(found.next_serial())
     found.subscribe(Subscription(one, b"a/#"))
     found.subscribe(Subscription(two, b"a/#"))
     found.unsubscribe(one, b"a/#")
-    assert told == [("wanted", b"a/#", False)]
+    assert beyond.told == [("wanted", b"a/#")]
     found.unsubscribe(two, b"a/#")
-    assert told[1:] == [("unwanted", b"a/#", False)]
+    assert beyond.told[1:] == [("unwanted", b"a/#")]
+
+
+def test_shared_subscriptions_are_rooted_where_what_is_beyond_the_host_says_so() -> None:
+    found, beyond = hub(), Told()
+    one = Recorder(found.next_serial())
     found.subscribe_shared(b"g", Subscription(one, b"s"))
+    assert found.filters == [b"s"]  # a host alone is the home of all
     found.unsubscribe_shared(b"g", one, b"s")
-    assert told[2:] == [("wanted", b"s", True), ("unwanted", b"s", True)]
+    assert found.filters == []
+    found.use_reach(beyond)
+    found.subscribe_shared(b"g", Subscription(one, b"s"))
+    assert (found.filters, beyond.told) == ([], [("members", b"s")])
+    found.root_shared(b"g", b"s")
+    found.unsubscribe_shared(b"g", one, b"s")
+    assert beyond.told[1:] == [("wanted", b"s"), ("unwanted", b"s"), ("members", b"s")]
+
+
+def test_a_topic_that_is_emptied_is_buried_where_other_hosts_may_have_it() -> None:
+    found = hub()
+    for beyond, left in ((None, 0), (Told(), 1)):
+        found.use_reach(beyond)
+        for payload in (b"x", b""):
+            assert found.retain(Message(b"t", payload, 1, True))
+        assert found.retained.tombstones == left
+    stone = next(iter(found.retained.all()))
+    assert stone.stamp & 0xFFFFFFFF == 7

@@ -334,6 +334,7 @@ class TestHost:
             rng,
             self.run,
             LongPolls(asyncio.get_running_loop()),
+            None,  # type: ignore[arg-type]
         )
         self.relay = RelayPartitions(
             parts,

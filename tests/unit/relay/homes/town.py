@@ -244,6 +244,7 @@ class TownHost:
             self.town.rng,
             1,
             unused,
+            unused,
         )
 
     def kill(self) -> None:

@@ -1,0 +1,175 @@
+"""`HostPubSub`: the publish/subscribe of one host, whichever faces are on: hub, journal, turn and bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.rarely import Rarely
+from treecast.middleware.storage.block_log import SyncTicket
+from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.fsync import FsyncPolicy
+
+from .bridge import Bridge
+from .cluster import Cluster
+from .pubsub import Journal, PubSub, PubSubSettings, open_journal
+from .turn import Turn
+
+_log = logging.getLogger(__name__)
+
+_TICK = 0.5  # seconds between looks at what nobody has asked a turn's end for
+
+
+class LoopEdge:
+    """Implements `turn.Edge` over the running event loop and its threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._complaint = Rarely()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
+
+    def force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
+        task = self._loop.create_task(self._force(tickets, then), name="the disk is waited for")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
+        then(await asyncio.to_thread(run_all, tickets))
+
+    def refused(self, error: str) -> None:
+        if self._complaint.due(self._loop.time()):
+            _log.error("the journal cannot be written: %s%s", error, self._complaint.more())
+
+    async def settled(self) -> None:
+        """Returns when the disk is waited for no more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def run_all(tickets: Sequence[SyncTicket]) -> list[str]:
+    """On a thread: what the disk refused of each, "" where nothing."""
+    errors = []
+    for ticket in tickets:
+        try:
+            ticket.run()
+        except OSError as error:
+            errors.append(str(error))
+        else:
+            errors.append("")
+    return errors
+
+
+class HostPubSub:
+    """From its making, when the journal is opened, to `close`.
+
+    Between that and `start` faces take up the sessions that the journal has, so that what these want is
+    asked for from the first moment on. STORAGE where the journal cannot be read.
+    """
+
+    def __init__(
+        self,
+        settings: PubSubSettings,
+        directory: str,
+        fsync: FsyncPolicy,
+        counters: Counters,
+        clock: Callable[[], float],
+        disk: Disk | None = None,
+    ) -> None:
+        """`directory`: the journal's. `clock` gives seconds since the Unix epoch."""
+        self._fsync = fsync
+        self._counters = counters
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._edge = LoopEdge(self._loop)
+        self._shared: tuple[Bridge, Cluster] | None = None
+        self.turn = Turn(fsync, self._edge)
+        self.hub = PubSub(settings, counters.pubsub)
+        self.hub.wall = clock()
+        self.journal = self._open(directory, disk or Disk())
+        self._timer = self._loop.call_later(_TICK, self._tick)
+
+    def _open(self, directory: str, disk: Disk) -> Journal:
+        hub = self.hub
+        syncs = self._fsync is not FsyncPolicy.NEVER
+        journal, highest = open_journal(
+            directory, disk, hub.settings, hub.counters, hub.retained, syncs=syncs
+        )
+        hub.journal = journal
+        self.turn.add_store(journal)
+        self.turn.add_speaker(self)
+        for message in hub.retained.all():
+            hub.stamps.seen(message.stamp)
+        hub.begin_serials(highest)
+        return journal
+
+    async def start(self, cluster: Cluster) -> None:
+        """When faces have taken up their sessions: topics that Kafka has are shared, other hosts are told."""
+        bridge = Bridge(self.hub, self.turn, cluster, self._counters.bridge, self._clock)
+        self._shared = bridge, cluster
+        await bridge.start()
+        self.hub.use_reach(cluster.events)
+        await cluster.begin_events()
+
+    def _tick(self) -> None:
+        self.hub.wall = self._clock()
+        self.turn.look()
+        self._tell_levels()
+        self._timer = self._loop.call_later(_TICK, self._tick)
+
+    def _tell_levels(self) -> None:
+        levels = self._counters.pubsub_levels
+        levels.subscriptions = self.hub.subscriptions
+        levels.retained = self.hub.retained.count
+        levels.journal_bytes = self.journal.size
+
+    async def close(self) -> None:
+        """After the faces, and before the cluster. What is written is forced to the disk, by the policy."""
+        if self._shared is not None:
+            bridge, cluster = self._shared
+            self._shared = None
+            await bridge.close()
+            await cluster.end_events()
+            self.hub.use_reach(None)
+        self.turn.end()
+        await self._edge.settled()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Lets go of the journal. Safe to call twice."""
+        self._timer.cancel()
+        journal, self.hub.journal = self.hub.journal, None
+        if journal is None:
+            return
+        self.turn.remove_store(journal)
+        journal.flush()
+        if self._fsync is not FsyncPolicy.NEVER:
+            with suppress(OSError):
+                journal.begin_sync()[0].run()
+        journal.close()
+
+    # --- chores
+
+    async def sweep(self, now: float) -> None:
+        """Forgets retained messages that have expired."""
+        self.hub.sweep()
+
+    async def force(self, now: float) -> None:
+        """With fsync per interval: what was written since the last call."""
+        if self._fsync is FsyncPolicy.INTERVAL:
+            self.turn.force()
+
+    # --- of the turn
+
+    def gather(self) -> None:
+        """Implements `turn.Speaker`, of which it has nothing to say: counters are added up."""
+        self.hub.fold()
+
+    def say(self) -> None: ...
+
+    def refuse(self) -> None: ...
