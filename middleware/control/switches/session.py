@@ -17,8 +17,7 @@ from finsy import P4Client, P4ClientError
 from finsy.proto import U128, p4i, p4r
 from msgspec import Struct
 
-from treecast.middleware.dataplane.p4.p4runtime.errors import P4RuntimeError
-from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
+from treecast.middleware.dataplane.p4 import P4RuntimeError, Schema
 
 from .difference import Change, diff
 from .messages import filters_for, state_of, update_of

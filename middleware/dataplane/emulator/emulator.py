@@ -17,7 +17,7 @@ from typing import Final
 
 from treecast.middleware.routing.network import Network
 
-from ..p4.runtime import Out
+from ..p4 import Out
 from .devices import NEVER, Device
 from .links import PLAIN, LinkSettings, Random, Way
 
