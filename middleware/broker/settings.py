@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS

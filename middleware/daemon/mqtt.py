@@ -18,7 +18,7 @@ from treecast.middleware.broker.bridge import Bridge
 from treecast.middleware.broker.pubsub import Journal, PubSub, PubSubSettings, open_journal
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.mqtt.passwords import PasswordError, Passwords
 from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings, TlsSettings

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .errors import RoutingError
+
+class RoutingError(ValueError):
+    """A network, a receiver set or a limit that no tree or stack can serve. The text says which."""
+
+
+class Unreachable(RoutingError):
+    """There is no way between two nodes that a tree shall join: the network is in parts."""
 
 
 class Network:

@@ -9,9 +9,8 @@ from finsy.proto import p4r
 
 from treecast.middleware.dataplane.p4 import DONE, Code, Entities, Schema
 
-from .difference import Change, diff
+from .difference import Change, SwitchDiffers, SwitchRefused, diff
 from .messages import filters_for, state_of, update_of
-from .refusals import SwitchDiffers, SwitchRefused
 from .state import SwitchState
 
 

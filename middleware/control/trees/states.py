@@ -18,8 +18,7 @@ from treecast.middleware.dataplane.p4 import (
     Replica,
 )
 from treecast.middleware.routing.bits import members
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.schemes.destinations import Destinations
 from treecast.middleware.routing.schemes.mixed import Ability
 from treecast.middleware.routing.schemes.switch_group import SwitchGroup

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 from ...wire.label_stack import hop, tree
 from ..bits import mask_of
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..rooted import breadth_first, preorder
 from ..steiner.common import prune
 from ..virtual.stacks import LabelForwarder

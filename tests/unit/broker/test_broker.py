@@ -33,7 +33,7 @@ from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPart
 from treecast.middleware.model.records import Record
 from treecast.middleware.storage import recovery
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
 

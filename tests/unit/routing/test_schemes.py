@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.routing.networks import networks, receivers_of
 
-from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.forwarding import Outcome, faults, simulate
-from treecast.middleware.routing.network import Network, build, with_hosts
+from treecast.middleware.routing.network import Network, RoutingError, build, with_hosts
 from treecast.middleware.routing.schemes.common import branch, delivery_tree
 from treecast.middleware.routing.schemes.destinations import Destinations
 from treecast.middleware.routing.schemes.hops import Hops

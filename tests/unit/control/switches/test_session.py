@@ -10,9 +10,8 @@ from finsy.proto import p4r
 from tests.unit.p4.p4runtime.planes import SCHEMA, Served, until
 from tests.unit.p4.p4runtime.programs import KITCHEN, ethernet
 
-from treecast.middleware.control.switches.difference import diff
+from treecast.middleware.control.switches.difference import SwitchDiffers, SwitchRefused, diff
 from treecast.middleware.control.switches.local import LocalSwitch
-from treecast.middleware.control.switches.refusals import SwitchDiffers, SwitchRefused
 from treecast.middleware.control.switches.session import Program, SwitchSession
 from treecast.middleware.control.switches.state import SwitchState
 from treecast.middleware.dataplane.p4 import (
