@@ -109,10 +109,6 @@ class Network:
             return int(name)
         raise RoutingError(f"no node {name!r}; there are {len(self.names)}, such as {self.names[0]!r}")
 
-    def edge_name(self, edge: int) -> str:
-        first, second = self.ends[edge]
-        return f"{self.names[first]} -- {self.names[second]}"
-
     def link_name(self, link: int) -> str:
         return f"{self.names[self.tails[link]]} -> {self.names[self.heads[link]]}"
 

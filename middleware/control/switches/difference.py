@@ -58,7 +58,6 @@ _STAGES: Final = {
 _ALWAYS: Final = ("value_sets", "registers", "meters", "defaults")
 # Of these only the cells that are wanted are looked at.
 _OWNED: Final = ("registers", "meters")
-STAGES: Final = 6
 
 
 def diff(actual: SwitchState, desired: SwitchState) -> tuple[Change, ...]:

@@ -136,11 +136,6 @@ class Emulator:
         """Whether nothing will happen by itself."""
         return not self._times
 
-    @property
-    def next_time(self) -> float:
-        """Of the next event; NEVER."""
-        return self._times[0] if self._times else NEVER
-
     def step(self) -> bool:
         """All that happens at the next time at which something does; False where nothing will."""
         if not self._times:
