@@ -11,7 +11,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.rarely import Rarely
 from treecast.middleware.storage.block_log import SyncTicket
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 from .bridge import Bridge
 from .cluster import Cluster

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 from .pubsub import PubSubSettings
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from treecast.middleware.storage.block_log import SyncTicket
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Store(Protocol):

@@ -29,6 +29,6 @@ def _serve(command: str, arguments: Sequence[str]) -> int:
         from .up import up
 
         return up(arguments)
-    from .coordinator import coordinator
+    from .up import coordinator
 
     return coordinator(arguments)

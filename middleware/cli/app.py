@@ -61,7 +61,7 @@ def up(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
 @app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Runs a cluster's coordinator as a process of its own."""
-    from .coordinator import coordinator as run_coordinator
+    from .up import coordinator as run_coordinator
 
     raise typer.Exit(run_coordinator(arguments or []))
 

@@ -78,7 +78,7 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
     from treecast.middleware.evaluation.registry import figures
     from treecast.middleware.evaluation.runner import run
     from treecast.middleware.evaluation.thesis.encoding import ENCODERS
-    from treecast.middleware.routing.errors import RoutingError, Unreachable
+    from treecast.middleware.routing.network import RoutingError, Unreachable
 
     known = figures()
     if name not in known:

@@ -14,8 +14,7 @@ from .output import CommandError, print_json, print_pairs, print_table
 if TYPE_CHECKING:
     from finsy.proto import p4i
 
-    from treecast.middleware.dataplane.p4 import ir
-    from treecast.middleware.dataplane.p4.stf.runner import Problem, Report
+    from treecast.middleware.dataplane.p4 import Problem, Program, Report
 
 FAILED = 1
 
@@ -23,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True, help="P4_16 programs for v1model: checked, run on vectors, run as a switch."
 )
 
-Program = Annotated[Path, typer.Argument(metavar="X.p4", help="The program.")]
+ProgramFile = Annotated[Path, typer.Argument(metavar="X.p4", help="The program.")]
 Folders = Annotated[
     list[Path] | None, typer.Option("--include", "-I", metavar="DIR", help="Where includes are looked for.")
 ]
@@ -34,7 +33,7 @@ Defines = Annotated[
 
 @app.command()
 def check(
-    program: Program,
+    program: ProgramFile,
     include: Folders = None,
     define: Defines = None,
     p4info: Annotated[
@@ -50,7 +49,7 @@ def check(
     loaded = _load(program, include, define)
     info = _p4info(loaded)
     if p4info is not None:
-        from treecast.middleware.dataplane.p4.p4info import to_text
+        from treecast.middleware.dataplane.p4 import to_text
 
         _write(p4info, to_text(info).encode())
     if device_config is not None:
@@ -66,9 +65,9 @@ def check(
     print_table(("kind", "name", "id", "what"), shown, empty=f"{program} shows control planes nothing")
 
 
-def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -> ir.Program:
+def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -> Program:
     """The program, or its errors on standard error as a compiler prints them."""
-    from treecast.middleware.dataplane.p4.source import P4Error
+    from treecast.middleware.dataplane.p4 import P4Error
     from treecast.middleware.dataplane.p4files import load_file
 
     try:
@@ -82,7 +81,7 @@ def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -
         raise CommandError(f"{program} cannot be read: {error}") from error
 
 
-def _config(program: Path, loaded: ir.Program, folders: list[Path] | None, define: list[str] | None) -> bytes:
+def _config(program: Path, loaded: Program, folders: list[Path] | None, define: list[str] | None) -> bytes:
     """The program with all that it includes, as a switch takes it."""
     from treecast.middleware.dataplane.p4files import bundle_file
 
@@ -95,9 +94,8 @@ def _defined(define: list[str] | None) -> dict[str, str]:
     return {name: value if given else "1" for name, given, value in pairs}
 
 
-def _p4info(loaded: ir.Program) -> p4i.P4Info:
-    from treecast.middleware.dataplane.p4.p4info import build_p4info
-    from treecast.middleware.dataplane.p4.source import P4Error
+def _p4info(loaded: Program) -> p4i.P4Info:
+    from treecast.middleware.dataplane.p4 import P4Error, build_p4info
 
     try:
         return build_p4info(loaded)
@@ -186,7 +184,7 @@ def _type(spec: Any) -> str:
 
 @app.command()
 def run(
-    program: Program,
+    program: ProgramFile,
     vectors: Annotated[
         Path | None, typer.Option(metavar="X.stf", help="The vectors; X.stf beside the program unless given.")
     ] = None,
@@ -202,15 +200,12 @@ def run(
     json: Json = False,
 ) -> None:
     """Runs vectors: writes their entries, sends their packets, compares. Exit code 1 where one differs."""
-    from treecast.middleware.dataplane.p4.runtime import Switch
-    from treecast.middleware.dataplane.p4.stf.lexing import VectorError
-    from treecast.middleware.dataplane.p4.stf.parse import parse
-    from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
+    from treecast.middleware.dataplane.p4 import PORTS, Runner, Switch, VectorError, parse_vectors
 
     path = vectors or program.with_suffix(".stf")
     try:
         text = path.read_text(encoding="utf-8")
-        statements = parse(text, str(path))
+        statements = parse_vectors(text, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} cannot be read: {error}; give the vectors with --vectors") from error
     except VectorError as error:
@@ -330,7 +325,7 @@ def _serve(settings: Any, stats: Path | None) -> None:
     import logging
 
     from treecast.middleware.daemon import tuning
-    from treecast.middleware.dataplane.p4.p4runtime.errors import P4RuntimeError
+    from treecast.middleware.dataplane.p4 import P4RuntimeError
     from treecast.middleware.dataplane.softswitch.process import serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -85,7 +85,7 @@ class _Scene:
     """A network, its rules, and one notification on it."""
 
     def __init__(self, asked: _Asked) -> None:
-        from treecast.middleware.routing.errors import RoutingError
+        from treecast.middleware.routing.network import RoutingError
 
         try:
             self._make(asked)
@@ -232,7 +232,7 @@ def draw(
 ) -> None:
     """The network with tree, hop and stop edges, as SVG or PNG."""
     from treecast.middleware.evaluation.drawing import draw as draw_picture
-    from treecast.middleware.routing.errors import RoutingError
+    from treecast.middleware.routing.network import RoutingError
 
     scene = _Scene(asked)
     labels = scene.found.label_count

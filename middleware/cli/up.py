@@ -1,4 +1,6 @@
-"""`treecast up`: its flags come from the table of settings, and are read here (typer costs 30 ms)."""
+"""`treecast up` and `treecast coordinator`, which has some of its flags. They come from the table of
+settings, and are read here (typer costs 30 ms).
+"""
 
 from __future__ import annotations
 
@@ -104,3 +106,17 @@ def _run(loaded: Loaded) -> int:
     from treecast.middleware.daemon.run import run  # here: a wrong flag is told without it
 
     return run(loaded)
+
+
+_DESCRIPTION = (
+    "Runs a cluster's coordinator in the foreground, as a process of its own. When it serves it prints one"
+    " line, `ready control=...`; its log goes to standard error. Hosts join it with --join and the token in"
+    " `join-token` of its data directory."
+)
+
+
+def coordinator(arguments: Sequence[str]) -> int:
+    """Runs the coordinator; answers the exit code."""
+    from treecast.middleware.daemon.coordinate import SETTINGS, run
+
+    return Foreground("coordinator", _DESCRIPTION, SETTINGS).run(arguments, run)

@@ -1,30 +1,38 @@
-"""`OpenCoordinator`: a coordinator with its store and calls. `CoordinatorServer`: one with an address."""
+"""`OpenCoordinator`: a coordinator with its store and calls. `CoordinatorServer`: one with an address.
+`LocalCoordinator`: the calls of one, made by the daemon that it is embedded in.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import secrets
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from treecast.middleware.api.admission import Admission
 from treecast.middleware.api.calls import Calls
+from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorCalls
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
+from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, methods
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import new_cluster_id
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 from .coordinator import Coordinator, CoordinatorSettings
-from .service import SERVICE, CoordinatorService
+from .service import CoordinatorService
 from .store import SqliteStore, Store
+
+R = TypeVar("R", bound=Message)
 
 _log = logging.getLogger(__name__)
 
@@ -160,3 +168,24 @@ class CoordinatorServer:
 def new_id() -> str:
     """A random cluster id."""
     return new_cluster_id(secrets.randbits(128))
+
+
+class LocalCoordinator(CoordinatorCalls):
+    """The same calls as a client's, made on the service itself. Whoever can make them needs no token."""
+
+    def __init__(self, opened: OpenCoordinator, rng: random.Random | None = None) -> None:
+        super().__init__("this daemon", opened.coordinator.cluster_id, rng or random.Random())
+        self._service = opened.service
+        self._names = {method.name: method.attribute for method in methods(SERVICE)}
+
+    async def _call(self, name: str, request: Message, response: type[R]) -> R:
+        answer = await getattr(self._service, self._names[name])(request)
+        assert isinstance(answer, response)
+        return answer
+
+    def _stream(self, name: str, request: Message) -> AsyncGenerator[bytes, None]:
+        messages: AsyncGenerator[bytes, None] = getattr(self._service, self._names[name])(request)
+        return messages
+
+    async def close(self) -> None:
+        """Nothing was opened."""

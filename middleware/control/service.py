@@ -27,7 +27,6 @@ from .values import (
     home_key,
 )
 
-SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
 CHUNK_BYTES = 512 << 10  # of changes in one message of Watch, and of items in one of GetHomeState
 _CHANGES_TAG = b"\x2a"  # field 5 of WatchResponse, length-delimited
 

@@ -23,7 +23,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 from .values import ItemWrite
 

@@ -21,7 +21,7 @@ from treecast.middleware.control.store import SqliteStore
 from treecast.middleware.control.values import Counter, CounterEntry, Entry, HostEntry, TopicEntry
 from treecast.middleware.relay.homes.rows import ALONE, HOMES
 from treecast.middleware.relay.view_store import VIEW
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
 
 from .listeners import StartError

@@ -30,8 +30,7 @@ from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership
-from treecast.middleware.control.local import LocalCoordinator
-from treecast.middleware.control.server import OpenCoordinator, ServerSettings
+from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters

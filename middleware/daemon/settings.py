@@ -15,7 +15,7 @@ from msgspec.structs import FieldInfo, fields
 
 from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
 from treecast.middleware.model.policies import QueuePolicy
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 PREFIX = "TREECAST_"
 INT31 = 2**31 - 1

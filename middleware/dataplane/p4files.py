@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from treecast.middleware.dataplane.p4 import ir
-from treecast.middleware.dataplane.p4.bundle import Bundle
-from treecast.middleware.dataplane.p4.frontend import load_program
+from treecast.middleware.dataplane.p4 import Bundle, Program, load_program
 
 
 def load_file(
     path: Path, *, folders: Sequence[Path] = (), defines: Mapping[str, str] | None = None
-) -> ir.Program:
+) -> Program:
     """OSError or UnicodeDecodeError where the file cannot be read, P4Error where the program is refused."""
 
     def include(name: str, includer: str) -> tuple[str, str] | None:
@@ -28,7 +26,7 @@ def load_file(
 
 def bundle_file(
     path: Path,
-    program: ir.Program,
+    program: Program,
     *,
     folders: Sequence[Path] = (),
     defines: Mapping[str, str] | None = None,

@@ -11,8 +11,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..routing.errors import RoutingError
-from ..routing.network import Network
+from ..routing.network import Network, RoutingError
 from ..routing.virtual.rules import RuleBase
 from ..routing.virtual.stacks import Encoding
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .figure import Figure
-from .stare.figures import FIGURES as STARE
+from .stare import FIGURES as STARE
 from .thesis import FIGURES as THESIS
 
 

@@ -21,11 +21,7 @@ from msgspec import Struct, field
 
 from ..control.switches import LocalSwitch, SwitchState
 from ..dataplane.emulator import Emulator, LinkSettings
-from ..dataplane.p4 import ir
-from ..dataplane.p4.p4info import build_p4info
-from ..dataplane.p4.p4runtime.entities import Entities
-from ..dataplane.p4.p4runtime.schema import Schema
-from ..dataplane.p4.runtime import Out, Switch
+from ..dataplane.p4 import Entities, Out, Program, Schema, Switch, build_p4info
 from ..routing.network import Network
 
 PORTS = range(1, 64)
@@ -56,7 +52,7 @@ class Carried(Struct):
 class _Node:
     """One switch and its control plane."""
 
-    def __init__(self, program: ir.Program, schema: Schema) -> None:
+    def __init__(self, program: Program, schema: Schema) -> None:
         self.switch = Switch(program, ports=PORTS, cpu_port=None)
         self.control = LocalSwitch(schema, Entities(schema, self.switch.control))
 
@@ -101,7 +97,7 @@ class _Place:
 class SwitchedNetwork:
     """Switches that all run one program; they are kept when it becomes another network."""
 
-    def __init__(self, program: ir.Program) -> None:
+    def __init__(self, program: Program) -> None:
         self.network: Network
         self.emulator: Emulator
         self.carried = Carried()
@@ -139,10 +135,6 @@ class SwitchedNetwork:
     def fresh(self) -> None:
         """Begins a new account; what is under way is counted there."""
         self.carried = Carried()
-
-    def bring(self, switch: int, state: SwitchState) -> int:
-        """Changes one switch; how many writes it took."""
-        return self._at[switch].control.bring_to(state)
 
     def put(self, source: int, frame: bytes) -> None:
         """One packet from a host, or from inside a switch, where it comes in by a port without a link."""

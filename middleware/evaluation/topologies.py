@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from ..routing.errors import RoutingError
-from ..routing.network import Network
+from ..routing.network import Network, RoutingError
 from ..routing.rooted import diameter
 from ..routing.topologies import from_topohub, parse_graphml, parse_repetita
 

@@ -13,9 +13,8 @@ from msgspec import Struct
 from ..control.switches import SwitchState
 from ..control.trees import states
 from ..dataplane.p4files import load_file
-from ..routing.errors import RoutingError
 from ..routing.forwarding import Outcome, simulate
-from ..routing.network import Network
+from ..routing.network import Network, RoutingError
 from ..routing.schemes.destinations import Destinations
 from ..routing.schemes.hops import Hops
 from ..routing.schemes.mixed import Ability, Mixed

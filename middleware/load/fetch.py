@@ -29,10 +29,6 @@ class FetchResult:
     bytes: int
     seconds: float
 
-    @property
-    def records_per_second(self) -> float:
-        return self.records / self.seconds
-
 
 @dataclass(frozen=True, slots=True)
 class EqualBatches:

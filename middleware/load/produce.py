@@ -28,10 +28,6 @@ class ProduceResult:
     bytes: int
     seconds: float
 
-    @property
-    def records_per_second(self) -> float:
-        return self.records / self.seconds
-
 
 class _Lane:
     """One connection: sends copies of one frame, counts good answers."""

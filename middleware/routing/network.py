@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .errors import RoutingError
+
+class RoutingError(ValueError):
+    """A network, a receiver set or a limit that no tree or stack can serve. The text says which."""
+
+
+class Unreachable(RoutingError):
+    """There is no way between two nodes that a tree shall join: the network is in parts."""
 
 
 class Network:
@@ -102,10 +108,6 @@ class Network:
         if name.isdigit() and int(name) < len(self.names):
             return int(name)
         raise RoutingError(f"no node {name!r}; there are {len(self.names)}, such as {self.names[0]!r}")
-
-    def edge_name(self, edge: int) -> str:
-        first, second = self.ends[edge]
-        return f"{self.names[first]} -- {self.names[second]}"
 
     def link_name(self, link: int) -> str:
         return f"{self.names[self.tails[link]]} -> {self.names[self.heads[link]]}"

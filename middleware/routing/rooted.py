@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import RoutingError
-from .network import Network
+from .network import Network, RoutingError
 
 
 def preorder(network: Network, edges: int, root: int) -> list[int]:

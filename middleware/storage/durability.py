@@ -17,9 +17,9 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .checkpoint import FILE_NAME, Checkpoint
 from .disk import Disk, refused
 from .files import LogFile
-from .fsync import FsyncPolicy
 from .recovery import Recovered, drop_snapshots
 from .segment import Segment, stem
+from .settings import FsyncPolicy
 from .snapshot import encode_snapshot
 from .summary import is_small
 

@@ -49,7 +49,6 @@ class RecoveryReport(Struct):
     reason: str = ""
     dropped_segments: int = 0
     rebuilt_indexes: int = 0
-    completed_swaps: int = 0
     removed_leftovers: int = 0
 
 

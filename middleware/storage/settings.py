@@ -1,12 +1,24 @@
-"""How a daemon's logs behave, whatever their topic."""
+"""How a daemon's logs behave, whatever their topic, and what each fsync policy promises."""
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from msgspec import Struct
 
-from .fsync import FsyncPolicy
+
+class FsyncPolicy(enum.Enum):
+    """When bytes that were acknowledged are forced to the disk.
+
+    All three survive any kill of any process: what was written is in the kernel's page cache.
+    They differ when power or the kernel fails.
+    """
+
+    NEVER = "never"  # the kernel decides: the last seconds may be gone
+    INTERVAL = "interval"  # what is older than the interval (default 1 s) is safe
+    BATCH = "batch"  # whatever was acknowledged is safe: the answer waits for fsync
+
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 

@@ -61,7 +61,6 @@ def _tidy(directory: str, disk: Disk, report: RecoveryReport) -> None:
     for name in sorted(os.listdir(directory)):
         if name.endswith(".log" + SWAP):
             _complete(directory, int(name[:_DIGITS]), disk)
-            report.completed_swaps += 1
     for name in os.listdir(directory):
         if name.endswith(SWAP):
             disk.unlink(f"{directory}/{name}")

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .fsync import FsyncPolicy
+from .settings import FsyncPolicy
 
 _SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncPolicy.BATCH: "FULL"}
 

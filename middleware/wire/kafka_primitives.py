@@ -104,10 +104,6 @@ class Reader:
     def position(self) -> int:
         return self._base + self._at
 
-    @property
-    def remaining(self) -> int:
-        return self._size - self._base - self._at
-
     def end(self) -> None:
         """Refuses what is left."""
         left = self._size - self._base - self._at

@@ -13,8 +13,6 @@ from typing import Final
 
 from mypy_extensions import i64
 
-VARINT_BYTES: Final = 5
-VARLONG_BYTES: Final = 10
 _LOW_63_BITS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 

@@ -37,6 +37,9 @@ SHIM_MAY_IMPORT = (
     "treecast.middleware.model",
 )
 
+# Packages that the rest of the house sees through the names of their `__all__` alone.
+BEHIND_ONE_MODULE = ("treecast.middleware.dataplane.p4",)
+
 IMPURE = {"asyncio", "os", "random", "selectors", "signal", "socket", "subprocess", "threading", "time"}
 PURE_FOLDERS = (
     "middleware/model",
@@ -148,6 +151,15 @@ def _public_to_shims(module: str) -> bool:
     return module.startswith(SHIM_MAY_IMPORT)
 
 
+def passes_the_public_module(found: Import) -> bool:
+    """Whether an import from outside reaches behind the public module of a package."""
+    for package in BEHIND_ONE_MODULE:
+        folder = Path(*package.split(".")[1:])
+        if found.module.startswith(f"{package}.") and folder not in found.path.parents:
+            return found.module.removeprefix(f"{package}.") not in exported(folder)
+    return False
+
+
 def exported(package: Path, root: Path = REPOSITORY) -> set[str]:
     """The names in a package's `__all__`."""
     for node in ast.parse((root / package / "__init__.py").read_text(encoding="utf-8")).body:
@@ -161,6 +173,12 @@ def sources(root: Path = REPOSITORY) -> list[Path]:
     tops = ("middleware", "shims", "agents", "spark_connectors")
     found = (path.relative_to(root) for top in tops for path in (root / top).rglob("*.py"))
     return sorted(path for path in found if "_pb2" not in path.name)
+
+
+def beside_the_package(root: Path = REPOSITORY) -> list[Path]:
+    """What uses the package as others would."""
+    found = (path.relative_to(root) for top in ("bench", "examples") for path in (root / top).rglob("*.py"))
+    return sorted(found)
 
 
 def pure_sources(root: Path = REPOSITORY) -> list[Path]:

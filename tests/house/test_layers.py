@@ -22,6 +22,29 @@ def test_imports_only_go_down() -> None:
     assert [str(i) for i in found if contract.breaks_layers(i)] == []
 
 
+def test_a_package_behind_one_module_is_reached_through_it_alone() -> None:
+    """`dataplane/p4` is a quarter of the code: who reads the rest need not open more of it than its names."""
+    inside = Path("bench/micro_p4.py")  # measures parts of it
+    paths = [path for path in (*contract.sources(), *contract.beside_the_package()) if path != inside]
+    found = [i for path in paths for i in contract.imports_of(path)]
+    assert [str(i) for i in found if contract.passes_the_public_module(i)] == []
+    assert any(i.module == "treecast.middleware.dataplane.p4.Switch" for i in found)
+
+
+@pytest.mark.parametrize(
+    ("path", "module", "passes"),
+    [
+        ("middleware/control/a.py", "treecast.middleware.dataplane.p4.Switch", False),
+        ("middleware/control/a.py", "treecast.middleware.dataplane.p4.runtime.Switch", True),
+        ("middleware/control/a.py", "treecast.middleware.dataplane.p4.runtime", True),
+        ("middleware/dataplane/p4/stf/a.py", "treecast.middleware.dataplane.p4.runtime.Switch", False),
+        ("middleware/dataplane/softswitch/a.py", "treecast.middleware.dataplane.p4files.load_file", False),
+    ],
+)
+def test_that_contract_can_fail(path: str, module: str, passes: bool) -> None:
+    assert contract.passes_the_public_module(contract.Import(Path(path), 1, module)) is passes
+
+
 def test_pure_modules_do_no_io() -> None:
     paths = contract.pure_sources()
     assert len(paths) > 8

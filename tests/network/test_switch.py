@@ -19,7 +19,7 @@ from tests.network.traffic import GROUP, collect, datagrams, join, reaches, send
 from treecast.middleware.control.switches import SwitchSession, SwitchState
 from treecast.middleware.dataplane.lab.description import Description, Host, Link, Switch
 from treecast.middleware.dataplane.lab.lab import Lab
-from treecast.middleware.dataplane.p4.runtime import ActionCall, Entry, ExactMatch, MulticastGroup, Replica
+from treecast.middleware.dataplane.p4 import ActionCall, Entry, ExactMatch, MulticastGroup, Replica
 
 PROGRAM = """
 #include <core.p4>

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treecast.middleware.broker.cluster import GroupHome, PartitionLeader
 from treecast.middleware.broker.homes import HomeStore, HomeWrite, TableStore
 from treecast.middleware.broker.values import InitProducer, PartitionErrors, TransactionListing
 from treecast.middleware.model.counters import BrokerCounters
@@ -33,6 +31,7 @@ from treecast.middleware.model.identity import (
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import records
+from .markers import ELSEWHERE, Reach, carry_out
 from .parts import (
     check_begin,
     check_fresh,
@@ -66,20 +65,7 @@ from .state import (
 
 _log = logging.getLogger(__name__)
 
-# What says that a leader or another home cannot be reached now. The decision stands, and is carried out
-# when it can.
-ELSEWHERE_SECONDS = 10.0
 MOST_IDLE = 4096
-ELSEWHERE = frozenset(
-    {
-        Fault.LEADER_UNAVAILABLE,
-        Fault.NOT_LEADER,
-        Fault.NOT_COORDINATOR,
-        Fault.COORDINATOR_LOADING,
-        Fault.COORDINATOR_UNAVAILABLE,
-        Fault.TIMED_OUT,
-    }
-)
 
 
 class TransactionSettings(Struct, frozen=True):
@@ -87,14 +73,6 @@ class TransactionSettings(Struct, frozen=True):
 
     max_timeout_ms: int = 900_000
     expiration_ms: int = 604_800_000
-
-
-class Reach(Protocol):
-    """What a coordinator needs of the cluster."""
-
-    def partition(self, topic: str, index: int) -> PartitionLeader: ...
-
-    def group_home(self, group_id: str) -> GroupHome: ...
 
 
 class TransactionCoordinator:
@@ -546,14 +524,7 @@ class TransactionCoordinator:
 
         Raises the first refusal after all were tried; the transaction stays decided then.
         """
-        pending = [*self._write_markers(slot, transaction), *self._decide_offsets(transaction)]
-        failures = [
-            result
-            for result in await asyncio.gather(*pending, return_exceptions=True)
-            if isinstance(result, BaseException) and not _is_gone(result)
-        ]
-        if failures:
-            raise failures[0]
+        await carry_out(self._reach, transaction, slot.epoch, joined=self._homes is not None)
         if part_of(transaction.transactional_id) is None:
             await self._keep(slot, completed(transaction, self._clock()))
         else:
@@ -564,40 +535,6 @@ class TransactionCoordinator:
             self._counters.transactions_committed += 1
         else:
             self._counters.transactions_aborted += 1
-
-    def _write_markers(self, slot: Slot, transaction: Transaction) -> list[Awaitable[None]]:
-        return [
-            self._write_marker(transaction, partition, slot.epoch)
-            for partition in sorted(transaction.partitions)
-        ]
-
-    async def _write_marker(self, transaction: Transaction, partition: TopicPartition, epoch: int) -> None:
-        leader = self._reach.partition(partition.topic, partition.partition)
-        waiting = leader.append_marker(
-            transaction.producer, committed=transaction.committed, coordinator_epoch=epoch
-        )
-        if waiting is not None:
-            await self._bounded(waiting)
-
-    def _decide_offsets(self, transaction: Transaction) -> list[Awaitable[None]]:
-        return [
-            self._bounded(
-                self._reach.group_home(group).end_transaction_offsets(
-                    group, transaction.producer, committed=transaction.committed
-                )
-            )
-            for group in sorted(transaction.groups)
-        ]
-
-    async def _bounded(self, deed: Awaitable[None]) -> None:
-        """Waits for as long as it takes here, and for a while where it may be another host's to do."""
-        if self._homes is None:
-            await deed
-            return
-        try:
-            await asyncio.wait_for(asyncio.shield(deed), ELSEWHERE_SECONDS)
-        except TimeoutError:
-            raise TreecastError(Fault.TIMED_OUT, "a leader or a group's home does not answer") from None
 
 
 def listing(transaction: Transaction) -> TransactionListing:
@@ -616,11 +553,6 @@ def _left_unused(transaction: Transaction, now: float) -> bool:
     """A part whose producer took an identity and nothing more."""
     unused = transaction.state is State.EMPTY and now >= transaction.updated + transaction.timeout_ms / 1000
     return unused and part_of(transaction.transactional_id) is not None
-
-
-def _is_gone(error: BaseException) -> bool:
-    """A topic that was deleted needs no marker."""
-    return isinstance(error, TreecastError) and error.fault is Fault.UNKNOWN_TOPIC
 
 
 def _not_in(transactional_id: str, what: str) -> TreecastError:

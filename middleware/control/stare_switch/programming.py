@@ -14,7 +14,7 @@ from typing import Final
 from finsy.proto import p4i
 
 from treecast.middleware.control.switches import SwitchState
-from treecast.middleware.dataplane.p4.runtime import (
+from treecast.middleware.dataplane.p4 import (
     ActionCall,
     Control,
     Entry,

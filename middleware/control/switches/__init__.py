@@ -4,9 +4,8 @@ read back.
 Any P4Runtime switch will do: a hardware one, bmv2, or the embedded target.
 """
 
-from .difference import Change, Kind, apply, diff
+from .difference import Change, Kind, SwitchDiffers, SwitchRefused, apply, diff
 from .local import LocalSwitch
-from .refusals import SwitchDiffers, SwitchRefused
 from .session import Program, SwitchSession
 from .state import EntryKey, SwitchState
 

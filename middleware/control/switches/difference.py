@@ -58,7 +58,6 @@ _STAGES: Final = {
 _ALWAYS: Final = ("value_sets", "registers", "meters", "defaults")
 # Of these only the cells that are wanted are looked at.
 _OWNED: Final = ("registers", "meters")
-STAGES: Final = 6
 
 
 def diff(actual: SwitchState, desired: SwitchState) -> tuple[Change, ...]:
@@ -136,3 +135,19 @@ def _check_references(fields: dict[str, dict[Any, Any]]) -> None:
                 raise ValueError(
                     f"group {number} of {profile} names member {member.member}, which is not there"
                 )
+
+
+class SwitchRefused(Exception):
+    """The switch does not do what is asked: another controller is primary, or it refuses a write."""
+
+
+class SwitchDiffers(Exception):
+    """The switch has acknowledged everything, and holds something else. `changes` would mend it."""
+
+    def __init__(self, name: str, changes: tuple[Change, ...]) -> None:
+        first = changes[0]
+        super().__init__(
+            f"{name} differs from what was written in {len(changes)} places, the first:"
+            f" {first.kind.value} {first.field} {first.key}"
+        )
+        self.changes = changes

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from finsy.proto import p4r
 
-from treecast.middleware.dataplane.p4.p4runtime.entities import DONE, Entities
-from treecast.middleware.dataplane.p4.p4runtime.errors import Code
-from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
+from treecast.middleware.dataplane.p4 import DONE, Code, Entities, Schema
 
-from .difference import Change, diff
+from .difference import Change, SwitchDiffers, SwitchRefused, diff
 from .messages import filters_for, state_of, update_of
-from .refusals import SwitchDiffers, SwitchRefused
 from .state import SwitchState
 
 

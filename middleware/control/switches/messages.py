@@ -7,20 +7,32 @@ from typing import Any, Final
 
 from finsy.proto import p4i, p4r
 
-from treecast.middleware.dataplane.p4.p4runtime.actions import action_from, action_to
-from treecast.middleware.dataplane.p4.p4runtime.amounts import meter_from, meter_to
-from treecast.middleware.dataplane.p4.p4runtime.data import number_of, to_data
-from treecast.middleware.dataplane.p4.p4runtime.matches import call_from, call_to, matches_from, matches_to
-from treecast.middleware.dataplane.p4.p4runtime.profiles import group_from, group_to
-from treecast.middleware.dataplane.p4.p4runtime.replication import (
+from treecast.middleware.dataplane.p4 import (
+    ActionCall,
+    Entry,
+    MemberEntry,
+    Schema,
+    Table,
+    ValueSetMember,
+    action_from,
+    action_to,
+    call_from,
+    call_to,
+    entry_from,
+    entry_to,
     group_entry_from,
     group_entry_to,
+    group_from,
+    group_to,
+    matches_from,
+    matches_to,
+    meter_from,
+    meter_to,
+    number_of,
     session_from,
     session_to,
+    to_data,
 )
-from treecast.middleware.dataplane.p4.p4runtime.schema import Schema, Table
-from treecast.middleware.dataplane.p4.p4runtime.tables import entry_from, entry_to
-from treecast.middleware.dataplane.p4.runtime import ActionCall, Entry, MemberEntry, ValueSetMember
 
 from .difference import Change, Kind
 from .state import SwitchState

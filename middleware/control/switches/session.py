@@ -17,12 +17,10 @@ from finsy import P4Client, P4ClientError
 from finsy.proto import U128, p4i, p4r
 from msgspec import Struct
 
-from treecast.middleware.dataplane.p4.p4runtime.errors import P4RuntimeError
-from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
+from treecast.middleware.dataplane.p4 import P4RuntimeError, Schema
 
-from .difference import Change, diff
+from .difference import Change, SwitchDiffers, SwitchRefused, diff
 from .messages import filters_for, state_of, update_of
-from .refusals import SwitchDiffers, SwitchRefused
 from .state import SwitchState
 
 MOST_UPDATES = 500  # in one Write: the status with a detail for each fits into the metadata that finsy takes

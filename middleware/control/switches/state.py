@@ -17,18 +17,18 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treecast.middleware.dataplane.p4.runtime import (
+from treecast.middleware.dataplane.p4 import (
     ActionCall,
     CloneSession,
     Entry,
     GroupEntry,
+    Match,
     Matches,
     MemberEntry,
     MeterConfig,
     MulticastGroup,
     ValueSetMember,
 )
-from treecast.middleware.dataplane.p4.runtime.values import Match
 
 
 class EntryKey(Struct, frozen=True):

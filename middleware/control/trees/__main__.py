@@ -21,7 +21,7 @@ from random import Random
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused, SwitchSession
 from treecast.middleware.model.errors import TreecastError
-from treecast.middleware.routing.errors import RoutingError
+from treecast.middleware.routing.network import RoutingError
 
 from .adapting import Observed, better_trees
 from .description import Described, read

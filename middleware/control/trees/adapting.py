@@ -18,8 +18,7 @@ from random import Random
 from typing import Final
 
 from treecast.middleware.routing.clusters import dense_regions, k_medoids
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.virtual.choice import adapt, relearn
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.stacks import Request, request

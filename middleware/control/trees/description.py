@@ -25,8 +25,7 @@ from random import Random
 
 import msgspec
 
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, build
 from treecast.middleware.routing.virtual.strategies import (
     NEED_KNOWLEDGE,
     STRATEGIES,

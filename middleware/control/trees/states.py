@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from treecast.middleware.control.switches import SwitchState
-from treecast.middleware.dataplane.p4.runtime import (
+from treecast.middleware.dataplane.p4 import (
     ActionCall,
     CloneSession,
     Entry,
@@ -18,8 +18,7 @@ from treecast.middleware.dataplane.p4.runtime import (
     Replica,
 )
 from treecast.middleware.routing.bits import members
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.schemes.destinations import Destinations
 from treecast.middleware.routing.schemes.mixed import Ability
 from treecast.middleware.routing.schemes.switch_group import SwitchGroup

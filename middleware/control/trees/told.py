@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, build
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire.label_stack import LAST_ID
 

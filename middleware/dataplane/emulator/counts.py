@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..p4.runtime import Stats
+from ..p4 import Stats
 from .devices import SwitchDevice
 from .emulator import Emulator
 from .links import Way

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ..p4.runtime import Out, Switch
+from ..p4 import Out, Switch
 
 NEVER: Final = float("inf")
 

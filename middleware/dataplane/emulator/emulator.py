@@ -17,7 +17,7 @@ from typing import Final
 
 from treecast.middleware.routing.network import Network
 
-from ..p4.runtime import Out
+from ..p4 import Out
 from .devices import NEVER, Device
 from .links import PLAIN, LinkSettings, Random, Way
 
@@ -135,11 +135,6 @@ class Emulator:
     def idle(self) -> bool:
         """Whether nothing will happen by itself."""
         return not self._times
-
-    @property
-    def next_time(self) -> float:
-        """Of the next event; NEVER."""
-        return self._times[0] if self._times else NEVER
 
     def step(self) -> bool:
         """All that happens at the next time at which something does; False where nothing will."""

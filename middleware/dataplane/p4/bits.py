@@ -23,14 +23,6 @@ def extract(data: bytes, offset: int, width: int) -> int:
     return (value >> (last * 8 - end)) & ((1 << width) - 1)
 
 
-def deposit(data: bytes, offset: int, width: int, value: int) -> bytes:
-    """`data` with the `width` bits that begin at bit `offset` replaced by the low bits of `value`."""
-    shift = len(data) * 8 - offset - width
-    mask = ((1 << width) - 1) << shift
-    whole = int.from_bytes(data, "big")
-    return ((whole & ~mask) | ((value << shift) & mask)).to_bytes(len(data), "big")
-
-
 # --- numbers
 
 
@@ -38,11 +30,6 @@ def to_signed(value: int, width: int) -> int:
     """Two's complement: the low `width` bits of `value` as an `int<width>`."""
     value &= (1 << width) - 1
     return value - (1 << width) if value >> (width - 1) else value
-
-
-def to_unsigned(value: int, width: int) -> int:
-    """The low `width` bits of `value`."""
-    return value & ((1 << width) - 1)
 
 
 def saturate(value: int, width: int) -> int:

@@ -165,10 +165,6 @@ class PackageType:
         self.name = declaration.name
 
 
-class Poison(msgspec.Struct, frozen=True):
-    """The type of what was refused already: nothing more is said of it."""
-
-
 Type = (
     ir.Bits
     | ir.Bool
@@ -189,7 +185,6 @@ Type = (
     | ExternType
     | Applicable
     | PackageType
-    | Poison
 )
 
 INT = Infinite()
@@ -197,7 +192,6 @@ BOOL = ir.Bool()
 ERROR = ir.ErrorCode()
 STRING = ir.String()
 VOID = ir.Void()
-POISON = Poison()
 BIT32 = ir.Bits(32)
 UNSIZED = ir.Bits(-1, True)  # what an `int` literal has for a type until it is given a width
 
@@ -232,7 +226,6 @@ _PLAIN: dict[type, str] = {
     ir.Void: "void",
     Infinite: "int",
     MatchKindType: "match_kind",
-    Poison: "a type that is not known",
 }
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from finsy.proto import p4r
 from msgspec import Struct
 
-from treecast.middleware.dataplane.p4.p4runtime.errors import P4RuntimeError
+from treecast.middleware.dataplane.p4 import P4RuntimeError
 
 MOST_WAITING = 4096
 MOST_WAITING_BYTES = 8 * 1024 * 1024

@@ -11,24 +11,32 @@ from collections.abc import Callable, Iterable, Sequence
 from finsy.proto import p4r
 from msgspec import Struct
 
-from treecast.middleware.dataplane.p4 import ir
-from treecast.middleware.dataplane.p4.p4info import build_p4info
-from treecast.middleware.dataplane.p4.p4info.layout import layouts
-from treecast.middleware.dataplane.p4.p4runtime.entities import Entities
-from treecast.middleware.dataplane.p4.p4runtime.errors import Code, P4RuntimeError, invalid
-from treecast.middleware.dataplane.p4.p4runtime.fingerprint import first_difference
-from treecast.middleware.dataplane.p4.p4runtime.names import names_of
-from treecast.middleware.dataplane.p4.p4runtime.packets import packet_in, packet_out
-from treecast.middleware.dataplane.p4.p4runtime.schema import Schema
-from treecast.middleware.dataplane.p4.p4runtime.sets import digest_list_to
-from treecast.middleware.dataplane.p4.p4runtime.tables import entry_to
-from treecast.middleware.dataplane.p4.runtime import ControlError, IdleEntry, Out, Switch
-from treecast.middleware.dataplane.p4.runtime.carrying import carry_over
-from treecast.middleware.dataplane.p4.source import P4Error
+from treecast.middleware.dataplane.p4 import (
+    Code,
+    ControlError,
+    Entities,
+    IdleEntry,
+    Out,
+    P4Error,
+    P4RuntimeError,
+    Program,
+    Schema,
+    Switch,
+    build_p4info,
+    carry_over,
+    digest_list_to,
+    entry_to,
+    first_difference,
+    invalid,
+    layouts,
+    names_of,
+    packet_in,
+    packet_out,
+)
 
 from .device_config import unwrapped
 
-Load = Callable[[bytes], ir.Program]
+Load = Callable[[bytes], Program]
 """Makes a program of a device config; P4Error or ValueError where it is none."""
 
 
@@ -46,7 +54,7 @@ class Pipeline(Struct, frozen=True):
     """A program on a switch of its own, with what control planes know of it."""
 
     config: p4r.ForwardingPipelineConfig
-    program: ir.Program
+    program: Program
     schema: Schema
     switch: Switch
     entities: Entities

@@ -18,11 +18,18 @@ import grpc
 import grpc.aio
 from finsy.proto import p4r, p4r_grpc, rpc_status
 
-from treecast.middleware.dataplane.p4.p4runtime.arbitration import Arbitration, Notice
-from treecast.middleware.dataplane.p4.p4runtime.entities import DONE, Outcome
-from treecast.middleware.dataplane.p4.p4runtime.errors import Code, P4RuntimeError, invalid, not_found
-from treecast.middleware.dataplane.p4.p4runtime.roles import Roles
-from treecast.middleware.dataplane.p4.runtime import Out
+from treecast.middleware.dataplane.p4 import (
+    DONE,
+    Arbitration,
+    Code,
+    Notice,
+    Out,
+    Outcome,
+    P4RuntimeError,
+    Roles,
+    invalid,
+    not_found,
+)
 
 from .clients import Client, StreamCounters
 from .device import Device, Pipeline

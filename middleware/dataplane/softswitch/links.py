@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from treecast.middleware.dataplane.p4.runtime import Out
+from treecast.middleware.dataplane.p4 import Out
 
 _ETH_P_ALL: Final = 3
 _SOL_PACKET: Final = 263

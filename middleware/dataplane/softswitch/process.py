@@ -20,8 +20,7 @@ from pathlib import Path
 from finsy.proto import p4r
 from msgspec import Struct
 
-from treecast.middleware.dataplane.p4 import bundle
-from treecast.middleware.dataplane.p4.runtime import Stats
+from treecast.middleware.dataplane.p4 import Stats, load_device_config
 from treecast.middleware.dataplane.p4runtime.clients import StreamCounters
 from treecast.middleware.dataplane.p4runtime.device import Device, DeviceSettings
 from treecast.middleware.dataplane.p4runtime.server import P4RuntimeServer
@@ -68,7 +67,7 @@ class SoftwareSwitch:
             settings.drop_port,
             settings.seed,
         )
-        self.device = Device(device, bundle.load)
+        self.device = Device(device, load_device_config)
         self.server = P4RuntimeServer(self.device, self.links.send)
         self.address = "off"
 

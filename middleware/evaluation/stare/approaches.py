@@ -9,14 +9,7 @@ from typing import Protocol
 from ...control.stare_switch.embedded import Place
 from ...control.stare_switch.programming import bring_up, register_state
 from ...control.trees.states import switch_bitmask
-from ...dataplane.p4.runtime import (
-    ActionCall,
-    Entry,
-    ExactMatch,
-    Matches,
-    Out,
-    Switch,
-)
+from ...dataplane.p4 import ActionCall, Entry, ExactMatch, Matches, Out, Switch
 from ...routing.network import Network
 from ...wire.label_stack_entries import SWITCH_BITMASK
 from ...wire.label_stack_entries import Entry as Pair

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...control.replicas.controller import ReplicaController
 from ...dataplane.emulator import Emulator
-from ...dataplane.p4.runtime import Out
+from ...dataplane.p4 import Out
 from ...fabric.stare.node import Node
 from ...wire.stare import StareKind, group
 from ...wire.stare_frames import datagram_of, frame_around

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from random import Random
 
 from ...control.stare_switch.embedded import Place
-from ...dataplane.p4.runtime import ActionCall, Entry, ExactMatch, Matches, Switch
+from ...dataplane.p4 import ActionCall, Entry, ExactMatch, Matches, Switch
 from ...wire.stare import FIRST_STATE, PORT, StareHeader, StareKind, group
 from ...wire.stare_frames import StareFrame, encode_frame
 from .programs import program

@@ -18,7 +18,7 @@ from ...control.replicas.controller import ReplicaController
 from ...control.replicas.settings import ReplicaSettings
 from ...control.stare_switch.embedded import BETWEEN_SWITCHES, Place, port_set
 from ...dataplane.emulator import PLAIN, Emulator, LinkSettings
-from ...dataplane.p4 import ir
+from ...dataplane.p4 import Program
 from ...fabric.stare.node import Node
 from ...fabric.stare.settings import StareSettings
 from ...model.counters import ReplicaCounters, StareCounters
@@ -47,7 +47,7 @@ class StareNetwork:
         between: StareSettings = BETWEEN_SWITCHES,
         replicas: ReplicaSettings = REPLICAS,
         signal_loss: float = 0.0,
-        loaded: ir.Program | None = None,
+        loaded: Program | None = None,
     ) -> None:
         """`settings` of hosts, `between` of switches; `loaded` instead of the design's own program."""
         self.network = network
@@ -73,7 +73,7 @@ class StareNetwork:
         self.emulator.attach(node, host)
         return host
 
-    def _switch(self, node: int, used: ir.Program, between: StareSettings) -> StareSwitch:
+    def _switch(self, node: int, used: Program, between: StareSettings) -> StareSwitch:
         ports, tree = [], []
         network = self.network
         for link in network.out[node]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import treecast
 
-from ...dataplane.p4 import ir
+from ...dataplane.p4 import Program
 from ...dataplane.p4files import load_file
 
 FOLDER = Path(treecast.__file__).parent / "p4"
 
 
 @lru_cache(maxsize=16)
-def program(name: str, **defines: str) -> ir.Program:
+def program(name: str, **defines: str) -> Program:
     """By its name without `.p4`."""
     return load_file(FOLDER / f"{name}.p4", defines=defines)

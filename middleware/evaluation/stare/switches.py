@@ -17,8 +17,7 @@ from ...control.stare_switch.programming import (
     register_state,
 )
 from ...dataplane.emulator import SwitchDevice
-from ...dataplane.p4 import ir
-from ...dataplane.p4.runtime import ActionCall, ControlError, ExactMatch, Switch
+from ...dataplane.p4 import ActionCall, ControlError, ExactMatch, Program, Switch
 from ...fabric.stare.settings import StareSettings
 
 CPU_PORT = 510
@@ -53,7 +52,7 @@ class StareSwitch:
 
     def __init__(
         self,
-        program: ir.Program,
+        program: Program,
         place: Place,
         ports: Iterable[int],
         random: Random,

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from ...dataplane.emulator import Emulator, Endpoint, LinkSettings, SwitchDevice
-from ...dataplane.p4 import ir
-from ...dataplane.p4.runtime import MulticastGroup, Replica, Switch
+from ...dataplane.p4 import MulticastGroup, Program, Replica, Switch
 from ...routing.network import Network, with_hosts
 from ...routing.schemes.common import below, branch
 from ...routing.topologies import k_ary_tree
@@ -36,7 +35,7 @@ class Site:
     """Switches of one program, with an `Endpoint` on each host."""
 
     def __init__(
-        self, program: ir.Program, hosts: int = 1, place: Callable[[Network, int, Switch], None] | None = None
+        self, program: Program, hosts: int = 1, place: Callable[[Network, int, Switch], None] | None = None
     ) -> None:
         """`place` writes a switch's configuration."""
         self.network = network_of(hosts)

@@ -166,7 +166,7 @@ def churn_work(options: Options, task: Task) -> list[Row]:
         rng.shuffle(places)
     # Every place gets the same newcomer whatever the order, so that all end with the same subscribers.
     arriving = [newcomers[place] for place in places]
-    spent = replacements(network, source, subscribers[:stable], subscribers[stable:], arriving, places)
+    spent = replacements(network, source, subscribers[:stable], arriving, places)
     return [
         {"changed %": share, "order": order, "changed rules": spent[round(share / 100 * count) - 1]}
         for share in CHANGED

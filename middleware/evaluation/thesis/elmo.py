@@ -34,8 +34,7 @@ from random import Random
 from typing import Any
 
 from ...routing.bits import members
-from ...routing.errors import RoutingError
-from ...routing.network import Network
+from ...routing.network import Network, RoutingError
 from ...routing.topologies import facebook_fabric
 from ...routing.virtual.encoder import hop_minimal
 from ...routing.virtual.rules import RuleBase

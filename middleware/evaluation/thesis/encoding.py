@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...routing.errors import RoutingError
-from ...routing.network import Network
+from ...routing.network import Network, RoutingError
 from ...routing.virtual import reference
 from ...routing.virtual.encoder import Encoder
 from ...routing.virtual.rules import RuleBase

@@ -13,8 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Final, Protocol
 
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.rules import RuleBase

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...wire.label_stack_entries import EntryFormat
 from ..bits import mask_of
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..rooted import children
 from ..steiner import steiner_tree
 from ..steiner.common import prune

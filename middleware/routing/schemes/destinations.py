@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ...wire.label_stack_entries import NODES, Entry, EntryFormat
 from ..bits import members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..rooted import distances
 
 

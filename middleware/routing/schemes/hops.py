@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ...wire.label_stack_entries import NODES, Entry, EntryFormat
 from ..bits import mask_of, members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..rooted import breadth_first, preorder
 from ..steiner.common import nodes_of, prune
 

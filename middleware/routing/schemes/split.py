@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..rooted import preorder
 from .common import branch
 

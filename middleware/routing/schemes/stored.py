@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 from ...wire.label_stack import hop, tree
 from ..bits import mask_of
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..rooted import breadth_first, preorder
 from ..steiner.common import prune
 from ..virtual.stacks import LabelForwarder
@@ -112,17 +111,15 @@ def replacements(
     network: Network,
     source: int,
     stable: list[int],
-    dynamic: list[int],
     newcomers: list[int],
     order: list[int],
 ) -> list[int]:
     """Rules changed, summed up, after each replacement of a subscriber by a newcomer (4.4.3).
 
-    `order` holds places in `stable + dynamic`, each replaced by the next newcomer, which takes over
-    whether it
-    is stable. Changing a dynamic one costs nothing; a stable one changes the rules of those switches whose
-    part
-    of the tree becomes another. HEAD replaces the dynamic ones first, RULE the stable ones, RAND any.
+    `order` holds places in the stable ones and the dynamic ones behind them, each replaced by the next
+    newcomer, which takes over whether it is stable. Changing a dynamic one costs nothing; a stable one
+    changes the rules of those switches whose part of the tree becomes another. HEAD replaces the dynamic ones
+    first, RULE the stable ones, RAND any.
     """
     held, spent, found = list(stable), 0, []
     rules = tree_rules(network, source, publisher_tree(network, source, held))

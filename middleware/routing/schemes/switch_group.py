@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ...wire.label_stack_entries import SWITCH_GROUP, Entry, EntryFormat
 from ..bits import members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from .common import check_fits
 from .switch_bitmask import port_masks
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from ..errors import RoutingError
 from ..forwarding import Outcome
-from ..network import Network, build
+from ..network import Network, RoutingError, build
 
 # IPv4's 20 bytes and UDP's 8 (port 39321) around the stack.
 TUNNEL_BYTES = 28

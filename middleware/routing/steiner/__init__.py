@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import RoutingError, Unreachable
-from ..network import Network
-from .kou import kou
-from .mehlhorn import mehlhorn
-from .shortest import cheapest_insertion
+from ..network import Network, RoutingError, Unreachable
+from .heuristics import cheapest_insertion, kou, mehlhorn
 
 Heuristic = Callable[[Network, list[int], list[int]], int]
 

@@ -6,8 +6,7 @@ planes of 4 spines: 80 switches and 64 hosts).
 
 from __future__ import annotations
 
-from ..errors import RoutingError
-from ..network import Network, build
+from ..network import Network, RoutingError, build
 
 
 class _Nodes:

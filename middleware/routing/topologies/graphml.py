@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from ..errors import RoutingError
-from ..network import Network, build
+from ..network import Network, RoutingError, build
 
 
 def parse_graphml(text: str) -> Network:

@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import RoutingError
-from ..network import Network, build
+from ..network import Network, RoutingError, build
 
 
 def from_topohub(name: str) -> Network:

@@ -6,8 +6,7 @@ that is not joined yet, a random edge is broken up to serve two free ports.
 
 from __future__ import annotations
 
-from ..errors import RoutingError
-from ..network import Network, build, with_hosts
+from ..network import Network, RoutingError, build, with_hosts
 from ..rng import Rng
 
 _ATTEMPTS = 100

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import RoutingError
-from ..network import Network, build
+from ..network import Network, RoutingError, build
 
 
 def k_ary_tree(branches: int, depth: int, hosts: int = 1) -> Network:

@@ -11,8 +11,7 @@ Source: Gay, Schaus, Vissicchio: REPETITA, arXiv 1710.08665. Directions and para
 
 from __future__ import annotations
 
-from ..errors import RoutingError
-from ..network import Network, build
+from ..network import Network, RoutingError, build
 
 _NODE_FIELDS = 3
 _EDGE_FIELDS = 6

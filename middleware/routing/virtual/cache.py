@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...wire.label_stack import encode_labels
-from ..errors import RoutingError
+from ..network import RoutingError
 from .encoder import Encoder
 from .stacks import Request, check_encoding, check_ids
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from ..bits import members
 from ..network import Network
-from ..steiner.mehlhorn import mehlhorn
+from ..steiner.heuristics import mehlhorn
 from .growth import Grown, Soil, grow, grow_boldly, grow_warily, improve
 from .rules import RuleBase
 from .stacks import Encoding, Request, encoding

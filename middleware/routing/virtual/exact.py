@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from ..bits import members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..steiner.common import prune, spanning_tree
 from .reference import count_stops
 from .rules import RuleBase

@@ -21,8 +21,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 
 FAR: Final = 1 << 60
 # A label weighs more than any number of links that one path can save.

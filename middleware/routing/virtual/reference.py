@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..bits import members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..steiner import steiner_tree
 from ..steiner.common import nodes_of
 from .rules import RuleBase

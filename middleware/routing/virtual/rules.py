@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from ...wire.label_stack import LAST_ID
 from ..bits import members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from ..steiner.common import nodes_of, spanning_tree
 
 # A tree of one edge is a hop.

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from ...wire.label_stack import LAST_ID, MOST_LABELS, LabelKind, hop, id_of, kind_of, stack_size, stop, tree
 from ..bits import members
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from .layout import layout
 from .rules import RuleBase
 

@@ -86,7 +86,7 @@ def work(app: App, kills: int, rng: random.Random, result: Result, say: Say) -> 
         wait(lambda before=before: app.out() >= before + SOME, f"records after a kill of the {victim}")
         result.pauses.append(round(time.monotonic() - at, 1))
         say(f"{app.name}: kill {number + 1} of {kills} ({victim}), on after {result.pauses[-1]} s")
-    app.stop_feeding()
+    app.feeder.stop()
     wait(app.complete, "the last records")
 
 
@@ -101,9 +101,9 @@ def run(kind: type[App], options: argparse.Namespace, say: Say) -> Result:
         finally:
             try:
                 if result.kills:
-                    app.stop_feeding()
+                    app.feeder.stop()
                     result.accounts = app.accounts()
-                    result.problems += app.problems()
+                    result.problems += app.feeder.problems
             finally:
                 app.stop()
         result.seconds = round(time.monotonic() - begun, 1)

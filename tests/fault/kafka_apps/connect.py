@@ -45,6 +45,7 @@ class FileFeeder:
     def __init__(self, path: Path, rate: int) -> None:
         self._path, self._rate = path, rate
         self.written = 0
+        self.problems: list[str] = []  # what it writes to is always there
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="file feeder", daemon=True)
         self._thread.start()
@@ -87,8 +88,8 @@ class Connect(App):
             self.workers.append(Worker(f"worker-{number}", words, self.folder))
             self.workers[-1].start()
         self._from, self._to = self.folder / "from", self.folder / "to"
-        self._feeder = FileFeeder(self._from, self.rate)
-        self._reader = Reader(address, TOPIC)
+        self.feeder = FileFeeder(self._from, self.rate)
+        self.reader = Reader(address, TOPIC)
         source = {
             "connector.class": FILES + "SourceConnector",
             "file": str(self._from),
@@ -119,19 +120,16 @@ class Connect(App):
 
     def out(self) -> int:
         """What has come through both, so that either that stands still is seen."""
-        return min(self._reader.look(), len(self._in_file()))
+        return min(self.reader.look(), len(self._in_file()))
 
     def _in_file(self) -> list[bytes]:
         """A worker that was killed may have left a piece of a line."""
         return re.findall(rb"#\d+;", self._to.read_bytes()) if self._to.exists() else []
 
-    def stop_feeding(self) -> None:
-        self._feeder.stop()
-
     def accounts(self) -> list[Account]:
-        self._reader.look()
-        sent = self._feeder.values
+        self.reader.look()
+        sent = self.feeder.values
         return [
-            account("file to topic", sent, [value for _, value in self._reader.records], exact=True),
+            account("file to topic", sent, [value for _, value in self.reader.records], exact=True),
             account("topic to file", sent, self._in_file(), exact=False),  # a sink's promise is at least once
         ]

@@ -22,8 +22,8 @@ class Mirror(App):
     def start(self) -> None:
         near, far = self.daemon("near").kafka, self.daemon("far").kafka
         make_topics(near, {TOPIC: PARTITIONS})
-        self._feeder = Feeder(near, TOPIC, PARTITIONS, self.rate)
-        self._reader = Reader(far, f"near.{TOPIC}")
+        self.feeder = Feeder(near, TOPIC, PARTITIONS, self.rate)
+        self.reader = Reader(far, f"near.{TOPIC}")
         support = "enabled" if self.once else "disabled"
         settings = {
             "clusters": "near, far",
@@ -46,16 +46,7 @@ class Mirror(App):
         self.workers.append(Worker("mirror", words, self.folder))
         self.workers[-1].start()
 
-    def out(self) -> int:
-        return self._reader.look()
-
-    def stop_feeding(self) -> None:
-        self._feeder.stop()
-
-    def problems(self) -> list[str]:
-        return self._feeder.problems
-
     def accounts(self) -> list[Account]:
-        self._reader.look()
-        mirrored = [value for _, value in self._reader.records]
-        return [account("mirrored topic", self._feeder.acknowledged, mirrored, exact=True)]
+        self.reader.look()
+        mirrored = [value for _, value in self.reader.records]
+        return [account("mirrored topic", self.feeder.values, mirrored, exact=True)]

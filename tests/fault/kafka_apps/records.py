@@ -20,7 +20,7 @@ def make_topics(address: str, partitions: dict[str, int]) -> None:
 
 
 class Feeder:
-    """Produces the numbers from 0 on, as text, at a steady rate; keeps those that were acknowledged."""
+    """Produces the numbers from 0 on, as text, at a steady rate; `values` were acknowledged."""
 
     def __init__(self, address: str, topic: str, partitions: int, rate: int) -> None:
         self._producer = Producer(
@@ -33,7 +33,7 @@ class Feeder:
             }
         )
         self._topic, self._partitions, self._rate = topic, partitions, rate
-        self.acknowledged: set[bytes] = set()
+        self.values: set[bytes] = set()
         self.problems: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
@@ -64,7 +64,7 @@ class Feeder:
         if error is not None:
             self.problems.append(str(error))
         else:
-            self.acknowledged.add(message.value())
+            self.values.add(message.value())
 
     def stop(self) -> None:
         self._stop.set()

@@ -7,12 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from bench.core.process import ServerProcess
 from bench.peers.kafka.jars import HERE, class_path
 from bench.peers.kafka.tools import java
 
 from treecast.middleware.daemon.process import DaemonProcess
+
+from .records import Reader
 
 FLAGS = ("--mqtt", "off", "--stare", "off", "--admin", "off")
 JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -59,6 +62,19 @@ def account(output: str, sent: set[bytes], found: Sequence[bytes], *, exact: boo
     return Account(output, len(sent), len(found), len(sent - once), len(found) - len(once), exact)
 
 
+class Feeding(Protocol):
+    """Whoever brings records into an application, until it is stopped."""
+
+    problems: list[str]  # what went wrong beside lost and doubled records
+
+    @property
+    def values(self) -> set[bytes]:
+        """What has to come out, as far as it is known to have gone in."""
+        ...
+
+    def stop(self) -> None: ...
+
+
 @dataclass
 class App(ABC):
     """An application on one or more daemons. `folder` holds all that it keeps."""
@@ -69,6 +85,8 @@ class App(ABC):
     once: bool = True  # False: the application is set up to promise less
     daemons: dict[str, DaemonProcess] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
+    feeder: Feeding = field(init=False)
+    reader: Reader = field(init=False)  # of what comes out
 
     name = ""
 
@@ -101,21 +119,15 @@ class App(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Daemons, topics, the feeding and the application; returns when all are started, not yet at work."""
+        """Daemons, topics, `feeder`, `reader` and the application; returns when all are started, not yet at
+        work."""
 
-    @abstractmethod
     def out(self) -> int:
         """How many records have come out by now."""
-
-    @abstractmethod
-    def stop_feeding(self) -> None: ...
+        return self.reader.look()
 
     @abstractmethod
     def accounts(self) -> list[Account]: ...
-
-    def problems(self) -> list[str]:
-        """What went wrong beside lost and doubled records."""
-        return []
 
     def complete(self) -> bool:
         """Whether nothing is missing any more."""

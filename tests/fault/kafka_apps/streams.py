@@ -26,8 +26,8 @@ class Streams(App):
     def start(self) -> None:
         address = self.daemon("daemon").kafka
         make_topics(address, {SOURCE: PARTITIONS, TARGET: PARTITIONS, COUNTS: PARTITIONS})
-        self._feeder = Feeder(address, SOURCE, PARTITIONS, self.rate)
-        self._source, self._target, self._counts = (
+        self.feeder = Feeder(address, SOURCE, PARTITIONS, self.rate)
+        self._source, self.reader, self._counts = (
             Reader(address, topic) for topic in (SOURCE, TARGET, COUNTS)
         )
         classes = self.folder / "classes"
@@ -40,20 +40,11 @@ class Streams(App):
             self.workers.append(Worker(f"instance-{number}", words, self.folder, str(classes)))
             self.workers[-1].start()
 
-    def out(self) -> int:
-        return self._target.look()
-
-    def stop_feeding(self) -> None:
-        self._feeder.stop()
-
-    def problems(self) -> list[str]:
-        return self._feeder.problems
-
     def accounts(self) -> list[Account]:
-        self._target.look()
-        copied = [value for _, value in self._target.records]
+        self.reader.look()
+        copied = [value for _, value in self.reader.records]
         return [
-            account("copy", self._feeder.acknowledged, copied, exact=True),
+            account("copy", self.feeder.values, copied, exact=True),
             self._of_counts(),
         ]
 

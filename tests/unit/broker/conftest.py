@@ -1,16 +1,18 @@
-"""A cluster that remembers what it was told, for coordinators that reach beyond themselves."""
+"""A broker on a real directory, and a cluster that remembers what it was told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.broker.house import House
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 
@@ -92,3 +94,10 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
 @pytest.fixture
 def kill() -> type[BaseException]:
     return Kill
+
+
+@pytest.fixture
+async def house(tmp_path: Path, clock: Any) -> AsyncIterator[House]:
+    house = await House(tmp_path / "data", clock).open()
+    yield house
+    await house.broker.close()

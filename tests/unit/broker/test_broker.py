@@ -1,151 +1,31 @@
-"""The broker as a whole, on a real data directory: starts, kills, deletions, a full disk, housekeeping."""
+"""The broker as a whole, on a real data directory: starts, kills, deletions, housekeeping."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.broker.house import COMMITTED, P0, UNCOMMITTED, House
 from tests.unit.refusals import refusal
 
 from treecast.middleware.broker import (
-    Broker,
-    BrokerSettings,
     CommittedOffset,
     ConfigChange,
     ConfigOperation,
     FetchWait,
-    InitProducer,
-    Isolation,
     LongPolls,
     MemberIdentity,
     NewTopic,
 )
 from treecast.middleware.broker.directory import DataDirectoryError
-from treecast.middleware.broker.values import LATEST_TIMESTAMP
-from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
+from treecast.middleware.model.identity import Host, TopicPartition
 from treecast.middleware.model.records import Record
-from treecast.middleware.storage import recovery
-from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
-
-UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
-P0 = TopicPartition("t", 0)
-
-
-class House:
-    """A data directory and its broker."""
-
-    def __init__(self, path: Path, clock: Any) -> None:
-        self.path, self.clock, self.counters = path, clock, Counters()
-        self.options: dict[str, Any] = {"fsync": FsyncPolicy.NEVER}
-
-    async def open(self, **options: Any) -> House:
-        self.options |= options
-        self.broker = Broker(
-            BrokerSettings(self.path, **self.options), Host(1, "h"), self.counters, clock=self.clock
-        )
-        await self.broker.start()
-        return self
-
-    async def restart(self, **options: Any) -> None:
-        await self.broker.close()
-        await self.open(**options)
-
-    async def kill(self) -> None:
-        """Nothing is flushed or closed in order; what is in the files is what the next one finds."""
-        parts: Any = self.broker._parts
-        parts.abandon()
-        self.broker._parts = None
-        await self.open()
-
-    async def create(self, name: str = "t", partitions: int = 1, **config: str) -> None:
-        overrides = {key.replace("_", "."): value for key, value in config.items()}
-        await self.broker.cluster.definitions.create_topic(NewTopic(name, partitions, overrides))
-
-    def leader(self, name: str = "t", index: int = 0) -> Any:
-        return self.broker.cluster.partition(name, index)
-
-    def append(self, value: bytes, name: str = "t", tid: str | None = None, **batch: Any) -> Any:
-        record = Record(b"k", value, (), int(self.clock.now * 1000))
-        return self.leader(name).append(memoryview(bytearray(build_batch([record], **batch))), -1, tid)
-
-    def values(
-        self, name: str = "t", offset: int = 0, isolation: Isolation = UNCOMMITTED
-    ) -> list[bytes | None]:
-        read = self.leader(name).read(offset, 1 << 20, isolation, at_least_one=True)
-        data = b"".join(map(bytes, read.chunks))
-        found: list[bytes | None] = []
-        position = 0
-        while position < len(data):
-            header = read_header(data, position)
-            found += [] if header.control else [r.value for r in read_records(data, position, header)]
-            position += header.size
-        return found
-
-    async def commit(self, group: str, offset: int, partition: TopicPartition = P0) -> None:
-        home = self.broker.cluster.group_home(group)
-        assert await home.commit_offsets(group, MemberIdentity(), {partition: CommittedOffset(offset)}) == {}
-
-    async def committed(self, group: str) -> dict[TopicPartition, int]:
-        found = await self.broker.cluster.group_home(group).fetch_offsets(group, None, require_stable=False)
-        return {p: commit.offset for p, commit in found.items() if isinstance(commit, CommittedOffset)}
-
-    async def transaction(self, tid: str = "tx") -> ProducerIdentity:
-        home = self.broker.cluster.transaction_home(tid)
-        producer = await home.init_producer(InitProducer(tid, 60_000))
-        assert await home.add_partitions(tid, producer, [P0]) == {}
-        return producer
-
-    async def keep_house(self) -> None:
-        await self.broker.housekeeping(self.clock.now)
-        parts: Any = self.broker._parts
-        await parts.housekeeping.settle()
-        await parts.flusher.settle()
-
-    @property
-    def directories(self) -> set[str]:
-        return {path.name for path in (self.path / "logs").iterdir()}
-
-
-@pytest.fixture
-async def house(tmp_path: Path, clock: Any) -> AsyncIterator[House]:
-    house = await House(tmp_path / "data", clock).open()
-    yield house
-    await house.broker.close()
-
-
-class FullDisk:
-    """Refuses every write of the logs while `full`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.full = False
-        write = Disk.write
-
-        def refusing(disk: Disk, *args: Any) -> int:
-            if self.full:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return write(disk, *args)
-
-        monkeypatch.setattr(Disk, "write", refusing)
-
-
-def broken_sync(disk: Disk, descriptor: int) -> None:
-    raise OSError(errno.EIO, "Input/output error")
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
-    return FullDisk(monkeypatch)
-
 
 # --- opening and closing
 
@@ -355,86 +235,6 @@ async def test_more_partitions_and_other_settings_reach_the_logs(house: House) -
         house.append(b"a")
 
 
-# --- a full disk
-
-
-async def test_a_full_disk_refuses_appends_and_serves_reads(house: House, disk: FullDisk) -> None:
-    await house.create()
-    house.append(b"a")
-    disk.full = True
-    for _ in range(3):
-        with refusal(Fault.STORAGE):
-            house.append(b"refused")
-    assert house.values() == [b"a"]
-    disk.full = False
-    assert house.append(b"b").base_offset == 1
-    await house.kill()
-    assert house.values() == [b"a", b"b"]
-
-
-async def test_an_idempotent_producer_goes_on_after_a_full_disk(house: House, disk: FullDisk) -> None:
-    await house.create()
-    producer = await house.broker.cluster.new_producer()
-    house.append(b"a", producer=producer, base_sequence=0)
-    disk.full = True
-    with refusal(Fault.STORAGE):
-        house.append(b"b", producer=producer, base_sequence=1)
-    disk.full = False
-    assert house.append(b"b", producer=producer, base_sequence=1).base_offset == 1
-
-
-async def test_markers_wait_for_room_on_the_disk(house: House, disk: FullDisk) -> None:
-    await house.create()
-    home = house.broker.cluster.transaction_home("tx")
-    producer = await house.transaction()
-    house.append(b"a", tid="tx", producer=producer, base_sequence=0, transactional=True)
-    disk.full = True
-    with refusal(Fault.STORAGE):
-        await home.end("tx", producer, committed=True)
-    await house.keep_house()
-    assert house.values(isolation=COMMITTED) == []
-    disk.full = False
-    house.clock.now += 2
-    await house.keep_house()
-    assert house.values(isolation=COMMITTED) == [b"a"]
-    assert house.counters.broker.transactions_committed == 1
-
-
-async def test_a_disk_that_cannot_flush_makes_no_clean_shutdown(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    await house.create()
-    await house.create("u")
-    house.append(b"a")
-    with monkeypatch.context() as broken_disk:
-        broken_disk.setattr(Disk, "sync", broken_sync)
-        await house.broker.close()
-    assert "Input/output error" in caplog.text
-    assert not (house.path / "clean-shutdown").exists()
-    await house.restart()
-    assert house.values() == [b"a"]
-    await house.broker.close()
-    assert (house.path / "clean-shutdown").exists()
-    await house.open()
-
-
-async def test_a_disk_that_cannot_flush_promises_nothing(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await house.restart(fsync=FsyncPolicy.BATCH)
-    await house.create()
-    await house.append(b"a")
-    monkeypatch.setattr(Disk, "sync", broken_sync)
-    with refusal(Fault.STORAGE):
-        await house.append(b"b")
-    monkeypatch.undo()
-    with refusal(Fault.STORAGE):  # until the log is opened anew: the kernel may have dropped the page
-        house.append(b"c")
-    assert house.values()[:1] == [b"a"]
-    await house.kill()
-    await house.append(b"d")
-
-
 # --- housekeeping
 
 
@@ -557,132 +357,3 @@ async def test_offsets_outside_a_transaction_are_refused(house: House) -> None:
     assert await house.committed("g") == {P0: 1}
     with refusal(Fault.INVALID_TRANSACTION_STATE):
         await home.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets)
-
-
-# --- logs that rest
-
-
-def rested(house: House) -> list[bool]:
-    parts: Any = house.broker._parts
-    return [partition.log.rests for partition in parts.partitions.led()]
-
-
-async def filled(house: House) -> None:
-    await house.create("t", 3)
-    for index in range(3):
-        for _ in range(index + 1):
-            answer = house.leader("t", index).append(
-                memoryview(bytearray(build_batch([Record(b"k", b"v", (), int(house.clock.now * 1000))]))),
-                -1,
-                None,
-            )
-            if asyncio.isfuture(answer):
-                await answer
-
-
-def seen(house: House) -> list[tuple[int, int, int]]:
-    """What `Metadata`, status and metrics ask for, of each partition."""
-    found = []
-    for index in range(3):
-        leader = house.leader("t", index)
-        end = leader.offset_for_time(LATEST_TIMESTAMP, COMMITTED).offset
-        found.append((leader.leader_epoch, end, leader.size))
-    return found
-
-
-async def test_a_stop_and_a_start_open_nothing(house: House) -> None:
-    await filled(house)
-    before = seen(house)
-    for _ in range(2):
-        await house.restart()
-        assert rested(house) == [True] * 3
-        assert seen(house) == before
-        await house.keep_house()
-        assert rested(house) == [True] * 3
-    assert house.values() == [b"v"]
-    assert rested(house) == [False, True, True]
-    await house.restart()
-    assert rested(house) == [True] * 3
-
-
-async def test_after_a_kill_only_what_was_written_last_is_recovered(house: House) -> None:
-    await filled(house)
-    await house.restart(fsync=FsyncPolicy.INTERVAL)
-    house.append(b"more")
-    await house.kill()
-    assert rested(house) == [False, True, True]
-    assert [end for _, end, _ in seen(house)] == [2, 2, 3]
-    house.append(b"again")
-    house.clock.now += 2
-    await house.keep_house()  # flushes
-    house.clock.now += 11
-    await house.keep_house()  # quiet for long enough: it gets its summary
-    await house.kill()
-    assert rested(house) == [True] * 3
-    assert house.values() == [b"v", b"more", b"again"]
-
-
-async def test_leader_epochs_rise_with_each_kill_and_with_no_stop(house: House) -> None:
-    await filled(house)
-    first = [epoch for epoch, _, _ in seen(house)]
-    await house.kill()
-    second = [epoch for epoch, _, _ in seen(house)]
-    assert all(new > old for new, old in zip(second, first, strict=True))
-    await house.restart()
-    assert rested(house) == [True] * 3
-    assert [epoch for epoch, _, _ in seen(house)] == second
-    house.append(b"more")
-    await house.kill()
-    third = [epoch for epoch, _, _ in seen(house)]
-    assert all(new > old for new, old in zip(third, second, strict=True))
-
-
-@pytest.mark.parametrize("damage", ["missing", "damaged"])
-async def test_epochs_do_not_fall_where_the_summaries_are_gone(house: House, damage: str) -> None:
-    await filled(house)
-    await house.kill()
-    before = seen(house)
-    await house.broker.close()
-    for path in (house.path / "summaries").iterdir():
-        path.unlink() if damage == "missing" else path.write_bytes(path.read_bytes()[:-1] + b"?")
-    await house.open()
-    assert rested(house) == [False] * 3
-    assert [each[1:] for each in seen(house)] == [each[1:] for each in before]
-    assert all(now[0] > then[0] for now, then in zip(seen(house), before, strict=True))
-
-
-async def test_a_kill_in_the_middle_of_a_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    await filled(house)
-    await house.restart()
-    for index in range(3):
-        house.leader("t", index).append(
-            memoryview(bytearray(build_batch([Record(b"k", b"w", (), int(house.clock.now * 1000))]))),
-            -1,
-            None,
-        )
-    recover, opened = recovery.recover, []
-
-    def killed(*args: Any) -> Any:
-        opened.append(args[0])
-        if len(opened) == 2:
-            raise KeyboardInterrupt
-        return recover(*args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(recovery, "recover", killed)
-        with pytest.raises(KeyboardInterrupt):
-            await house.kill()
-    await house.open()
-    assert [end for _, end, _ in seen(house)] == [2, 3, 4]
-    assert house.values() == [b"v", b"w"]
-
-
-async def test_a_topic_that_is_deleted_while_its_logs_rest(house: House) -> None:
-    await filled(house)
-    await house.restart()
-    await house.broker.cluster.definitions.delete_topic("t")
-    await house.create("t", 3)
-    assert [end for _, end, _ in seen(house)] == [0, 0, 0]
-    house.append(b"new")
-    await house.restart()
-    assert house.values() == [b"new"]

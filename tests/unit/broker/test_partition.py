@@ -27,9 +27,8 @@ from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.flusher import Flusher
-from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 from treecast.middleware.wire.record_batch import build_batch, control_marker, read_header, read_records
 
 NAME = TopicPartition("t", 0)

@@ -13,7 +13,7 @@ from treecast.middleware.broker.pubsub import Message, Subscriber, Subscription,
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.records import Record
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
 
 PATIENCE = 30.0

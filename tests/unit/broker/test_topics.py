@@ -14,7 +14,7 @@ from treecast.middleware.broker.topics import DELETIONS, TOPICS, TopicRegistry, 
 from treecast.middleware.broker.values import ConfigChange, ConfigOperation, NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treecast.middleware.broker.turn import TURN_TABLE, ImpossibleTurn, Turn, TurnEvent, TurnState
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Script:

@@ -14,9 +14,14 @@ from tests.unit.p4.p4runtime.programs import KITCHEN
 from treecast.middleware.cli.app import run
 from treecast.middleware.control.switches import SwitchSession, SwitchState
 from treecast.middleware.daemon.process import parse_ready
-from treecast.middleware.dataplane.p4 import bundle
-from treecast.middleware.dataplane.p4.p4info import build_p4info, parse_text
-from treecast.middleware.dataplane.p4.runtime import ActionCall, Entry, ExactMatch
+from treecast.middleware.dataplane.p4 import (
+    ActionCall,
+    Entry,
+    ExactMatch,
+    build_p4info,
+    load_device_config,
+    parse_text,
+)
 
 VECTORS = """
 add prefix_table hdr.ethernet.dst:0x020000000002/48 forward(port:3)
@@ -71,7 +76,7 @@ def test_check_writes_p4info_and_the_device_config(program: Path, tmp_path: Path
         str(config),
     ]
     assert run(["p4", "check", str(program), *flags]) == 0
-    loaded = bundle.load(config.read_bytes())
+    loaded = load_device_config(config.read_bytes())
     assert build_p4info(loaded) == parse_text(info.read_text())
 
 

@@ -15,7 +15,7 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 CLUSTER = "c" * 22
 TOKEN = JoinToken(CLUSTER, 1, bytes(range(32)))

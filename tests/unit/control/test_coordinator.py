@@ -36,7 +36,7 @@ from treecast.middleware.control.values import (
     put,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Disk(SqliteStore):

@@ -36,7 +36,7 @@ from treecast.middleware.control.values import (
     put,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 SETTINGS = StateSettings(lease=10, takeover=30, longest_step=5)
 GROUP = HomeKind.GROUP

@@ -12,7 +12,7 @@ from treecast.middleware.cli.up import command
 from treecast.middleware.daemon.config import ConfigError, default_data, load
 from treecast.middleware.daemon.settings import FACES, NOT_SERVED, Settings, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 
 def config_file(folder: Path, text: str) -> Path:

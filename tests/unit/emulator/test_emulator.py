@@ -17,7 +17,7 @@ from treecast.middleware.dataplane.emulator import (
     LinkSettings,
     read_counts,
 )
-from treecast.middleware.dataplane.p4.runtime import Out
+from treecast.middleware.dataplane.p4 import Out
 from treecast.middleware.routing.network import Network, build
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.dataplane.p4.runtime import Switch
-from treecast.middleware.dataplane.p4.stf.parse import parse
-from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
+from treecast.middleware.dataplane.p4 import PORTS, Runner, Switch, parse_vectors
 from treecast.middleware.evaluation.stare.programs import program
 
 VECTORS = Path(__file__).resolve().parents[3] / "p4"
@@ -19,6 +17,6 @@ VECTORS = Path(__file__).resolve().parents[3] / "p4"
 def test_the_vectors(name: str, interpret: bool) -> None:
     switch = Switch(program(name), ports=PORTS, interpret=interpret)
     vectors = VECTORS / f"{name}.stf"
-    report = Runner(program(name), switch).run(parse(vectors.read_text(), str(vectors)))
+    report = Runner(program(name), switch).run(parse_vectors(vectors.read_text(), str(vectors)))
     assert not report.problems
     assert report.met > 2

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from treecast.middleware.control.stare_switch.programming import bring_up
 from treecast.middleware.control.trees.states import switch_bitmask
 from treecast.middleware.dataplane.emulator import Emulator, Endpoint, LinkSettings, SwitchDevice, read_counts
-from treecast.middleware.dataplane.p4.frontend import load_program
-from treecast.middleware.dataplane.p4.runtime import Switch
+from treecast.middleware.dataplane.p4 import Switch, load_program
 from treecast.middleware.evaluation.stare.programs import program
 from treecast.middleware.routing.forwarding import ETHERNET, simulate
 from treecast.middleware.routing.network import Network, build, with_hosts

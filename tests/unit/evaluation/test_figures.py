@@ -34,8 +34,7 @@ from treecast.middleware.evaluation.topologies import (
     named,
     scale_free,
 )
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import build
+from treecast.middleware.routing.network import RoutingError, build
 from treecast.middleware.routing.virtual.reference import ORDERS
 from treecast.middleware.routing.virtual.stacks import request
 

@@ -13,7 +13,7 @@ from tests.unit.events.world import TestHost, World, until
 
 from treecast.middleware.broker.pubsub import Subscriber, Subscription
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class PowerDisk(Disk):

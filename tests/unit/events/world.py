@@ -43,7 +43,7 @@ from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.relay.interest import Interest, InterestSettings
 from treecast.middleware.relay.streams import Carriers, CarrierSettings
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it

@@ -20,7 +20,7 @@ from treecast.middleware.broker import Broker, BrokerSettings, NewTopic
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.records import Record
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.kafka.connection import Connection
 from treecast.shims.kafka.server import KafkaFace

@@ -1,4 +1,4 @@
-"""Metadata, topics, configurations, offsets of logs, transactions: what the face itself decides."""
+"""Topics, configurations, offsets of logs, internal topics: what the face decides of admin requests."""
 
 from __future__ import annotations
 
@@ -10,92 +10,12 @@ import pytest
 
 from treecast.middleware.broker import Broker, NewTopic
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.topic_config import WISHED_COPIES
 from treecast.shims.kafka import errors
-from treecast.shims.kafka.handlers.base import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from treecast.shims.kafka.handlers.config_rows import broker_key
 
 ZERO = uuid.UUID(int=0)
 MakeBatch = Callable[..., bytes]
-
-
-def named(*names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "topic_id": ZERO} for name in names]
-
-
-# --- Metadata, DescribeCluster, FindCoordinator
-
-
-async def test_one_broker_at_the_address_that_was_reached(client: Any) -> None:
-    for version in range(13):
-        answer = await client.call("Metadata", version, topics=named("topic"))
-        (broker,) = answer.brokers
-        assert (broker.node_id, broker.host, broker.port) == (7, "10.9.8.7", 9092)
-        (topic,) = answer.topics
-        assert [p.leader_id for p in topic.partitions] == [7, 7]
-        assert [p.isr_nodes for p in topic.partitions] == [[7], [7]]
-    assert topic.topic_id not in (None, ZERO)
-    assert [p.leader_epoch for p in topic.partitions] == [0, 0]
-
-
-async def test_all_topics_or_none(client: Any) -> None:
-    every = ["topic", "__consumer_offsets", "__transaction_state"]
-    assert [t.name for t in (await client.call("Metadata", 0, topics=[])).topics] == every
-    assert (await client.call("Metadata", 1, topics=[])).topics == []
-    assert [t.name for t in (await client.call("Metadata", 1, topics=None)).topics] == every
-
-
-async def test_topics_come_by_being_asked_for(client: Any, broker: Broker) -> None:
-    off = await client.call("Metadata", 4, topics=named("new"), allow_auto_topic_creation=False)
-    assert off.topics[0].error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
-    on = await client.call("Metadata", 4, topics=named("new", "new"), allow_auto_topic_creation=True)
-    assert [(t.error_code, len(t.partitions)) for t in on.topics] == [(0, 1)]
-    assert (await client.call("Metadata", 0, topics=named("other"))).topics[0].error_code == 0
-    wrong = await client.call("Metadata", 4, topics=named("no spaces"), allow_auto_topic_creation=True)
-    assert wrong.topics[0].error_code == errors.INVALID_TOPIC_EXCEPTION
-    assert set(broker.cluster.definitions.topics()) == {"topic", "new", "other"}
-
-
-async def test_topics_by_id(client: Any, broker: Broker) -> None:
-    topic_id = broker.cluster.definitions.topics()["topic"].topic_id
-    asked = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": uuid.UUID(int=5)}]
-    found, missing = (await client.call("Metadata", 12, topics=asked)).topics
-    assert (found.name, found.error_code) == ("topic", 0)
-    assert (missing.name, missing.error_code, missing.topic_id) == (
-        None,
-        errors.UNKNOWN_TOPIC_ID,
-        uuid.UUID(int=5),
-    )
-
-
-async def test_operations_are_told_where_asked_for(client: Any) -> None:
-    fields = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    answer = await client.call("Metadata", 8, topics=named("topic"), **fields)
-    assert answer.topics[0].authorized_operations == {bit for bit in range(32) if TOPIC_OPERATIONS >> bit & 1}
-    assert answer.authorized_operations == {bit for bit in range(32) if CLUSTER_OPERATIONS >> bit & 1}
-    silent = await client.call("Metadata", 8, topics=named("topic"))
-    assert silent.topics[0].authorized_operations is None
-
-
-async def test_the_cluster_is_the_answering_daemon(client: Any, broker: Broker) -> None:
-    answer = await client.call(
-        "DescribeCluster", 1, include_cluster_authorized_operations=True, endpoint_type=1
-    )
-    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, broker.cluster.cluster_id, 7)
-    assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(7, "10.9.8.7", 9092)]
-    controllers = await client.call("DescribeCluster", 1, endpoint_type=2)
-    assert controllers.error_code == errors.UNSUPPORTED_ENDPOINT_TYPE
-
-
-async def test_every_coordinator_is_here(client: Any) -> None:
-    one = await client.call("FindCoordinator", 2, key="g", key_type=0)
-    assert (one.error_code, one.node_id, one.host, one.port) == (0, 7, "10.9.8.7", 9092)
-    many = await client.call("FindCoordinator", 4, coordinator_keys=["a", "b"], key_type=1)
-    assert [(c.key, c.error_code, c.node_id) for c in many.coordinators] == [("a", 0, 7), ("b", 0, 7)]
-    wrong = await client.call("FindCoordinator", 2, key="g", key_type=9)
-    assert (wrong.error_code, wrong.node_id) == (errors.INVALID_REQUEST, -1)
-
 
 # --- topics
 
@@ -376,81 +296,6 @@ async def test_sizes_of_logs(client: Any, filled: Broker, make_batch: MakeBatch)
     assert [p.partition_index for t in directory.topics for p in t.partitions] == [1]
 
 
-# --- transactions
-
-
-async def test_identities_are_new_each_time(client: Any) -> None:
-    ids = {
-        (await client.call("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1)).producer_id
-        for _ in range(3)
-    }
-    assert len(ids) == 3
-
-
-async def test_identities_that_are_refused(client: Any) -> None:
-    async def code(**fields: Any) -> int:
-        return int((await client.call("InitProducerId", 4, **fields)).error_code)
-
-    assert await code(transactional_id="", transaction_timeout_ms=1) == errors.INVALID_REQUEST
-    late = {"transactional_id": "x", "transaction_timeout_ms": 10**9}
-    assert await code(**late) == errors.INVALID_TRANSACTION_TIMEOUT
-    half = {"transactional_id": "x", "transaction_timeout_ms": 1, "producer_id": 5, "producer_epoch": -1}
-    assert await code(**half) == errors.INVALID_REQUEST
-
-
-async def test_a_missing_partition_leaves_the_others_out(client: Any) -> None:
-    init = await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
-    answer = await client.call(
-        "AddPartitionsToTxn",
-        3,
-        v3_and_below_transactional_id="x",
-        v3_and_below_producer_id=init.producer_id,
-        v3_and_below_producer_epoch=init.producer_epoch,
-        v3_and_below_topics=[{"name": "topic", "partitions": [0]}, {"name": "none", "partitions": [0]}],
-    )
-    codes = [
-        p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition
-    ]
-    assert codes == [errors.OPERATION_NOT_ATTEMPTED, errors.UNKNOWN_TOPIC_OR_PARTITION]
-
-
-@pytest.mark.parametrize(
-    ("version", "code"), [(1, errors.INVALID_PRODUCER_EPOCH), (3, errors.PRODUCER_FENCED)]
-)
-async def test_a_fenced_producer_is_told_so(version: int, code: int, client: Any) -> None:
-    old = await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
-    await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
-    producer = {"producer_id": old.producer_id, "producer_epoch": old.producer_epoch}
-    ended = await client.call("EndTxn", version, transactional_id="x", committed=True, **producer)
-    assert ended.error_code == code
-
-
-async def test_offsets_of_a_transaction(client: Any) -> None:
-    init = await client.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
-    producer = {"producer_id": init.producer_id, "producer_epoch": init.producer_epoch}
-    added = await client.call("AddOffsetsToTxn", 3, transactional_id="x", group_id="g", **producer)
-    assert added.error_code == 0
-    row = {"partition_index": 0, "committed_offset": 9, "committed_metadata": None}
-    topics = [{"name": "topic", "partitions": [row]}, {"name": "none", "partitions": [row]}]
-    committed = await client.call(
-        "TxnOffsetCommit",
-        3,
-        transactional_id="x",
-        group_id="g",
-        member_id="",
-        generation_id=-1,
-        topics=topics,
-        **producer,
-    )
-    assert [p.error_code for t in committed.topics for p in t.partitions] == [0, 3]
-    asked = [{"name": "topic", "partition_indexes": [0]}]
-    unstable = await client.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
-    assert unstable.topics[0].partitions[0].error_code == errors.UNSTABLE_OFFSET_COMMIT
-    assert (await client.call("EndTxn", 3, transactional_id="x", committed=True, **producer)).error_code == 0
-    stable = await client.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
-    assert stable.topics[0].partitions[0].committed_offset == 9
-
-
 # --- what asks for more than one host has, and what there is nothing to say of
 
 
@@ -537,7 +382,7 @@ async def test_internal_topics_are_listed_as_such(client: Any, broker: Broker) -
     answer = await client.call("Metadata", 12, topics=None)
     found = {t.name: (t.is_internal, len(t.partitions)) for t in answer.topics}
     assert found == {"topic": (False, 2), OFFSETS: (True, 50), "__transaction_state": (True, 50)}
-    (one,) = (await client.call("Metadata", 12, topics=named(OFFSETS))).topics
+    (one,) = (await client.call("Metadata", 12, topics=[{"name": OFFSETS, "topic_id": ZERO}])).topics
     assert (one.error_code, one.is_internal, one.partitions[49].leader_id) == (0, True, 7)
     by_id = [{"name": None, "topic_id": one.topic_id}]
     assert (await client.call("Metadata", 12, topics=by_id)).topics[0].name == OFFSETS
@@ -599,73 +444,6 @@ async def test_no_face_creates_a_topic_of_an_internal_name(broker: Broker, name:
     assert refused.value.fault is Fault.TOPIC_EXISTS
 
 
-# --- hung transactions
-
-
-async def begun(client: Any, make_batch: MakeBatch, transactional_id: str) -> tuple[int, int]:
-    """A transaction with one record in topic-1; who began it."""
-    made = await client.call(
-        "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout_ms=60_000
-    )
-    await client.call(
-        "AddPartitionsToTxn",
-        3,
-        v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=made.producer_id,
-        v3_and_below_producer_epoch=made.producer_epoch,
-        v3_and_below_topics=[{"name": "topic", "partitions": [1]}],
-    )
-    identity = ProducerIdentity(made.producer_id, made.producer_epoch)
-    records = make_batch(b"x", producer=identity, base_sequence=0, transactional=True)
-    data = [{"name": "topic", "partition_data": [{"index": 1, "records": records}]}]
-    produced = await client.call(
-        "Produce", 9, transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=data
-    )
-    assert produced.responses[0].partition_responses[0].error_code == 0
-    return made.producer_id, made.producer_epoch
-
-
-async def test_transactions_are_listed_and_described(client: Any, make_batch: MakeBatch) -> None:
-    producer_id, epoch = await begun(client, make_batch, "open")
-    made = await client.call("InitProducerId", 4, transactional_id="empty", transaction_timeout_ms=5_000)
-
-    async def listed(version: int = 1, **filters: Any) -> dict[str, str]:
-        answer = await client.call("ListTransactions", version, **filters)
-        assert answer.error_code == 0
-        return {one.transactional_id: one.transaction_state for one in answer.transaction_states}
-
-    none = {"state_filters": [], "producer_id_filters": []}
-    assert await listed(0, **none) == {"open": "Ongoing", "empty": "Empty"}
-    assert await listed(**none | {"state_filters": ["Ongoing"]}) == {"open": "Ongoing"}
-    assert await listed(**none | {"producer_id_filters": [made.producer_id]}) == {"empty": "Empty"}
-    assert await listed(**none, duration_filter=0) == {"open": "Ongoing"}
-    assert await listed(**none, duration_filter=2**60) == {}
-    strange = await client.call("ListTransactions", 1, **none | {"state_filters": ["Odd", "Empty"]})
-    assert strange.unknown_state_filters == ["Odd"]
-    assert [one.transactional_id for one in strange.transaction_states] == ["empty"]
-
-    answer = await client.call("DescribeTransactions", 0, transactional_ids=["open", "none"])
-    found, missing = answer.transaction_states
-    assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (0, "Ongoing", 60_000)
-    assert (found.producer_id, found.producer_epoch) == (producer_id, epoch)
-    assert found.transaction_start_time_ms == NOW_MS
-    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("topic", [1])]
-    assert missing.error_code == errors.TRANSACTIONAL_ID_NOT_FOUND
-
-
-async def test_producers_of_a_partition(client: Any, make_batch: MakeBatch) -> None:
-    producer_id, epoch = await begun(client, make_batch, "open")
-    topics = [{"name": "topic", "partition_indexes": [0, 1, 9]}, {"name": OFFSETS, "partition_indexes": [0]}]
-    answer = await client.call("DescribeProducers", 0, topics=topics)
-    free, used, missing = answer.topics[0].partitions
-    assert (free.error_code, free.active_producers) == (0, [])
-    (one,) = used.active_producers
-    assert (one.producer_id, one.producer_epoch, one.last_sequence) == (producer_id, epoch, 0)
-    assert (one.current_txn_start_offset, one.last_timestamp) == (0, NOW_MS)
-    assert missing.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
-    assert [(p.error_code, p.active_producers) for p in answer.topics[1].partitions] == [(0, [])]
-
-
 # --- names that Kafka takes for the same
 
 
@@ -680,9 +458,10 @@ async def test_names_that_differ_by_dots_and_underscores_collide(
     refused = (await create(client, new_topic(second, 1, 1)))[second]
     assert refused.error_code == errors.INVALID_TOPIC_EXCEPTION
     assert f"collides with topic {first}" in refused.error_message
-    (row,) = (await client.call("Metadata", 4, topics=named(second), allow_auto_topic_creation=True)).topics
+    asked = [{"name": second, "topic_id": ZERO}]
+    (row,) = (await client.call("Metadata", 4, topics=asked, allow_auto_topic_creation=True)).topics
     assert row.error_code == errors.INVALID_TOPIC_EXCEPTION
     assert (await create(client, new_topic(first, 1, 1)))[first].error_code == errors.TOPIC_ALREADY_EXISTS
     await broker.cluster.definitions.create_topic(NewTopic(second))  # as an operator may
-    (row,) = (await client.call("Metadata", 4, topics=named(second))).topics
+    (row,) = (await client.call("Metadata", 4, topics=asked)).topics
     assert row.error_code == 0

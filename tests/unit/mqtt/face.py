@@ -208,3 +208,10 @@ class MemoryHost:
         self.hub.wall += seconds
         self.sessions.tick(self.now)
         self.end_turn()
+
+
+def ended(client: Client) -> Disconnect | None:
+    """The DISCONNECT that came last; the connection has to be closing."""
+    found = client.got()
+    assert client.session.closing
+    return found[-1] if found and isinstance(found[-1], Disconnect) else None

@@ -16,7 +16,7 @@ from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.model.counters import Counters, FaceCounters
 from treecast.middleware.model.ration import Ration
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import (

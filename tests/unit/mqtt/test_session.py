@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.mqtt.face import Client, MemoryHost
+from tests.unit.mqtt.face import MemoryHost, ended
 
-from treecast.middleware.broker.pubsub import PubSubSettings, QueuePolicy
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import (
@@ -26,13 +25,6 @@ from treecast.shims.mqtt.codec_properties import Properties
 from treecast.shims.mqtt.settings import MqttSettings
 
 BOTH = pytest.mark.parametrize("version", [V311, V5])
-
-
-def ended(client: Client) -> Disconnect | None:
-    """The DISCONNECT that came last; the connection has to be closing."""
-    found = client.got()
-    assert client.session.closing
-    return found[-1] if found and isinstance(found[-1], Disconnect) else None
 
 
 # --- connecting
@@ -416,154 +408,6 @@ def test_a_payload_that_is_no_text_though_it_is_said_to_be(host: MemoryHost, qos
         assert last is not None
         assert last.reason == codec.BAD_PAYLOAD_FORMAT
     assert sub.payloads() == []
-
-
-# --- topic aliases
-
-
-def test_aliases_of_the_client_end_at_the_server(host: MemoryHost) -> None:
-    sub, pub = host.connected("s"), host.connected("p")
-    sub.subscribe("#")
-    pub.publish("a/b", b"1", topic_alias=3)
-    pub.publish("", b"2", topic_alias=3)
-    pub.publish("c", b"3", topic_alias=3)
-    pub.publish("", b"4", 1, topic_alias=3)
-    got = sub.publishes()
-    assert [(g.topic, g.payload, g.properties.topic_alias) for g in got] == [
-        (b"a/b", b"1", None),
-        (b"a/b", b"2", None),
-        (b"c", b"3", None),
-        (b"c", b"4", None),
-    ]
-
-
-@pytest.mark.parametrize(("alias", "reason"), [(101, codec.BAD_TOPIC_ALIAS), (5, codec.PROTOCOL_ERROR)])
-def test_aliases_that_stand_for_nothing(host: MemoryHost, alias: int, reason: int) -> None:
-    pub = host.connected("p")
-    pub.publish("", b"x", topic_alias=alias)
-    last = ended(pub)
-    assert last is not None
-    assert last.reason == reason
-
-
-def test_aliases_for_a_client_that_takes_them(host: MemoryHost) -> None:
-    sub, pub = host.connected("s", topic_alias_maximum=1), host.connected("p")
-    sub.subscribe("#")
-    for topic in ("a", "a", "b", "b", "a"):
-        pub.publish(topic, b"x")
-    got = sub.publishes()
-    assert [(g.topic, g.properties.topic_alias) for g in got] == [
-        (b"a", 1),
-        (b"", 1),
-        (b"b", None),
-        (b"b", None),
-        (b"", 1),
-    ]
-
-
-# --- bounds of the client, flow control
-
-
-def test_packets_larger_than_a_client_takes_are_never_sent(host: MemoryHost) -> None:
-    sub, pub = host.connected("s", maximum_packet_size=30), host.connected("p")
-    sub.subscribe("t", qos=1)
-    for payload in (b"x" * 40, b"small"):
-        pub.publish("t", payload, 1)
-        pub.publish("t", payload, 0)
-    assert sub.payloads() == [b"small", b"small"]
-    assert host.counters.dropped_large == 2
-    assert len(sub.session.state.inflight or {}) == 1  # type: ignore[union-attr]
-
-
-def test_a_reason_string_that_would_be_too_large_is_left_out(host: MemoryHost) -> None:
-    client = host.connected("s", maximum_packet_size=20)
-    client.publish("a/+", b"x")
-    last = ended(client)
-    assert last == Disconnect(codec.BAD_TOPIC)
-
-
-def test_a_client_that_wants_no_problem_information_gets_none(host: MemoryHost) -> None:
-    client = host.connected("s", request_problems=0)
-    packet_id = client.publish("t", b"\xff", 1, payload_format=1)
-    assert client.got() == [Ack(codec.PUBACK, packet_id, codec.BAD_PAYLOAD_FORMAT)]
-
-
-def test_a_packet_larger_than_the_server_takes_is_refused_by_its_header(
-    make_host: type[MemoryHost],
-) -> None:
-    host = make_host(MqttSettings(max_packet_bytes=100))
-    client = host.connected("a")
-    client.send_bytes(bytes.fromhex("30ffffff7f"))
-    last = ended(client)
-    assert last is not None
-    assert last.reason == codec.PACKET_TOO_LARGE
-
-
-def test_a_length_is_believed_only_as_its_bytes_come(host: MemoryHost) -> None:
-    client = host.connected("a")
-    client.send_bytes(bytes.fromhex("30808080 04".replace(" ", "")))  # 8 MiB are announced
-    assert client.session._partial is not None
-    assert len(client.session._partial) == 5
-
-
-def test_no_more_is_in_flight_than_the_client_takes(host: MemoryHost) -> None:
-    sub, pub = host.connected("s", receive_maximum=2), host.connected("p")
-    sub.subscribe("t", qos=2)
-    for number in range(5):
-        pub.publish("t", b"%d" % number, 1 + number % 2)
-    first = sub.publishes()
-    assert [p.payload for p in first] == [b"0", b"1"]
-    sub.ack(codec.PUBACK, first[0].packet_id)
-    assert sub.payloads() == [b"2"]
-    sub.ack(codec.PUBREC, first[1].packet_id)
-    assert sub.got() == [Ack(codec.PUBREL, first[1].packet_id)]
-    sub.ack(codec.PUBCOMP, first[1].packet_id)
-    assert sub.payloads() == [b"3"]
-
-
-def test_more_of_qos_2_than_the_server_takes(make_host: type[MemoryHost]) -> None:
-    host = make_host(MqttSettings(receive_maximum=2))
-    pub = host.connected("p")
-    for _ in range(3):
-        pub.publish("t", b"x", 2)
-    last = ended(pub)
-    assert last is not None
-    assert last.reason == codec.RECEIVE_MAXIMUM_EXCEEDED
-
-
-@pytest.mark.parametrize(
-    ("policy", "left"),
-    [(QueuePolicy.DROP_NEW, [b"0", b"1", b"2"]), (QueuePolicy.DROP_OLD, [b"3", b"4", b"5"])],
-)
-@pytest.mark.parametrize("qos", [0, 1])
-def test_the_queue_of_a_client_that_does_not_read_is_bounded(
-    make_host: type[MemoryHost], policy: QueuePolicy, left: list[bytes], qos: int
-) -> None:
-    host = make_host(hub_settings=PubSubSettings(queue_policy=policy, queue_messages=3))
-    sub, other, pub = host.connected("s"), host.connected("o"), host.connected("p")
-    sub.subscribe("t", qos=qos)
-    other.subscribe("t", qos=qos)
-    sub.session.congest(True)
-    for number in range(6):
-        pub.publish("t", b"%d" % number, qos)
-    assert len(other.payloads()) == 6
-    assert sub.payloads() == []
-    assert host.counters.dropped_full == 3
-    sub.session.congest(False)
-    sub.session.state.pump()  # type: ignore[union-attr]
-    assert sub.payloads() == left
-
-
-def test_a_client_that_does_not_read_may_be_sent_away(make_host: type[MemoryHost]) -> None:
-    host = make_host(hub_settings=PubSubSettings(queue_policy=QueuePolicy.DISCONNECT, queue_messages=2))
-    sub, pub = host.connected("s"), host.connected("p")
-    sub.subscribe("t")
-    sub.session.congest(True)
-    for number in range(3):
-        pub.publish("t", b"%d" % number)
-    last = ended(sub)
-    assert last is not None
-    assert last.reason == codec.QUOTA_EXCEEDED
 
 
 # --- bad input that others must not notice

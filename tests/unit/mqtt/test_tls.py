@@ -17,7 +17,7 @@ from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings
 from treecast.middleware.broker.pubsub_host import LoopEdge
 from treecast.middleware.model.counters import FaceCounters, PubSubCounters
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.mqtt.codec import V5
 from treecast.shims.mqtt.codec_packets import Connack, Connect, FilterRequest, Publish, Subscribe, encode
 from treecast.shims.mqtt.server import MqttFace

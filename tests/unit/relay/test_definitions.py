@@ -18,15 +18,14 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.settings import BrokerSettings
 from treecast.middleware.broker.values import ConfigChange, ConfigOperation, NewTopic, Topic
-from treecast.middleware.control.local import LocalCoordinator
-from treecast.middleware.control.server import OpenCoordinator, ServerSettings
+from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.definitions import RelayDefinitions
 from treecast.middleware.relay.link import Link
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.relay.view_store import ViewStore
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE

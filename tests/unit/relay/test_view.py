@@ -27,7 +27,7 @@ from treecast.middleware.relay.entries import (
 )
 from treecast.middleware.relay.view import ClusterView, Position, Update
 from treecast.middleware.relay.view_store import ViewStore
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 

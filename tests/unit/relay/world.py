@@ -48,9 +48,8 @@ from treecast.middleware.relay.sharing import Sharing
 from treecast.middleware.relay.streams import CarrierSettings
 from treecast.middleware.relay.view import ClusterView, Position, Update
 from treecast.middleware.storage.flusher import Flusher
-from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 from treecast.middleware.wire.record_batch import build_batch, read_header
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.routing.networks import networks, receivers_of
 
-from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.forwarding import Outcome, faults, simulate
-from treecast.middleware.routing.network import Network, build, with_hosts
+from treecast.middleware.routing.network import Network, RoutingError, build, with_hosts
 from treecast.middleware.routing.schemes.common import branch, delivery_tree
 from treecast.middleware.routing.schemes.destinations import Destinations
 from treecast.middleware.routing.schemes.hops import Hops
@@ -201,11 +200,11 @@ def test_replacements_of_subscribers() -> None:
     network = with_hosts(build([str(n) for n in range(40)], [(rng.randrange(n), n) for n in range(1, 40)]))
     source, *others = network.hosts
     rng.shuffle(others)
-    stable, dynamic, newcomers = others[:14], others[14:20], others[19:39]
+    stable, newcomers = others[:14], others[19:39]  # six more are dynamic
     places = list(range(20))
-    head = replacements(network, source, stable, dynamic, newcomers, [*places[14:], *places[:14]])
+    head = replacements(network, source, stable, newcomers, [*places[14:], *places[:14]])
     # The same newcomers for the same places, so that the sums are comparable.
-    rule = replacements(network, source, stable, dynamic, [*newcomers[6:], *newcomers[:6]], places)
+    rule = replacements(network, source, stable, [*newcomers[6:], *newcomers[:6]], places)
     assert head[:6] == [0] * 6
     assert rule[0] > 0
     assert head[-1] == rule[-1]

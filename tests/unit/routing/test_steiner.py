@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.routing.networks import networks
 
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, build
 from treecast.middleware.routing.steiner import METHODS, steiner_tree
 from treecast.middleware.routing.steiner.common import nodes_of, spanning_tree
 

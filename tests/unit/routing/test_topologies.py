@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treecast.middleware.routing import topologies
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network, build, with_hosts
+from treecast.middleware.routing.network import Network, RoutingError, build, with_hosts
 
 SAMPLE = """NODES 3
 label x y

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.routing.networks import networks, random_network, receivers_of
 
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.errors import RoutingError
 from treecast.middleware.routing.forwarding import faults, simulate
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, build
 from treecast.middleware.routing.steiner import steiner_tree
 from treecast.middleware.routing.virtual import exact, reference
 from treecast.middleware.routing.virtual.cache import Stacks

@@ -18,9 +18,7 @@ from treecast.middleware.control.stare_switch.programming import (
     embedded_state,
     register_state,
 )
-from treecast.middleware.dataplane.p4.runtime import Switch
-from treecast.middleware.dataplane.p4.stf.parse import parse
-from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
+from treecast.middleware.dataplane.p4 import PORTS, Runner, Switch, parse_vectors
 from treecast.middleware.dataplane.p4files import load_file
 from treecast.middleware.fabric.stare.subscriptions import SubState
 from treecast.middleware.wire.stare import StareHeader, StareKind
@@ -37,7 +35,7 @@ def test_the_vectors(name: str, interpret: bool) -> None:
     program = load_file(path)
     switch = Switch(program, ports=PORTS, interpret=interpret)
     vectors = path.with_suffix(".stf")
-    report = Runner(program, switch).run(parse(vectors.read_text(), str(vectors)))
+    report = Runner(program, switch).run(parse_vectors(vectors.read_text(), str(vectors)))
     assert not report.problems
     assert report.met > 10
 
@@ -50,7 +48,7 @@ def test_a_vector_that_is_wrong_is_found() -> None:
         .read_text()
         .replace("expect 1 01005E40012C", "expect 1 01005E40012D", 1)
     )
-    assert Runner(program, Switch(program, ports=PORTS)).run(parse(text, "wrong")).problems
+    assert Runner(program, Switch(program, ports=PORTS)).run(parse_vectors(text, "wrong")).problems
 
 
 def schedule(seed: int, steps: int = 60) -> list[tuple[str, int, int, bytes]]:

@@ -31,8 +31,7 @@ from treecast.middleware.control.stare_switch.programming import (
     matches_of,
     register_state,
 )
-from treecast.middleware.dataplane.p4 import ir
-from treecast.middleware.dataplane.p4.runtime import ActionCall, ControlError, Switch
+from treecast.middleware.dataplane.p4 import ActionCall, ControlError, Program, Switch
 from treecast.middleware.dataplane.p4files import load_file
 from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions
@@ -49,7 +48,7 @@ _AT = {host: where for where, host in HOSTS.items()}
 
 
 @cache
-def program(name: str) -> ir.Program:
+def program(name: str) -> Program:
     return load_file(PROGRAMS / f"{name}.p4", defines={"STARE_STATES": "1024"})
 
 

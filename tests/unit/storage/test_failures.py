@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.invariants import check_invariants
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 
 Kit = Any
 

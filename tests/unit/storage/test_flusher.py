@@ -13,10 +13,9 @@ import pytest
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.flusher import Flusher
-from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.invariants import check_invariants
 from treecast.middleware.storage.segment import SharedFiles
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 
 Kit = Any
 

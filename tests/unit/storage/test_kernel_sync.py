@@ -16,9 +16,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage import kernel_sync
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.flusher import Flusher
-from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.kernel_sync import KernelSync
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 
 Kit = Any
 BATCH = LogSettings(FsyncPolicy.BATCH)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
 
 POLICIES = list(FsyncPolicy)

@@ -21,9 +21,8 @@ from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.thesis.encoding import ENCODERS, encoder_of
 from treecast.middleware.evaluation.twins import FRAME, switched
 from treecast.middleware.fabric.carriers.labels import Labels
-from treecast.middleware.routing.errors import RoutingError, Unreachable
 from treecast.middleware.routing.forwarding import faults, simulate
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, Unreachable, build
 from treecast.middleware.routing.schemes.common import delivery_tree
 from treecast.middleware.routing.schemes.hops import Hops
 from treecast.middleware.routing.schemes.split import split

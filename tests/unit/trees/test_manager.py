@@ -20,8 +20,7 @@ from treecast.middleware.control.trees.store import FileStore, MemoryStore
 from treecast.middleware.control.trees.told import read_trees, write_trees
 from treecast.middleware.evaluation.switched import SwitchedNetwork
 from treecast.middleware.evaluation.twins import FRAME, switched
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, build
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.stacks import request

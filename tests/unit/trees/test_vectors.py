@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.dataplane.p4.runtime import Switch
-from treecast.middleware.dataplane.p4.stf.parse import parse
-from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
+from treecast.middleware.dataplane.p4 import PORTS, Runner, Switch, parse_vectors
 from treecast.middleware.dataplane.p4files import load_file
 
 PROGRAMS = Path(__file__).resolve().parents[3] / "p4"
@@ -34,7 +32,7 @@ def test_vectors(name: str, interpret: bool) -> None:
     assert [one.name for one in program.tables]
     switch = Switch(program, ports=PORTS, interpret=interpret)
     assert interpret or switch.engine == "generated"
-    report = Runner(program, switch).run(parse((PROGRAMS / f"{name}.stf").read_text(), name))
+    report = Runner(program, switch).run(parse_vectors((PROGRAMS / f"{name}.stf").read_text(), name))
     assert not report.problems
     assert report.met == report.expected >= 3
 

@@ -14,8 +14,6 @@ from ..ir.annotations import Annotation, find
 from ..source import Diagnostic, Span
 from .scope import Entity, ParameterType, PoisonEntity, Scope, Typed
 
-MOST_PROBLEMS = 50
-
 
 class Refused(Exception):
     """What is being checked is wrong; without a diagnostic it was said before."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from .. import ast, ir, types
 from ..source import Span
-from .base import Refused
 from .constants import slice_of
 from .conversions import same
 from .operators import Operators
@@ -185,8 +184,6 @@ class Expressions(Operators):
     def entity_value(self, entity: Entity, node: ast.Name) -> Typed:
         """The value of a constant or variable."""
         if isinstance(entity, VariableEntity):
-            if isinstance(entity.type, types.Poison):
-                raise Refused
             represented = self.represent(entity.type, node.span)
             variable = ir.Variable(entity.index, represented, node.span)
             return Typed(entity.type, variable, True, entity.writable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..runtime.counts import DROP_EGRESS, DROP_NO_PORT
-from ..runtime.kinds import EGRESS_CLONE, RECIRC
+from ..runtime.machine import EGRESS_CLONE, RECIRC
 from .blocks import Blocks, drops
 from .stores import Stack, leaf_texts
 from .writer import Line, assigned_names, loaded_names, names_in, shown

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ..runtime.counts import DROP_WORK
-from ..runtime.kinds import NORMAL
-from ..runtime.machine import MAX_WORK, Machine
+from ..runtime.machine import MAX_WORK, NORMAL, Machine
 from ..runtime.values import Out
 from .layout import Unsupported
 from .pipeline import Pipeline

@@ -9,8 +9,7 @@ arguments. Where egress does the same for every copy, it runs once for all of th
 from __future__ import annotations
 
 from ..runtime.counts import DROP_EMPTY_GROUP, DROP_INGRESS, DROP_NO_GROUP
-from ..runtime.kinds import INGRESS_CLONE, NORMAL, REPLICATION, RESUBMIT
-from ..runtime.machine import extern_calls
+from ..runtime.machine import INGRESS_CLONE, NORMAL, REPLICATION, RESUBMIT, extern_calls
 from .back import Back
 from .stores import leaf_texts
 from .writer import loaded_names, shown

@@ -10,10 +10,24 @@ from __future__ import annotations
 from collections import deque
 
 from .. import ir
-from ..runtime.counts import DROP_EGRESS, DROP_EMPTY_GROUP, DROP_INGRESS, DROP_NO_GROUP, DROP_WORK
-from ..runtime.kinds import EGRESS_CLONE, INGRESS_CLONE, NORMAL, RECIRC, REPLICATION, RESUBMIT
-from ..runtime.machine import MAX_WORK, Machine
-from ..runtime.send import send
+from ..runtime.counts import (
+    DROP_EGRESS,
+    DROP_EMPTY_GROUP,
+    DROP_INGRESS,
+    DROP_NO_GROUP,
+    DROP_NO_PORT,
+    DROP_WORK,
+)
+from ..runtime.machine import (
+    EGRESS_CLONE,
+    INGRESS_CLONE,
+    MAX_WORK,
+    NORMAL,
+    RECIRC,
+    REPLICATION,
+    RESUBMIT,
+    Machine,
+)
 from ..runtime.values import Out
 from .meta import Standard, preserve
 from .packets import Bits
@@ -278,3 +292,14 @@ def valid_bits(value: Value, type_: ir.Type) -> int:
         case ir.StructType(fields=fields):
             return sum(valid_bits(one, f.type) for one, f in zip(value, fields, strict=True))
     return 0
+
+
+def send(machine: Machine, port: int, packet: bytes, out: list[Out]) -> None:
+    """Counts and appends; a port that isn't there is a drop."""
+    count = machine.ports.get(port)
+    if count is None:
+        machine.counts.drop(DROP_NO_PORT)
+        return
+    count.packets_out += 1
+    count.bytes_out += len(packet)
+    out.append(Out(port, packet))

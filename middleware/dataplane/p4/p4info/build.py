@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from finsy.proto import p4i
+from google.protobuf import text_format
 
 from .. import ir
 from ..ir.annotations import written_name
@@ -339,3 +340,20 @@ def _selector_sizes(profile: p4i.ActionProfile, annotations: tuple[ir.Annotation
     elif semantics == "sum_of_members":
         weight = int(_argument(annotations, "max_member_weight", 0))
         profile.sum_of_members.CopyFrom(p4i.ActionProfile.SumOfMembers(max_member_weight=weight))
+
+
+# --- its text form, as p4c writes `X.p4info.txtpb`
+
+_HEAD = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
+
+
+def to_text(info: p4i.P4Info) -> str:
+    return _HEAD + text_format.MessageToString(info)
+
+
+def parse_text(text: str) -> p4i.P4Info:
+    """ValueError where it is none."""
+    try:
+        return text_format.Parse(text, p4i.P4Info())
+    except text_format.ParseError as error:
+        raise ValueError(str(error)) from error

@@ -129,7 +129,7 @@ class Statements(Annotations):
         return type_
 
     def variable_or_instance(
-        self, annotations: tuple[Annotation, ...], initializers: bool = True
+        self, annotations: tuple[Annotation, ...]
     ) -> ast.VariableDeclaration | ast.Instantiation:
         """`type name = value;` or `type(arguments) name;`."""
         type_ = self.type_ref()

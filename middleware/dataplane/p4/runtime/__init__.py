@@ -1,8 +1,8 @@
 """What a loaded program runs in: tables, counters, replication, and the switch around them."""
 
 from .control import Control
+from .counts import PortStats, Stats, TableStats
 from .errors import ControlError, Problem
-from .stats import PortStats, Stats, TableStats
 from .switch import Switch
 from .values import (
     Action,

@@ -18,6 +18,15 @@ from .replication import Replication
 from .tables import TableState
 from .value_sets import ValueSetState
 
+# standard_metadata.instance_type, as the behavioral model has it.
+NORMAL = 0
+INGRESS_CLONE = 1
+EGRESS_CLONE = 2
+RECIRC = 4
+REPLICATION = 5
+RESUBMIT = 6
+
+
 MAX_LOG = 1000  # lines that are kept
 MAX_WORK = 1024  # passes that one packet may cause: recirculations, resubmissions, clones in egress
 MAX_STATES = 4096  # parser states that one packet may go through, then error.ParserTimeout

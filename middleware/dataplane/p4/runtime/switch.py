@@ -7,9 +7,8 @@ from typing import Protocol
 
 from .. import ir
 from .control import Control
-from .counts import PortCount
+from .counts import PortCount, Stats
 from .machine import Machine
-from .stats import Stats
 from .values import Out
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-ANY_PORT = -1
-
 
 class Value(Struct, frozen=True):
     """A number as written. `digits` is the mask of the digits that were given, 0 bits where a `*` stood.

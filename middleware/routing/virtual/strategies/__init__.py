@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...errors import Unreachable
-from ...network import Network
+from ...network import Network, Unreachable
 from ...rng import Rng
 from ..rules import RuleBase
 from .basic import broadcast, random_trees, random_variant

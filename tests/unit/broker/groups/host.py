@@ -21,7 +21,7 @@ from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId, TopicPartition
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

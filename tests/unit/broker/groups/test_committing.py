@@ -261,7 +261,7 @@ from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
 from treecast.middleware.broker.values import CommittedOffset, MemberIdentity
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 async def main():

@@ -12,7 +12,7 @@ from treecast.middleware.broker.groups.deadlines import Deadlines
 from treecast.middleware.broker.groups.journal import Journal
 from treecast.middleware.broker.homes import TableStore
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
 
 

@@ -30,7 +30,7 @@ from treecast.middleware.broker.values import (
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 T0 = TopicPartition("t", 0)

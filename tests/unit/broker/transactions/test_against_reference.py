@@ -35,7 +35,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
 from treecast.middleware.model.records import Record
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.wire.record_batch import (
     ABORT,
     build_batch,

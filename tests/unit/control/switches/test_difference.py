@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from treecast.middleware.control.switches.difference import Change, Kind, apply, diff
 from treecast.middleware.control.switches.state import EntryKey, SwitchState
-from treecast.middleware.dataplane.p4.runtime import (
+from treecast.middleware.dataplane.p4 import (
     ActionCall,
     CloneSession,
     Entry,

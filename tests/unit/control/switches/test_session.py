@@ -10,17 +10,15 @@ from finsy.proto import p4r
 from tests.unit.p4.p4runtime.planes import SCHEMA, Served, until
 from tests.unit.p4.p4runtime.programs import KITCHEN, ethernet
 
-from treecast.middleware.control.switches.difference import diff
+from treecast.middleware.control.switches.difference import SwitchDiffers, SwitchRefused, diff
 from treecast.middleware.control.switches.local import LocalSwitch
-from treecast.middleware.control.switches.refusals import SwitchDiffers, SwitchRefused
 from treecast.middleware.control.switches.session import Program, SwitchSession
 from treecast.middleware.control.switches.state import SwitchState
-from treecast.middleware.dataplane.p4 import bundle
-from treecast.middleware.dataplane.p4.p4runtime.entities import Entities
-from treecast.middleware.dataplane.p4.runtime import (
+from treecast.middleware.dataplane.p4 import (
     ActionCall,
     CloneSession,
     Control,
+    Entities,
     Entry,
     ExactMatch,
     GroupEntry,
@@ -34,6 +32,7 @@ from treecast.middleware.dataplane.p4.runtime import (
     Switch,
     TernaryMatch,
     ValueSetMember,
+    load_device_config,
 )
 
 PROGRAM = Program(SCHEMA.info, KITCHEN.encode(), cookie=7)
@@ -184,7 +183,7 @@ async def test_packets_and_digests_are_heard(served: Served) -> None:
 
 
 def test_a_switch_of_this_process_is_brought_to_the_same_states() -> None:
-    switch = Switch(bundle.load(KITCHEN.encode()), ports=range(8))
+    switch = Switch(load_device_config(KITCHEN.encode()), ports=range(8))
     local = LocalSwitch(SCHEMA, Entities(SCHEMA, switch.control), "s1")
     assert local.bring_to(RICH) == len(RICH)
     assert local.read(RICH) == RICH

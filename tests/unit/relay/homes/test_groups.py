@@ -21,7 +21,7 @@ from treecast.middleware.relay.entries import Change, HomeEntry, Kind
 from treecast.middleware.relay.entries import HomeKind as EntryKind
 from treecast.middleware.relay.homes import rows
 from treecast.middleware.relay.view import Position, Update
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -30,7 +30,7 @@ from treecast.middleware.relay.entries import read_change
 from treecast.middleware.relay.homes import Homes, HomeSettings, MirrorSettings
 from treecast.middleware.relay.homes.ports import HomeAt, StateWrite
 from treecast.middleware.relay.view import ClusterView, Position, Update
-from treecast.middleware.storage.fsync import FsyncPolicy
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 START = 1_700_000_000.0

@@ -1,0 +1,158 @@
+"""Clients that send one message and take it elsewhere, and do nothing that is not asked of them.
+
+Other people's clients ask again as soon as they are answered, and acknowledge what they receive: that is the
+beginning of the next message's way, and would be traced with this one's now and then.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Protocol
+
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.daemon.process import DaemonProcess
+from treecast.middleware.load import frames
+from treecast.middleware.load.connection import Connection
+from treecast.middleware.model.records import Record
+from treecast.middleware.wire.record_batch import build_batch
+from treecast.shims.mqtt import codec
+from treecast.shims.mqtt.codec_packets import Ack, Connect, FilterRequest, Publish, Subscribe, encode
+from treecast.shims.mqtt.codec_read import read_length
+
+PAYLOAD = b"x" * 100
+_WAIT_MS = 30_000  # of a fetch: no empty answer comes between two messages
+_SECONDS = 60.0
+
+
+class Carried(Protocol):
+    """A connection to each of two hosts. `ready`, then `carry`, and again."""
+
+    name: str
+
+    def ready(self) -> None:
+        """All that comes before the message: the consumer asks, or acknowledges what it had."""
+        ...
+
+    def carry(self) -> int:
+        """Sends one and waits until it has come and the sender has its answer; when that was, in nanoseconds
+        of the monotonic clock."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class KafkaRecord:
+    """Produce 9 with acks=all at A, which leads the partition; a Fetch 12 waits at B, where a replica is."""
+
+    name = "a Kafka record"
+    topic = "walk"
+
+    def __init__(self, a: DaemonProcess, b: DaemonProcess) -> None:
+        with DaemonClient(a.control) as client:
+            client.create_topic(self.topic, 1, leaders=["a"])
+        self._producer = Connection(*a.address("kafka"), timeout=_SECONDS)
+        self._consumer = Connection(*b.address("kafka"), timeout=_SECONDS)
+        self._consumer.create_topic(self.topic, 1)  # it is there; returns when B knows who leads it
+        batch = bytes(build_batch([Record(b"key", PAYLOAD, timestamp=1_700_000_000_000)]))
+        self._produce = frames.produce_request(self.topic, 0, batch, acks=-1)
+        self._error_at = frames.produce_error_position(self.topic) - 4  # answers come without their length
+        self._fetch = frames.FetchRequest(self.topic, 0, 1 << 20, 1, _WAIT_MS)
+        self._offset = 0
+
+    def ready(self) -> None:
+        self._consumer.send(self._fetch.at(self._offset))
+
+    def carry(self) -> int:
+        produced = self._producer.call(self._produce)
+        fetched = self._consumer.receive()
+        done = time.monotonic_ns()
+        assert not int.from_bytes(produced[self._error_at : self._error_at + 2], "big"), "not produced"
+        if self._took(fetched):
+            return done
+        self.ready()  # the fetch was proxied, or empty: B follows no replica yet
+        return self._again()
+
+    def _again(self) -> int:
+        while not self._took(self._consumer.receive()):
+            self.ready()
+        return time.monotonic_ns()
+
+    def _took(self, answer: bytes) -> bool:
+        data = len(answer).to_bytes(4, "big") + answer
+        found = frames.parse_fetch_head(data)
+        assert not found.error, f"Fetch was answered with error {found.error}"
+        offset, count = frames.next_offset(data, found.records_at, found.records_size)
+        self._offset = max(self._offset, offset)
+        return count > 0
+
+    def close(self) -> None:
+        self._producer.close()
+        self._consumer.close()
+
+
+class MqttMessage:
+    """A publish of QoS 1 at A; a subscriber of QoS 1 at B. Version 5, sessions that end with their
+    connection."""
+
+    name = "an MQTT message of QoS 1"
+    topic = "walk/mqtt"
+
+    def __init__(self, a: DaemonProcess, b: DaemonProcess) -> None:
+        self._publisher = _MqttConnection(a, "publisher")
+        self._subscriber = _MqttConnection(b, "subscriber")
+        self._subscriber.subscribe(self.topic)
+        self._owed = 0  # the packet id that the subscriber has to acknowledge
+        self._packet_id = 0
+
+    def ready(self) -> None:
+        if self._owed:
+            self._subscriber.send(encode(Ack(codec.PUBACK, self._owed), codec.V5))
+            self._owed = 0
+
+    def carry(self) -> int:
+        self._packet_id = self._packet_id % 65_535 + 1
+        publish = Publish(self.topic.encode(), PAYLOAD, qos=1, packet_id=self._packet_id)
+        self._publisher.send(encode(publish, codec.V5))
+        acknowledged, _ = self._publisher.packet()
+        came, body = self._subscriber.packet()
+        done = time.monotonic_ns()
+        assert (acknowledged, came) == (codec.PUBACK, codec.PUBLISH)
+        at = 2 + int.from_bytes(body[:2], "big")
+        self._owed = int.from_bytes(body[at : at + 2], "big")
+        return done
+
+    def close(self) -> None:
+        self._publisher.close()
+        self._subscriber.close()
+
+
+class _MqttConnection:
+    def __init__(self, daemon: DaemonProcess, client_id: str) -> None:
+        self._socket = socket.create_connection(daemon.address("mqtt"), _SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = b""
+        self.send(encode(Connect(codec.V5, client_id, True, 0, None), codec.V5))
+        assert self.packet()[0] == codec.CONNACK
+
+    def subscribe(self, filter: str) -> None:
+        self.send(encode(Subscribe(1, (FilterRequest(filter.encode(), 1),)), codec.V5))
+        assert self.packet()[0] == codec.SUBACK
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def packet(self) -> tuple[int, bytes]:
+        """The kind of the next packet, and what follows its length."""
+        while True:
+            data = self._buffer
+            size, body = read_length(data, 0, len(data))
+            if size >= 0 and len(data) >= body + size:
+                self._buffer = data[body + size :]
+                return data[0] >> 4, data[body : body + size]
+            more = self._socket.recv(1 << 16)
+            assert more, "the daemon closed the connection"
+            self._buffer += more
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,134 @@
+"""What was entered in several traces of the same thing, as one way: pure.
+
+A trace is a list of entries in the order in which they happened on one host. What a message is the cause of
+is entered in every trace; timers and other neighbours are entered in some. So a function is of the way if it
+is in all traces, with the least number of calls that any of them has, and what is in some only is listed
+apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+
+class Entry(Struct, frozen=True, array_like=True):
+    """A function that began, or one that writes to a socket. `at` in nanoseconds of the monotonic clock,
+    which all processes share."""
+
+    file: str  # from the repository's root
+    function: str
+    at: int
+    writes: bool = False
+
+
+class Function(Struct, frozen=True):
+    name: str
+    calls: int
+
+
+class File(Struct, frozen=True):
+    """What one host entered of a file, its functions in the order of their first call."""
+
+    path: str
+    calls: int
+    functions: tuple[Function, ...]
+
+
+class HostWay(Struct, frozen=True):
+    """What one host did. `sometimes`: functions of some traces only, with the number of these traces."""
+
+    host: str
+    files: tuple[File, ...]
+    sometimes: dict[str, int]
+
+    @property
+    def calls(self) -> int:
+        return sum(file.calls for file in self.files)
+
+
+class Way(Struct, frozen=True):
+    """`quiet`: functions that were entered in every window in which nothing was sent; they would be noise."""
+
+    message: str
+    traces: int
+    hosts: tuple[HostWay, ...]
+    quiet: tuple[str, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Each file once, however many hosts enter it."""
+        return tuple(dict.fromkeys(file.path for host in self.hosts for file in host.files))
+
+    @property
+    def calls(self) -> int:
+        return sum(host.calls for host in self.hosts)
+
+
+Trace = Sequence[Entry]
+
+
+def until_written(trace: Trace, room: str, done: int) -> list[Entry]:
+    """What was entered until the last write of a room (the beginning of a path) before `done`; all that was
+    entered before `done` where there was none."""
+    writes = [
+        entry.at for entry in trace if entry.writes and entry.file.startswith(room) and entry.at <= done
+    ]
+    end = max(writes, default=done)
+    return [entry for entry in trace if not entry.writes and entry.at <= end]
+
+
+def host_way(host: str, traces: Sequence[Trace]) -> HostWay:
+    """What all traces have in common, files in the order of the first one's first touch."""
+    counted = [Counter((entry.file, entry.function) for entry in trace) for trace in traces]
+    always = {key: min(count[key] for count in counted) for key in counted[0]} if counted else {}
+    order = [key for key in always if always[key]]
+    by_file: dict[str, list[Function]] = {}
+    for path, name in order:
+        by_file.setdefault(path, []).append(Function(name, always[path, name]))
+    files = tuple(File(path, sum(f.calls for f in found), tuple(found)) for path, found in by_file.items())
+    seen = Counter(key for count in counted for key in count)
+    sometimes = {f"{path}:{name}": n for (path, name), n in sorted(seen.items()) if n < len(traces)}
+    return HostWay(host, files, sometimes)
+
+
+def in_every(traces: Sequence[Trace]) -> tuple[str, ...]:
+    """Functions that all traces have."""
+    return tuple(f"{f.path}:{g.name}" for f in host_way("", traces).files for g in f.functions)
+
+
+def as_rows(way: Way) -> dict[str, Any]:
+    """For JSON: totals first."""
+    return {
+        "message": way.message,
+        "traces": way.traces,
+        "files": len(way.files),
+        "calls": way.calls,
+        "quiet": way.quiet,
+        "hosts": [
+            {"host": host.host, "files": len(host.files), "calls": host.calls}
+            | {"way": host.files, "sometimes": host.sometimes}
+            for host in way.hosts
+        ],
+    }
+
+
+def as_text(way: Way) -> str:
+    """For people: a line per file, with its functions."""
+    lines = [f"{way.message}: {len(way.files)} files, {way.calls} calls (in each of {way.traces} traces)"]
+    for host in way.hosts:
+        lines.append(f"\n  host {host.host}: {len(host.files)} files, {host.calls} calls")
+        width = max((len(file.path) for file in host.files), default=0)
+        lines += [f"    {file.path:{width}} {file.calls:4}  {_functions(file)}" for file in host.files]
+        if host.sometimes:
+            shown = ", ".join(f"{name} ({count})" for name, count in host.sometimes.items())
+            lines.append(f"    in some traces only, not counted: {shown}")
+    lines.append(f"\n  in every quiet window as well: {', '.join(way.quiet) or 'nothing'}")
+    return "\n".join(lines)
+
+
+def _functions(file: File) -> str:
+    return ", ".join(f.name if f.calls == 1 else f"{f.name} {f.calls}" for f in file.functions)
