@@ -3,9 +3,12 @@
 from .active import active_producers
 from .broker import Broker
 from .cluster import (
+    GROUPS,
+    TRANSACTIONS,
     Cluster,
     Definitions,
     GroupHome,
+    Kind,
     PartitionLeader,
     ReadWaiter,
     TransactionHome,
@@ -77,6 +80,7 @@ __all__ = [
     "EARLIEST_TIMESTAMP",
     "FetchWait",
     "FilteredReads",
+    "GROUPS",
     "GroupDescription",
     "GroupHome",
     "GroupListing",
@@ -91,6 +95,7 @@ __all__ = [
     "Joined",
     "JoinedCluster",
     "JoinedMember",
+    "Kind",
     "LATEST_TIMESTAMP",
     "LocalParts",
     "LongPolls",
@@ -112,6 +117,7 @@ __all__ = [
     "Store",
     "SyncGroup",
     "Synced",
+    "TRANSACTIONS",
     "Topic",
     "TransactionHome",
     "TransactionListing",

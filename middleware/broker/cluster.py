@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 
+from .homes import HomeKind
 from .pubsub import Reach
 from .values import (
     NOBODY,
@@ -43,6 +44,8 @@ from .values import (
     Topic,
     TransactionListing,
 )
+
+T = TypeVar("T")
 
 
 class ReadWaiter(Protocol):
@@ -204,6 +207,17 @@ class TransactionHome(Protocol):
         """
 
 
+class Kind(Generic[T]):
+    """A kind of home, with the Protocol by which one is asked."""
+
+    def __init__(self, kind: HomeKind) -> None:
+        self.kind: Final = kind
+
+
+GROUPS: Final[Kind[GroupHome]] = Kind(HomeKind.GROUP)
+TRANSACTIONS: Final[Kind[TransactionHome]] = Kind(HomeKind.TRANSACTION)
+
+
 class Definitions(Protocol):
     """The topics of the cluster. Looking is local and immediate, changing may wait."""
 
@@ -253,9 +267,8 @@ class Cluster(Protocol):
     def partition(self, topic: str, index: int) -> PartitionLeader:
         """UNKNOWN_TOPIC where there is none."""
 
-    def group_home(self, group_id: str) -> GroupHome: ...
-
-    def transaction_home(self, transactional_id: str) -> TransactionHome: ...
+    def home(self, kind: Kind[T], id: str) -> T:
+        """The owner of a group id, a transactional id, or whatever else has a home."""
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TypeVar, cast
 
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
-from .cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
+from .cluster import Definitions, Kind, PartitionLeader
 from .parts import LocalParts
 from .pubsub import NoReach, Reach
 from .values import GroupListing, TransactionListing
+
+T = TypeVar("T")
 
 
 class LocalCluster:
@@ -17,6 +20,7 @@ class LocalCluster:
 
     def __init__(self, parts: LocalParts) -> None:
         self._parts = parts
+        self._homes = parts.homes
         self._events = NoReach(parts.pubsub.hub)
 
     @property
@@ -34,11 +38,8 @@ class LocalCluster:
     def partition(self, topic: str, index: int) -> PartitionLeader:
         return self._parts.partitions.get(topic, index)
 
-    def group_home(self, group_id: str) -> GroupHome:
-        return self._parts.groups
-
-    def transaction_home(self, transactional_id: str) -> TransactionHome:
-        return self._parts.transactions
+    def home(self, kind: Kind[T], id: str) -> T:
+        return cast(T, self._homes[kind.kind])
 
     async def list_groups(self) -> Sequence[GroupListing]:
         return self._parts.groups.list_groups()

@@ -8,7 +8,7 @@ faces, control service and transactions look at from then on.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from treecast.middleware.storage.tables import Tables
 
 from .cluster import Cluster
 from .groups import GroupCoordinator
+from .homes import HomeKind
 from .long_poll import LongPolls
 from .partitions import LocalPartitions
 from .pubsub_host import HostPubSub
@@ -49,6 +50,11 @@ class LocalParts(Struct, frozen=True):
     run: int
     polls: LongPolls
     pubsub: HostPubSub
+
+    @property
+    def homes(self) -> Mapping[HomeKind, object]:
+        """Who decides here, by kind; each implements the Protocol of its `cluster.Kind`."""
+        return {HomeKind.GROUP: self.groups, HomeKind.TRANSACTION: self.transactions}
 
 
 class JoinedCluster(Cluster, Protocol):

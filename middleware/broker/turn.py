@@ -129,6 +129,8 @@ class Turn:
     # --- who takes part
 
     def add_store(self, store: Store) -> None:
+        """Stores are written in the order in which they were added, and none after one that refuses: one that
+        refers to another comes after it."""
         self._stores.append(store)
 
     def remove_store(self, store: Store) -> None:
@@ -181,11 +183,11 @@ class Turn:
             return
         for departures in self._departures:
             departures.place()
-        refused = [store for store in self._stores if not store.flush()]
+        refused = next((store for store in self._stores if not store.flush()), None)
         for speaker in self._speakers:
             speaker.gather()
-        if refused:
-            self._refuse(refused[0].error)
+        if refused is not None:
+            self._refuse(refused.error)
             return
         unsynced = [store for store in self._stores if store.unsynced] if self._forces else []
         if unsynced:

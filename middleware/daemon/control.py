@@ -16,6 +16,7 @@ from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import (
+    GROUPS,
     Cluster,
     ConfigChange,
     ConfigOperation,
@@ -208,7 +209,7 @@ class DaemonService:
         if listed.state == UNKNOWN:
             return unknown
         try:
-            return _group_message(await self._cluster.group_home(listed.group_id).describe(listed.group_id))
+            return _group_message(await self._cluster.home(GROUPS, listed.group_id).describe(listed.group_id))
         except TreecastError as error:
             if error.fault not in _HOME_AWAY:
                 raise
@@ -224,7 +225,7 @@ class DaemonService:
         )
 
     async def delete_group(self, request: pb.DeleteGroupRequest) -> pb.DeleteGroupResponse:
-        await self._cluster.group_home(request.group_id).delete(request.group_id)
+        await self._cluster.home(GROUPS, request.group_id).delete(request.group_id)
         return pb.DeleteGroupResponse()
 
     async def reset_group(self, request: pb.ResetGroupRequest) -> pb.ResetGroupResponse:

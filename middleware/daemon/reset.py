@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import (
     EARLIEST_TIMESTAMP,
+    GROUPS,
     LATEST_TIMESTAMP,
     Cluster,
     CommittedOffset,
@@ -84,7 +85,7 @@ async def _target(
 
 
 async def _commit(cluster: Cluster, group_id: str, wanted: Mapping[TopicPartition, CommittedOffset]) -> None:
-    refused = await cluster.group_home(group_id).commit_offsets(group_id, MemberIdentity(), wanted)
+    refused = await cluster.home(GROUPS, group_id).commit_offsets(group_id, MemberIdentity(), wanted)
     for partition, error in refused.items():
         raise TreecastError(error.fault, f"{partition}: {error.detail}")
 

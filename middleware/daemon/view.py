@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from treecast.middleware.broker import (
     EARLIEST_TIMESTAMP,
+    GROUPS,
     LATEST_TIMESTAMP,
     Cluster,
     CommittedOffset,
@@ -233,7 +234,7 @@ async def view_offsets(
     cluster: Cluster, group_id: str, partitions: Sequence[TopicPartition] | None = None
 ) -> tuple[OffsetView, ...]:
     """A group's committed offsets, by topic and partition; those that cannot be told are left out."""
-    home = cluster.group_home(group_id)
+    home = cluster.home(GROUPS, group_id)
     committed = await home.fetch_offsets(group_id, partitions, require_stable=False)
     return tuple(
         [
@@ -254,7 +255,7 @@ async def end_offset(cluster: Cluster, partition: TopicPartition) -> int:
 
 
 async def view_group(cluster: Cluster, group_id: str) -> GroupView:
-    description = await cluster.group_home(group_id).describe(group_id)
+    description = await cluster.home(GROUPS, group_id).describe(group_id)
     return GroupView(description, await view_offsets(cluster, group_id))
 
 

@@ -7,9 +7,9 @@ is a Protocol here, so that each can be built and tested by itself; `composition
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from treecast.middleware.broker.cluster import Definitions, GroupHome, PartitionLeader, TransactionHome
+from treecast.middleware.broker.cluster import Definitions, Kind, PartitionLeader
 from treecast.middleware.broker.pubsub import Reach
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
@@ -18,6 +18,8 @@ from treecast.middleware.storage.tables import Tables
 from .events.events import Events
 from .neighbours import Neighbours
 from .sharing import Sharing
+
+T = TypeVar("T")
 
 
 class Life(Protocol):
@@ -35,19 +37,13 @@ class Partitions(Protocol):
         """UNKNOWN_TOPIC where there is none. Never waits: what cannot be reached says so when it is used."""
 
 
-class GroupHomes(Protocol):
-    """Homes of consumer groups."""
+class AllHomes(Protocol):
+    """Homes of every kind, and the ids of producers that have none."""
 
-    def group_home(self, group_id: str) -> GroupHome: ...
+    def home(self, kind: Kind[T], id: str) -> T: ...
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]:
         """Of all hosts that can be reached."""
-
-
-class TransactionHomes(Protocol):
-    """Homes of transactional ids, and the ids of producers that have none."""
-
-    def transaction_home(self, transactional_id: str) -> TransactionHome: ...
 
     def list_transactions(
         self, transactional_ids: Collection[str] | None = None
@@ -66,8 +62,7 @@ class RelayCluster:
         host: Host,
         definitions: Definitions,
         partitions: Partitions,
-        groups: GroupHomes,
-        transactions: TransactionHomes,
+        homes: AllHomes,
         lives: Sequence[Life],
         neighbours: Neighbours,
         sharing: Sharing,
@@ -86,8 +81,7 @@ class RelayCluster:
         self._host = host
         self._definitions = definitions
         self._partitions = partitions
-        self._groups = groups
-        self._transactions = transactions
+        self._homes = homes
         self._lives = lives
         self._started: list[Life] = []
 
@@ -117,19 +111,16 @@ class RelayCluster:
     def partition(self, topic: str, index: int) -> PartitionLeader:
         return self._partitions.partition(topic, index)
 
-    def group_home(self, group_id: str) -> GroupHome:
-        return self._groups.group_home(group_id)
-
-    def transaction_home(self, transactional_id: str) -> TransactionHome:
-        return self._transactions.transaction_home(transactional_id)
+    def home(self, kind: Kind[T], id: str) -> T:
+        return self._homes.home(kind, id)
 
     async def list_groups(self) -> Sequence[GroupListing]:
-        return await self._groups.list_groups()
+        return await self._homes.list_groups()
 
     async def list_transactions(
         self, transactional_ids: Collection[str] | None = None
     ) -> Sequence[TransactionListing]:
-        return await self._transactions.list_transactions(transactional_ids)
+        return await self._homes.list_transactions(transactional_ids)
 
     @property
     def events(self) -> Reach:
@@ -142,4 +133,4 @@ class RelayCluster:
         await self.sharing.leave_events()
 
     async def new_producer(self) -> ProducerIdentity:
-        return await self._transactions.new_producer()
+        return await self._homes.new_producer()

@@ -111,7 +111,6 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         definitions,
         partitions,
         homes,
-        homes,
         [
             Opening(parts, link, definitions, doubts),
             FabricLife(neighbours),

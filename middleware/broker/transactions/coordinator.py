@@ -31,7 +31,7 @@ from treecast.middleware.model.identity import (
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import records
-from .markers import ELSEWHERE, Reach, carry_out
+from .markers import ELSEWHERE, Owners, carry_out
 from .parts import (
     check_begin,
     check_fresh,
@@ -91,7 +91,7 @@ class TransactionCoordinator:
         self._homes: HomeStore | None = None  # None: a host alone
         self._store: HomeStore = TableStore(tables)
         self._producer_ids = producer_ids
-        self._reach: Reach
+        self._owners: Owners
         self._counters = counters
         self._clock = clock
         self._slots = Slots()
@@ -111,9 +111,9 @@ class TransactionCoordinator:
         for whole in self._slots.wholes():
             self._recall(whole)
 
-    async def start(self, reach: Reach) -> None:
+    async def start(self, owners: Owners) -> None:
         """Completes the transactions that are decided; partitions and groups are open."""
-        self._reach = reach
+        self._owners = owners
         self._started = True
         await self._complete_decided()
 
@@ -231,7 +231,7 @@ class TransactionCoordinator:
         refused: dict[TopicPartition, TreecastError] = {}
         for partition in partitions:
             try:
-                self._reach.partition(partition.topic, partition.partition)
+                self._owners.partition(partition.topic, partition.partition)
             except TreecastError as error:
                 refused[partition] = error
         await self._add(transactional_id, producer, [p for p in partitions if p not in refused], ())
@@ -524,7 +524,7 @@ class TransactionCoordinator:
 
         Raises the first refusal after all were tried; the transaction stays decided then.
         """
-        await carry_out(self._reach, transaction, slot.epoch, joined=self._homes is not None)
+        await carry_out(self._owners, transaction, slot.epoch, joined=self._homes is not None)
         if part_of(transaction.transactional_id) is None:
             await self._keep(slot, completed(transaction, self._clock()))
         else:

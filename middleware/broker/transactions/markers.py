@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from treecast.middleware.broker.cluster import GroupHome, PartitionLeader
+from treecast.middleware.broker.cluster import GROUPS, Kind, PartitionLeader
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 from .state import Transaction
+
+T = TypeVar("T")
 
 ELSEWHERE_SECONDS = 10.0
 
@@ -28,15 +30,15 @@ ELSEWHERE = frozenset(
 )
 
 
-class Reach(Protocol):
+class Owners(Protocol):
     """What a coordinator needs of the cluster."""
 
     def partition(self, topic: str, index: int) -> PartitionLeader: ...
 
-    def group_home(self, group_id: str) -> GroupHome: ...
+    def home(self, kind: Kind[T], id: str) -> T: ...
 
 
-async def carry_out(reach: Reach, decided: Transaction, epoch: int, *, joined: bool) -> None:
+async def carry_out(owners: Owners, decided: Transaction, epoch: int, *, joined: bool) -> None:
     """Markers to all partitions, the decision to all groups. May be repeated.
 
     `epoch` is the home's. Raises the first refusal after all were tried. `joined`: leaders and homes may be
@@ -44,10 +46,10 @@ async def carry_out(reach: Reach, decided: Transaction, epoch: int, *, joined: b
     """
     pending = [
         *(
-            _write_marker(reach, decided, partition, epoch, joined)
+            _write_marker(owners, decided, partition, epoch, joined)
             for partition in sorted(decided.partitions)
         ),
-        *(_decide_offsets(reach, decided, group, joined) for group in sorted(decided.groups)),
+        *(_decide_offsets(owners, decided, group, joined) for group in sorted(decided.groups)),
     ]
     failures = [
         result
@@ -59,16 +61,16 @@ async def carry_out(reach: Reach, decided: Transaction, epoch: int, *, joined: b
 
 
 async def _write_marker(
-    reach: Reach, decided: Transaction, partition: TopicPartition, epoch: int, joined: bool
+    owners: Owners, decided: Transaction, partition: TopicPartition, epoch: int, joined: bool
 ) -> None:
-    leader = reach.partition(partition.topic, partition.partition)
+    leader = owners.partition(partition.topic, partition.partition)
     waiting = leader.append_marker(decided.producer, committed=decided.committed, coordinator_epoch=epoch)
     if waiting is not None:
         await _bounded(waiting, joined)
 
 
-def _decide_offsets(reach: Reach, decided: Transaction, group: str, joined: bool) -> Awaitable[None]:
-    home = reach.group_home(group)
+def _decide_offsets(owners: Owners, decided: Transaction, group: str, joined: bool) -> Awaitable[None]:
+    home = owners.home(GROUPS, group)
     deed = home.end_transaction_offsets(group, decided.producer, committed=decided.committed)
     return _bounded(deed, joined)
 

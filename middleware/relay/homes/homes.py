@@ -6,10 +6,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar, cast
 
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
-from treecast.middleware.broker.cluster import GroupHome, TransactionHome
+from treecast.middleware.broker.cluster import Kind
 from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions.parts import home_name
@@ -42,8 +43,11 @@ _ADOPT_AGAIN = 1.0  # s
 _UNKNOWN = "Unknown"  # Kafka's word for the state of a group that cannot be asked for
 
 
+T = TypeVar("T")
+
+
 class Homes:
-    """Implements `relay.cluster.GroupHomes`, `TransactionHomes` and `Life`.
+    """Implements `relay.cluster.AllHomes` and `Life`.
 
     It has to be made before the local coordinators are started. `is_up` says whether there is a connection
     to a host; `methods` gets the handlers for calls of other hosts.
@@ -81,6 +85,10 @@ class Homes:
         )
         self.groups = RoutedGroups(self.router, self.finder, parts.groups)
         self.transactions = RoutedTransactions(self.router, self.finder, self.keeper, parts.transactions)
+        self._routed: dict[HomeKind, object] = {
+            HomeKind.GROUP: self.groups,
+            HomeKind.TRANSACTION: self.transactions,
+        }
         self._store = store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
         parts.groups.use(store, self.transactions)
         parts.transactions.use(store)
@@ -123,11 +131,8 @@ class Homes:
 
     # --- look-ups
 
-    def group_home(self, group_id: str) -> GroupHome:
-        return self.groups
-
-    def transaction_home(self, transactional_id: str) -> TransactionHome:
-        return self.transactions
+    def home(self, kind: Kind[T], id: str) -> T:
+        return cast(T, self._routed[kind.kind])
 
     async def new_producer(self) -> ProducerIdentity:
         return ProducerIdentity(await self._parts.producer_ids.take(), 0)

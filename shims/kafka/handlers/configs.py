@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from treecast.middleware.broker import ConfigChange, ConfigOperation, Topic
+from treecast.middleware.broker import GROUPS, ConfigChange, ConfigOperation, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
@@ -69,7 +69,7 @@ async def _rows(ctx: Context, kind: int, name: str) -> list[Row]:
             return []  # there are no dynamic cluster-wide settings
         return broker_config_rows(ctx.node_id, ctx.address, ctx.broker, ctx.settings)
     if kind == _GROUP:
-        return group_config_rows(await ctx.cluster.group_home(name).alter_config(name, ()), ctx.broker)
+        return group_config_rows(await ctx.cluster.home(GROUPS, name).alter_config(name, ()), ctx.broker)
     raise TreecastError(Fault.NOT_SUPPORTED, f"resources of type {kind} have no configuration here")
 
 
@@ -128,7 +128,7 @@ async def _alter(ctx: Context, request: Message, resource: Message, changes_of: 
 async def _alter_group(ctx: Context, request: Message, resource: Message, changes_of: _ChangesOf) -> None:
     name = resource.resource_name
     _refuse_repeats(resource)
-    home = ctx.cluster.group_home(name)
+    home = ctx.cluster.home(GROUPS, name)
     overrides = await home.alter_config(name, ())
     await home.alter_config(name, changes_of(overrides, resource), validate_only=request.validate_only)
 

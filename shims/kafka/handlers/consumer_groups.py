@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treecast.middleware.broker import (
+    GROUPS,
     Cluster,
     ConsumerHeartbeat,
     ConsumerMemberState,
@@ -41,7 +42,7 @@ async def consumer_group_heartbeat(ctx: Context, request: Message) -> Fields:
         assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
     )
-    answer = await ctx.cluster.group_home(request.group_id).consumer_heartbeat(heartbeat)
+    answer = await ctx.cluster.home(GROUPS, request.group_id).consumer_heartbeat(heartbeat)
     assignment = answer.assignment
     return {
         "error_code": errors.NONE,
@@ -82,7 +83,7 @@ async def consumer_group_describe(ctx: Context, request: Message) -> Fields:
 
 async def _described(ctx: Context, group_id: str, operations: int) -> Fields:
     try:
-        group = await ctx.cluster.group_home(group_id).describe(group_id)
+        group = await ctx.cluster.home(GROUPS, group_id).describe(group_id)
         if group.group_type is not GroupType.CONSUMER:
             raise TreecastError(Fault.GROUP_NOT_FOUND, f"there is no group {group_id!r} of type consumer")
     except TreecastError as error:

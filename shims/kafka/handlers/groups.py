@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from treecast.middleware.broker import (
+    GROUPS,
     GroupDescription,
     GroupListing,
     GroupType,
@@ -55,7 +56,7 @@ async def join_group(ctx: Context, request: Message) -> Fields:
         reason=request.reason or "",
     )
     try:
-        joined = await ctx.cluster.group_home(request.group_id).join(join)
+        joined = await ctx.cluster.home(GROUPS, request.group_id).join(join)
     except MemberIdRequired as required:
         return _not_joined(ctx.version, ctx.code(required), required.member_id)
     return {
@@ -105,7 +106,7 @@ async def sync_group(ctx: Context, request: Message) -> Fields:
         protocol=request.protocol_name,
         assignments=tuple((row.member_id, row.assignment) for row in request.assignments),
     )
-    synced = await ctx.cluster.group_home(request.group_id).sync(sync)
+    synced = await ctx.cluster.home(GROUPS, request.group_id).sync(sync)
     return {
         "error_code": errors.NONE,
         "protocol_type": synced.protocol_type,
@@ -115,13 +116,13 @@ async def sync_group(ctx: Context, request: Message) -> Fields:
 
 
 async def heartbeat(ctx: Context, request: Message) -> Fields:
-    await ctx.cluster.group_home(request.group_id).heartbeat(request.group_id, _member(request))
+    await ctx.cluster.home(GROUPS, request.group_id).heartbeat(request.group_id, _member(request))
     return {"error_code": errors.NONE}
 
 
 async def leave_group(ctx: Context, request: Message) -> Fields:
     """One member up to version 2, many from version 3 on (KIP-345)."""
-    home = ctx.cluster.group_home(request.group_id)
+    home = ctx.cluster.home(GROUPS, request.group_id)
     if ctx.version < 3:
         (answer,) = await home.leave(request.group_id, [MemberIdentity(request.member_id)])
         if answer is not None:
@@ -153,7 +154,7 @@ async def describe_groups(ctx: Context, request: Message) -> Fields:
     rows: list[Fields] = []
     for group_id in request.groups:
         try:
-            described = await ctx.cluster.group_home(group_id).describe(group_id)
+            described = await ctx.cluster.home(GROUPS, group_id).describe(group_id)
             _check_classic(ctx, described)
         except TreecastError as error:
             rows.append(_undescribed(group_id, ctx.code(error), error.detail))
@@ -237,7 +238,7 @@ def _refuse_list(request: Message, code: int, detail: str) -> Fields:
 async def delete_groups(ctx: Context, request: Message) -> Fields:
     rows: list[Fields] = []
     for group_id in request.groups_names:
-        code = await _code_of(ctx, ctx.cluster.group_home(group_id).delete(group_id))
+        code = await _code_of(ctx, ctx.cluster.home(GROUPS, group_id).delete(group_id))
         rows.append({"group_id": group_id, "error_code": code})
     return {"results": rows}
 

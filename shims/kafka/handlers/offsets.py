@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from treecast.middleware.broker import NOBODY, CommittedOffset, Isolation, MemberIdentity
+from treecast.middleware.broker import GROUPS, NOBODY, CommittedOffset, Isolation, MemberIdentity
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
@@ -158,7 +158,7 @@ async def offset_commit(ctx: Context, request: Message) -> Fields:
     member = MemberIdentity(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
-    home = ctx.cluster.group_home(request.group_id)
+    home = ctx.cluster.home(GROUPS, request.group_id)
     return commit_answer(
         ctx, request, refused | dict(await home.commit_offsets(request.group_id, member, commits))
     )
@@ -196,7 +196,7 @@ async def _committed(
     asked = None
     if topics is not None:
         asked = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
-    home = ctx.cluster.group_home(group_id)
+    home = ctx.cluster.home(GROUPS, group_id)
     found = await home.fetch_offsets(group_id, asked, require_stable=require_stable, member=member)
     wanted = asked if asked is not None else list(found)
     return topic_rows((partition, _committed_row(ctx, partition, found)) for partition in wanted)
@@ -249,7 +249,7 @@ async def offset_delete(ctx: Context, request: Message) -> Fields:
         for topic in request.topics
         for row in topic.partitions
     ]
-    home = ctx.cluster.group_home(request.group_id)
+    home = ctx.cluster.home(GROUPS, request.group_id)
     refused = await home.delete_offsets(request.group_id, asked)
     return {"error_code": errors.NONE} | dict(commit_answer(ctx, request, refused))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treecast.middleware.broker import InitProducer, MemberIdentity
+from treecast.middleware.broker import GROUPS, TRANSACTIONS, InitProducer, MemberIdentity
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 
@@ -36,7 +36,7 @@ async def init_producer_id(ctx: Context, request: Message) -> Fields:
     if transactional_id is None:
         producer = await ctx.cluster.new_producer()
     else:
-        home = ctx.cluster.transaction_home(transactional_id)
+        home = ctx.cluster.home(TRANSACTIONS, transactional_id)
         producer = await home.init_producer(
             InitProducer(transactional_id, request.transaction_timeout_ms, known)
         )
@@ -85,7 +85,7 @@ async def add_partitions_to_txn(ctx: Context, request: Message) -> Fields:
         )
     transactional_id = request.v3_and_below_transactional_id
     producer = ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    home = ctx.cluster.transaction_home(transactional_id)
+    home = ctx.cluster.home(TRANSACTIONS, transactional_id)
     refused = await home.add_partitions(transactional_id, producer, asked)
     return _partitions_answer({p: ctx.code(refused[p]) if p in refused else errors.NONE for p in asked})
 
@@ -98,14 +98,14 @@ def _refuse_partitions_to_txn(request: Message, code: int, detail: str) -> Field
 
 
 async def add_offsets_to_txn(ctx: Context, request: Message) -> Fields:
-    home = ctx.cluster.transaction_home(request.transactional_id)
+    home = ctx.cluster.home(TRANSACTIONS, request.transactional_id)
     await home.add_offsets(request.transactional_id, _producer(request), request.group_id)
     return {"error_code": errors.NONE}
 
 
 async def end_txn(ctx: Context, request: Message) -> Fields:
     """Of one transaction; with fields of ours (docs/faces/kafka.md) of a batch that was staged in parts."""
-    home = ctx.cluster.transaction_home(request.transactional_id)
+    home = ctx.cluster.home(TRANSACTIONS, request.transactional_id)
     if request.treecast_batch >= 0:
         parts = {part.transactional_id: _producer(part) for part in request.treecast_parts}
         await home.end_parts(
@@ -130,7 +130,7 @@ async def txn_offset_commit(ctx: Context, request: Message) -> Fields:
     """Offsets that take effect if the transaction commits."""
     commits, refused = split_commits(ctx, request)
     member = MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
-    home = ctx.cluster.group_home(request.group_id)
+    home = ctx.cluster.home(GROUPS, request.group_id)
     more = await home.commit_transaction_offsets(
         request.group_id, member, request.transactional_id, _producer(request), commits
     )

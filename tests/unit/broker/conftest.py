@@ -34,7 +34,7 @@ class RecordingCluster:
             raise TreecastError(Fault.UNKNOWN_TOPIC)
         return RecordingPartition(self, f"{topic}-{index}")
 
-    def group_home(self, group_id: str) -> RecordingGroupHome:
+    def home(self, kind: Any, id: str) -> Any:
         return RecordingGroupHome(self)
 
     def record(self, what: str, producer: ProducerIdentity, committed: bool) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from treecast.middleware.broker import (
+    GROUPS,
+    TRANSACTIONS,
     Broker,
     BrokerSettings,
     CommittedOffset,
@@ -75,15 +77,15 @@ class House:
         return found
 
     async def commit(self, group: str, offset: int, partition: TopicPartition = P0) -> None:
-        home = self.broker.cluster.group_home(group)
+        home = self.broker.cluster.home(GROUPS, group)
         assert await home.commit_offsets(group, MemberIdentity(), {partition: CommittedOffset(offset)}) == {}
 
     async def committed(self, group: str) -> dict[TopicPartition, int]:
-        found = await self.broker.cluster.group_home(group).fetch_offsets(group, None, require_stable=False)
+        found = await self.broker.cluster.home(GROUPS, group).fetch_offsets(group, None, require_stable=False)
         return {p: commit.offset for p, commit in found.items() if isinstance(commit, CommittedOffset)}
 
     async def transaction(self, tid: str = "tx") -> ProducerIdentity:
-        home = self.broker.cluster.transaction_home(tid)
+        home = self.broker.cluster.home(TRANSACTIONS, tid)
         producer = await home.init_producer(InitProducer(tid, 60_000))
         assert await home.add_partitions(tid, producer, [P0]) == {}
         return producer

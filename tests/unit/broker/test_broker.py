@@ -11,6 +11,8 @@ from tests.unit.broker.house import COMMITTED, P0, UNCOMMITTED, House
 from tests.unit.refusals import refusal
 
 from treecast.middleware.broker import (
+    GROUPS,
+    TRANSACTIONS,
     CommittedOffset,
     ConfigChange,
     ConfigOperation,
@@ -338,18 +340,18 @@ async def test_open_transactions_outlive_a_kill(house: House) -> None:
     await house.kill()
     assert house.values(isolation=COMMITTED) == []
     house.append(b"b", tid="tx", producer=producer, base_sequence=1, transactional=True)
-    await house.broker.cluster.transaction_home("tx").end("tx", producer, committed=True)
+    await house.broker.cluster.home(TRANSACTIONS, "tx").end("tx", producer, committed=True)
     assert house.values(isolation=COMMITTED) == [b"a", b"b"]
 
 
 async def test_offsets_outside_a_transaction_are_refused(house: House) -> None:
     await house.create()
     producer = await house.transaction()
-    home = house.broker.cluster.group_home("g")
+    home = house.broker.cluster.home(GROUPS, "g")
     offsets = {P0: CommittedOffset(1)}
     with refusal(Fault.INVALID_TRANSACTION_STATE):
         await home.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets)
-    transactions = house.broker.cluster.transaction_home("tx")
+    transactions = house.broker.cluster.home(TRANSACTIONS, "tx")
     await transactions.add_offsets("tx", producer, "g")
     assert await home.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets) == {}
     assert await house.committed("g") == {}

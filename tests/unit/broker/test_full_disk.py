@@ -9,6 +9,7 @@ import pytest
 from tests.unit.broker.house import COMMITTED, House
 from tests.unit.refusals import refusal
 
+from treecast.middleware.broker import TRANSACTIONS
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -68,7 +69,7 @@ async def test_an_idempotent_producer_goes_on_after_a_full_disk(house: House, di
 
 async def test_markers_wait_for_room_on_the_disk(house: House, disk: FullDisk) -> None:
     await house.create()
-    home = house.broker.cluster.transaction_home("tx")
+    home = house.broker.cluster.home(TRANSACTIONS, "tx")
     producer = await house.transaction()
     house.append(b"a", tid="tx", producer=producer, base_sequence=0, transactional=True)
     disk.full = True

@@ -243,7 +243,11 @@ def test_several_stores_are_one_turn_and_one_that_refuses_speaks_for_all() -> No
     turn.ask()
     assert one.loop() == ["place", "store", "refused: full", "refuse"]
     assert other.since() == ["store"]
-    other.full = False
+    one.full, one.waits = True, 1
+    turn.ask()
+    assert one.loop() == ["place", "store", "refused: full", "refuse"]
+    assert other.since() == []  # it may refer to what the first has not
+    one.full = other.full = False
     one.waits = 1
     turn.ask()
     assert one.loop() == ["place", "store", "force"]

@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.broker import CommittedOffset, MemberIdentity, NewTopic
+from treecast.middleware.broker import GROUPS, CommittedOffset, MemberIdentity, NewTopic
 from treecast.middleware.daemon.admin import AdminServer
 from treecast.middleware.daemon.listeners import bound_address, listen, listen_unix
 from treecast.middleware.daemon.status import Subject
@@ -43,7 +43,7 @@ async def get(url: str, **headers: str) -> tuple[int, str, str]:
 
 
 async def commit(subject: Subject) -> None:
-    home = subject.cluster.group_home("g")
+    home = subject.cluster.home(GROUPS, "g")
     await home.commit_offsets("g", MemberIdentity(), {TopicPartition("orders", 0): CommittedOffset(1)})
 
 
@@ -77,7 +77,7 @@ async def test_metrics_list_no_more_than_they_may(
         await definitions.create_topic(NewTopic(name, 2))
     append_records("zz", 1, 1)
     subject.settings = replace(subject.settings, metrics_listed=3)
-    home = subject.cluster.group_home("g")
+    home = subject.cluster.home(GROUPS, "g")
     commits = {TopicPartition(name, index): CommittedOffset(0) for name in ("more", "zz") for index in (0, 1)}
     for group in ("g", "h", "i"):
         await home.commit_offsets(group, MemberIdentity(), commits)

@@ -14,7 +14,9 @@ from typing import TypeVar
 import pytest
 
 from treecast.middleware.broker import (
+    GROUPS,
     LATEST_TIMESTAMP,
+    TRANSACTIONS,
     Broker,
     Cluster,
     CommittedOffset,
@@ -161,7 +163,7 @@ async def test_producers_differ_and_what_they_repeat_is_stored_once(cluster: Clu
 
 async def test_a_group_has_a_home_that_keeps_its_offsets(cluster: Cluster) -> None:
     await made(cluster, "t")
-    home, place = cluster.group_home("g"), TopicPartition("t", 1)
+    home, place = cluster.home(GROUPS, "g"), TopicPartition("t", 1)
     joined = await home.join(
         JoinGroup("g", "", None, "c", "here", 10_000, 10_000, "consumer", (("range", b""),), False)
     )
@@ -183,7 +185,7 @@ async def test_a_group_has_a_home_that_keeps_its_offsets(cluster: Cluster) -> No
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_transaction_over_all_partitions_is_decided_once(cluster: Cluster, committed: bool) -> None:
     await made(cluster, "t")
-    home = cluster.transaction_home("x")
+    home = cluster.home(TRANSACTIONS, "x")
     producer = await home.init_producer(InitProducer("x", 60_000))
     places = [TopicPartition("t", index) for index in range(PARTITIONS)]
     assert await home.add_partitions("x", producer, places) == {}

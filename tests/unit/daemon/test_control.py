@@ -14,7 +14,7 @@ from treecast.middleware.api.daemon_client import SERVICE, DaemonClient
 from treecast.middleware.api.discovery import Address, Endpoint
 from treecast.middleware.api.rpc import Unreachable, methods, status_code
 from treecast.middleware.api.v1 import daemon_pb2 as pb
-from treecast.middleware.broker import CommittedOffset, MemberIdentity
+from treecast.middleware.broker import GROUPS, CommittedOffset, MemberIdentity
 from treecast.middleware.daemon.control import ControlServer, DaemonService
 from treecast.middleware.daemon.listeners import StartError, bound_address, listen
 from treecast.middleware.daemon.status import Subject
@@ -46,7 +46,7 @@ def ask(client: DaemonClient) -> Call:
 
 async def commit(subject: Subject, group: str, offsets: dict[TopicPartition, int]) -> None:
     wanted = {partition: CommittedOffset(offset, metadata="m") for partition, offset in offsets.items()}
-    home = subject.cluster.group_home(group)
+    home = subject.cluster.home(GROUPS, group)
     assert not await home.commit_offsets(group, MemberIdentity(), wanted)
 
 

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from treecast.middleware.broker import (
+    GROUPS,
+    TRANSACTIONS,
     Broker,
     BrokerSettings,
     CommittedOffset,
@@ -160,7 +162,7 @@ class Transactions(RuleBasedStateMachine):
             self.committed |= written.offsets
 
     def _home(self, tid: str) -> Any:
-        return self.broker.cluster.transaction_home(tid)
+        return self.broker.cluster.home(TRANSACTIONS, tid)
 
     def _append(self, tid: str, partition: TopicPartition, batch: bytes) -> int:
         leader = self.broker.cluster.partition(partition.topic, partition.partition)
@@ -243,7 +245,7 @@ class Transactions(RuleBasedStateMachine):
         client.open = client.open or Written(self.clock.now)
         if any(partition in other.open.offsets for other in self.clients.values() if other.open):
             return  # two at once on one offset is the groups' own affair
-        home = self.broker.cluster.group_home(GROUP)
+        home = self.broker.cluster.home(GROUPS, GROUP)
         refused = self.run(
             home.commit_transaction_offsets(
                 GROUP, MemberIdentity(), tid, client.identity, {partition: CommittedOffset(offset)}
@@ -339,7 +341,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def the_group_has_what_was_committed(self) -> None:
-        home = self.broker.cluster.group_home(GROUP)
+        home = self.broker.cluster.home(GROUPS, GROUP)
         found = self.run(home.fetch_offsets(GROUP, None, require_stable=False))
         assert {p: commit.offset for p, commit in found.items()} == self.committed  # type: ignore[union-attr]
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.broker.cluster import GROUPS, TRANSACTIONS, Kind
 from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
 from treecast.middleware.broker.homes import HomeKind, HomeName
 from treecast.middleware.broker.parts import LocalParts
@@ -312,11 +313,11 @@ class TownHost:
 
     @property
     def group(self) -> Any:
-        return self.homes.group_home("")
+        return self.homes.home(GROUPS, "")
 
     @property
     def transaction(self) -> Any:
-        return self.homes.transaction_home("")
+        return self.homes.home(TRANSACTIONS, "")
 
     @property
     def quiet(self) -> bool:
@@ -439,5 +440,5 @@ class Reach:
     def partition(self, topic: str, index: int) -> Any:
         return self._host.town.partition(topic, index)
 
-    def group_home(self, group_id: str) -> Any:
-        return self._host.homes.group_home(group_id)
+    def home(self, kind: Kind[Any], id: str) -> Any:
+        return self._host.homes.home(kind, id)
