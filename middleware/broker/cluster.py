@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
@@ -216,6 +216,7 @@ class Kind(Generic[T]):
 
 GROUPS: Final[Kind[GroupHome]] = Kind(HomeKind.GROUP)
 TRANSACTIONS: Final[Kind[TransactionHome]] = Kind(HomeKind.TRANSACTION)
+KINDS: Final[tuple[Kind[Any], ...]] = (GROUPS, TRANSACTIONS)
 
 
 class Definitions(Protocol):

@@ -20,6 +20,7 @@ from treecast.middleware.broker import (
     Broker,
     Cluster,
     CommittedOffset,
+    GroupHome,
     InitProducer,
     Isolation,
     JoinGroup,
@@ -27,7 +28,9 @@ from treecast.middleware.broker import (
     NewTopic,
     PartitionLeader,
     SyncGroup,
+    TransactionHome,
 )
+from treecast.middleware.broker.cluster import KINDS
 from treecast.middleware.broker.pubsub import Message, Subscriber, Subscription, Target, Waiter
 from treecast.middleware.daemon.daemon import Daemon
 from treecast.middleware.daemon.settings import Settings
@@ -40,6 +43,7 @@ from treecast.middleware.wire.record_batch import build_batch, read_header, read
 PATIENCE = 60.0
 OFF = {"kafka": "off", "mqtt": "off", "stare": "off", "admin": "off"}
 PARTITIONS = 4
+PROTOCOLS = {GROUPS: GroupHome, TRANSACTIONS: TransactionHome}
 T = TypeVar("T")
 
 
@@ -159,6 +163,14 @@ async def test_producers_differ_and_what_they_repeat_is_stored_once(cluster: Clu
         appended = await now_or_later(leader.append(batch(b"x", producer=producers[0]), -1, None))
         assert appended.base_offset == 0
     assert await read(leader) == [b"x"]
+
+
+async def test_every_kind_of_home_has_an_owner(cluster: Cluster) -> None:
+    for kind in KINDS:
+        home = cluster.home(kind, "x")
+        wanted = {name for name in vars(PROTOCOLS[kind]) if not name.startswith("_")}
+        assert wanted
+        assert wanted <= set(dir(home))
 
 
 async def test_a_group_has_a_home_that_keeps_its_offsets(cluster: Cluster) -> None:
