@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from treecast.middleware.api.entries import HomeKind, LostRange, PartitionEnd
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicId
-
-from .values import HomeKind, LostRange
 
 
 class Session(Struct, frozen=True):
@@ -96,15 +95,6 @@ class GiveUp(Struct, frozen=True):
     session: Session
     topic_id: TopicId
     partitions: tuple[int, ...]
-
-
-class PartitionEnd(Struct, frozen=True):
-    """Where a log ends that its host leads, and the leader epoch of its last record."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    end: int
 
 
 class PutEnds(Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from treecast.middleware.api.entries import Change, Kind, PartitionEntry, Presence, TopicEntry, put
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_kafka_name
@@ -14,7 +15,7 @@ from treecast.middleware.model.topics import check_kafka_name
 from .cluster_state import ClusterState
 from .commands import AlterTopic, CreatePartitions, CreateTopic, DeleteTopic
 from .decision import Decision, check_room
-from .values import Change, ItemWrite, Kind, PartitionEntry, Presence, TopicEntry, ends_home, put
+from .values import ItemWrite, ends_home
 
 FIRST_LEADER_EPOCH = 0
 _LONGEST_VALUE = 1000  # characters of one configuration value

@@ -26,6 +26,7 @@ from treecast.middleware.api.coordinator_client import (
     CoordinatorClient,
 )
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -285,8 +286,8 @@ class Joining:
         async with aclosing(self._client.watch()) as updates:
             found = await anext(updates)
         for change in found.changes:
-            topic = change.topic if change.HasField("topic") else None
-            if topic is not None and brought.get(topic.name, topic.topic_id) != topic.topic_id:
+            topic = change.entry
+            if isinstance(topic, TopicEntry) and brought.get(topic.name, topic.topic_id) != topic.topic_id:
                 raise StartError(
                     f"this host and the cluster both have a topic {topic.name!r}, and they are not the same:"
                     " delete one of them, or join with an empty data directory"

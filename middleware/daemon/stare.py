@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry, Presence
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as coordinator_pb
 from treecast.middleware.api.v1 import peer_stare_pb2 as pb
@@ -26,7 +27,6 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.cluster import RelayCluster
-from treecast.middleware.relay.entries import HomeEntry, HomeKind, HostEntry, Presence
 from treecast.middleware.relay.link import Link
 
 _log = logging.getLogger(__name__)

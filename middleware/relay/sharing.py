@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
 
-from .entries import HomeEntry, HomeKind, HostEntry
 from .interest import Interest, InterestSettings
 from .link import Link
 from .partitions.relay_partitions import RelayPartitions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from treecast.middleware.api.entries import Presence
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import Presence
 from treecast.middleware.relay.link import Link
 
 

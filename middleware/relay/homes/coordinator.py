@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.link import Link
 
@@ -32,7 +33,7 @@ class LinkCoordinator:
         return await _called(self._link.client.put_home_state(self._link.session, messages))
 
     async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
-        home = pb.HomeEntry(kind=pb.HomeKind.Name(name.kind.value), id=name.id, epoch=epoch)
+        home = pb.HomeEntry(kind=pb.HomeKind.Name(name.kind), id=name.id, epoch=epoch)
         return await _called(self._link.client.get_home_state(self._link.session, home))
 
     async def producer_ids(self, count: int) -> range:
@@ -52,7 +53,7 @@ async def _called(call: Awaitable[T]) -> T:
 def _message(write: StateWrite) -> pb.HomeWrite:
     items = [] if write.forget else [pb.HomeItem(key=key, value=value) for key, value in write.items.items()]
     return pb.HomeWrite(
-        kind=pb.HomeKind.Name(write.name.kind.value),
+        kind=pb.HomeKind.Name(write.name.kind),
         id=write.name.id,
         epoch=write.epoch,
         items=items,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import GroupHome
 from treecast.middleware.broker.groups.state import State
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.values import (
     NOBODY,
     CommittedOffset,

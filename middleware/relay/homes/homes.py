@@ -7,18 +7,17 @@ import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from treecast.middleware.api.entries import HomeEntry, HomeKind, Presence, home_key
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import GroupHome, TransactionHome
-from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
+from treecast.middleware.broker.homes import HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions.parts import home_name
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
-from treecast.middleware.relay.entries import HomeEntry, Presence, home_key
-from treecast.middleware.relay.entries import HomeKind as EntryKind
 from treecast.middleware.relay.view import ClusterView
 
 from . import messages as m
@@ -136,7 +135,7 @@ class Homes:
         """Of all hosts; the groups of one that cannot be asked are in state Unknown."""
         elsewhere: dict[int, list[str]] = {}
         for home in self._view.homes:
-            if home.kind == HomeKind.GROUP.value and home.host_id != self._host_id:
+            if home.kind is HomeKind.GROUP and home.host_id != self._host_id:
                 elsewhere.setdefault(home.host_id, []).append(home.id)
         listed = [self._list(host_id, ids) for host_id, ids in elsewhere.items()]
         found = [*self._parts.groups.list_groups()]
@@ -163,7 +162,7 @@ class Homes:
             wanted.setdefault(home_name(transactional_id).id, []).append(transactional_id)
         elsewhere: dict[int, list[str]] = {}
         for home in self._view.homes:
-            if home.kind == HomeKind.TRANSACTION.value and home.host_id != self._host_id:
+            if home.kind is HomeKind.TRANSACTION and home.host_id != self._host_id:
                 ids = [home.id] if transactional_ids is None else wanted.get(home.id, [])
                 if ids:
                     elsewhere.setdefault(home.host_id, []).extend(ids)
@@ -195,7 +194,7 @@ class Homes:
     # --- the view
 
     def _home(self, name: HomeName) -> HomeAt | None:
-        entry = self._view.homes.get(home_key(EntryKind(name.kind.value), name.id))
+        entry = self._view.homes.get(home_key(name.kind, name.id))
         return None if entry is None else HomeAt(entry.host_id, entry.epoch)
 
     def _present(self, host_id: int) -> bool:
@@ -269,9 +268,9 @@ class Homes:
 
 def _name_of(entry: HomeEntry) -> HomeName | None:
     """None where it is not a home of the broker's: the replica controller, a shared subscription."""
-    if entry.kind not in (EntryKind.GROUP, EntryKind.TRANSACTION):
+    if entry.kind not in (HomeKind.GROUP, HomeKind.TRANSACTION):
         return None
-    return HomeName(HomeKind(entry.kind.value), entry.id)
+    return HomeName(entry.kind, entry.id)
 
 
 def _steady() -> float:

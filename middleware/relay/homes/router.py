@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from treecast.middleware.api.entries import HomeKind as Kind
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.api.v1.coordinator_pb2 import HomeKind
-from treecast.middleware.broker.homes import HomeKind as Kind
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.fabric.channel import ChannelError
 from treecast.middleware.model.counters import HomeCounters
@@ -30,7 +30,7 @@ _Response = TypeVar("_Response", bound=Message)
 
 
 def target(name: HomeName, at: HomeAt) -> pb.HomeTarget:
-    return pb.HomeTarget(kind=HomeKind.Name(name.kind.value), id=name.id, epoch=at.epoch)
+    return pb.HomeTarget(kind=HomeKind.Name(name.kind), id=name.id, epoch=at.epoch)
 
 
 class HomeRouter:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.groups import GroupCoordinator
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.transactions import TransactionCoordinator
 from treecast.middleware.broker.transactions.parts import whole_of
 from treecast.middleware.broker.values import NOBODY, InitProducer, MemberIdRequired

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from treecast.middleware.api.entries import HostEntry, Presence
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.partitions import LocalPartitions, flush_together
@@ -17,7 +18,6 @@ from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.buffers import Buffer, in_memory
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import HostEntry, Presence
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.api.entries import LostRange, PartitionEnd, PartitionEntry
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.relay.entries import Leader, Lost
 
 from .lost_disk import Recorded
 
@@ -37,15 +37,6 @@ class PartitionMethod(enum.IntEnum):
     REBUILD = 53
 
 
-class Ended(Struct, frozen=True):
-    """Where a log ends, and the leader epoch of its last record."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    end: int
-
-
 class Claim(Struct, frozen=True):
     """To lead a partition with this epoch. `known_epoch`: the coordinator's, as it is known here.
 
@@ -57,7 +48,7 @@ class Claim(Struct, frozen=True):
     known_epoch: int
     leader_epoch: int
     promoted: bool = False
-    lost: Lost | None = None
+    lost: LostRange | None = None
 
 
 class Topics(Protocol):
@@ -72,13 +63,13 @@ class Topics(Protocol):
 class Leaders(Protocol):
     """Who leads: `view.ClusterView`."""
 
-    def leader(self, topic: str, index: int) -> Leader | None: ...
+    def leader(self, topic: str, index: int) -> PartitionEntry | None: ...
 
 
 class Record(Protocol):
     """What the coordinator knows of logs, and who may lead them. All raise COORDINATOR_UNAVAILABLE."""
 
-    async def put_ends(self, ends: Sequence[Ended]) -> None:
+    async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
         """Where logs end that this host leads."""
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
+from treecast.middleware.api.entries import END, LOST, PartitionEnd
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.relay.link import Link
 
 from .lost_disk import Recorded
-from .ports import Claim, Ended
+from .ports import Claim
 
 T = TypeVar("T")
 
@@ -22,16 +23,8 @@ class LinkRecord:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def put_ends(self, ends: Sequence[Ended]) -> None:
-        messages = [
-            pb.PartitionEnd(
-                topic_id=one.topic_id.bytes,
-                partition=one.partition,
-                leader_epoch=one.leader_epoch,
-                end=one.end,
-            )
-            for one in ends
-        ]
+    async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
+        messages = [END.write(one) for one in ends]
         await _called(self._link.client.put_ends(self._link.session, messages))
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
@@ -44,7 +37,6 @@ class LinkRecord:
         await self._link.seen(answer.revision)
 
     async def take_lead(self, claim: Claim) -> None:
-        lost = claim.lost
         request = pb.TakeLeadRequest(
             session=self._link.session,
             topic_id=claim.topic_id.bytes,
@@ -52,11 +44,8 @@ class LinkRecord:
             known_epoch=claim.known_epoch,
             leader_epoch=claim.leader_epoch,
             promoted=claim.promoted,
+            lost=None if claim.lost is None else LOST.write(claim.lost),
         )
-        if lost is not None:
-            request.lost.first, request.lost.heard = lost.first, lost.heard
-            request.lost.leader_epoch, request.lost.host = lost.leader_epoch, lost.host
-            request.lost.time_ms = lost.time_ms
         answer = await _called(self._link.client.take_lead(request))
         await self._link.seen(answer.revision)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from treecast.middleware.api.entries import HostEntry, TopicEntry
 from treecast.middleware.broker.cluster import PartitionLeader
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.fabric.channel import Channels, Methods
@@ -11,7 +12,6 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.relay.entries import HostEntry, TopicEntry
 from treecast.middleware.relay.view import ClusterView
 
 from .accounts import Accounts
@@ -114,7 +114,7 @@ class RelayPartitions:
         defined = self._topics.topics().get(topic)
         if leader is None or defined is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
-        if leader.host_id == self._parts.host.host_id and not leader.waits:
+        if leader.leader == self._parts.host.host_id and not leader.waits:
             raise TreecastError(Fault.LEADER_UNAVAILABLE, f"{topic}-{index} is being opened")
         return self.following.partition(defined, index, leader)
 
@@ -152,9 +152,9 @@ class RelayPartitions:
         if after is not None:
             own = self._parts.host.host_id
             defined = self._topics.topics().get(after.name)
-            for index, leader in enumerate(after.leaders):
+            for index, leader in enumerate(after.partitions):
                 name = TopicPartition(after.name, index)
-                if leader.host_id == own and not leader.waits:
+                if leader.leader == own and not leader.waits:
                     self.following.led_here(name)
                 elif defined is not None and defined.topic_id == after.topic_id:
                     self.following.leader_changed(defined, name, leader)

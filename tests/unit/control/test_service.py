@@ -18,12 +18,12 @@ from treecast.middleware.api.coordinator_client import (
     Position,
     Update,
 )
+from treecast.middleware.api.entries import Change, read_change
 from treecast.middleware.api.rpc import methods
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.control.codec import read_change
 from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
-from treecast.middleware.control.values import Change, Limits, StateSettings
+from treecast.middleware.control.values import Limits, StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 
 Connect = Callable[..., CoordinatorClient]

@@ -15,26 +15,25 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from treecast.middleware.control import commands
-from treecast.middleware.control.cluster_state import ClusterState
-from treecast.middleware.control.codec import decode_change, encode_change
-from treecast.middleware.control.commands import Session
-from treecast.middleware.control.history import History, Revision
-from treecast.middleware.control.hosts import TABLE, Event, follow
-from treecast.middleware.control.state import step
-from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
-from treecast.middleware.control.values import (
-    FIRST_STATE_ID,
-    LAST_STATE_ID,
+from treecast.middleware.api.entries import (
     Change,
     Counter,
     CounterEntry,
     HomeEntry,
     HomeKind,
     Presence,
-    StateSettings,
+    decode_change,
+    encode_change,
     put,
 )
+from treecast.middleware.control import commands
+from treecast.middleware.control.cluster_state import ClusterState
+from treecast.middleware.control.commands import Session
+from treecast.middleware.control.history import History, Revision
+from treecast.middleware.control.hosts import TABLE, Event, follow
+from treecast.middleware.control.state import step
+from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
+from treecast.middleware.control.values import FIRST_STATE_ID, LAST_STATE_ID, StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.settings import FsyncPolicy
 

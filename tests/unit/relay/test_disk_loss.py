@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.relay.world import SETTINGS, TestHost, World, content, until
 
+from treecast.middleware.api.entries import PartitionEntry
 from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import Leader
 from treecast.middleware.relay.partitions.lost_disk import Recorded, Step
 from treecast.middleware.relay.partitions.operator import LED, REFUSED, WAITS
 
@@ -30,7 +30,7 @@ async def _closed(world: World) -> object:
     await world.close()
 
 
-def leader(world: World, topic: str = "t") -> Leader:
+def leader(world: World, topic: str = "t") -> PartitionEntry:
     return world.topics[topic].leaders[0]
 
 

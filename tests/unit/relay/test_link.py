@@ -13,11 +13,11 @@ from tests.unit.relay.test_definitions import House
 from tests.unit.relay.world import until
 
 from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.values import NewTopic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay import link
-from treecast.middleware.relay.entries import TopicEntry
 
 
 @pytest.fixture

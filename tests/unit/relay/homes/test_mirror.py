@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.unit.relay.homes.town import until
 
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.homes.mirror import HomeMirror, Kept

@@ -11,7 +11,7 @@ from tests.unit.relay.homes.test_groups import T0, commit, committed, fault_of, 
 from tests.unit.relay.homes.town import Town, TownHost, until
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.broker.homes import HomeKind
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.values import CommittedOffset, InitProducer, MemberIdentity
 from treecast.middleware.fabric.channel import Channels, ChannelSettings
 from treecast.middleware.model.errors import Fault

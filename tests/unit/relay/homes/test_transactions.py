@@ -8,7 +8,8 @@ import pytest
 from tests.unit.broker.groups.host import fault_of
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.transactions.producer_ids import BLOCK, STRIDE
 from treecast.middleware.broker.transactions.state import State
 from treecast.middleware.broker.values import CommittedOffset, InitProducer, MemberIdentity

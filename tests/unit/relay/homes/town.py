@@ -14,9 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.api.entries import HomeKind, Position, Update, decode_change
 from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions import ProducerIds, TransactionCoordinator, TransactionSettings
 from treecast.middleware.control import commands, values
@@ -26,10 +26,9 @@ from treecast.middleware.fabric.channel import Answer, ChannelError, Methods
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
-from treecast.middleware.relay.entries import read_change
 from treecast.middleware.relay.homes import Homes, HomeSettings, MirrorSettings
 from treecast.middleware.relay.homes.ports import HomeAt, StateWrite
-from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
@@ -303,7 +302,7 @@ class TownHost:
             revision, snapshot = after[-1].number, False
         else:
             return
-        changes = tuple(read_change(pb.EntryChange.FromString(message)) for message in messages)
+        changes = tuple(map(decode_change, messages))
         update = Update(snapshot, Position(coordinator.history_id, revision), changes)
         self.known.append(update)
         self.view.apply(update)
