@@ -17,7 +17,6 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from treecast.middleware.api.v1 import peer_events_pb2 as pb
 from treecast.middleware.broker.pubsub import (
     Message,
     PubSub,
@@ -26,13 +25,13 @@ from treecast.middleware.broker.pubsub import (
     Subscription,
     Target,
 )
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .outbox import Outbox
-from .ports import EventMethod, EventSettings
+from .ports import SHARE, EventSettings, ShareRequest
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +113,7 @@ class Shares:
 
     def start(self) -> None:
         """Subscriptions of sessions that were taken up stay served here until their home is known."""
-        self._methods.register(EventMethod.SHARE, pb.EventShareRequest, self._joined)
+        self._methods.register(SHARE, self._joined)
         for group in self._hub.shared():
             self.changed(group)
 
@@ -200,8 +199,8 @@ class Shares:
             share.told = 0
             self._hub.root_shared(*key)
             return
-        request = pb.EventShareRequest(name=key[0], filter=key[1], members=members)
-        await self._methods.ask(home, EventMethod.SHARE, request, pb.EventShareResponse, self._settings.call)
+        request = ShareRequest(name=key[0], filter=key[1], members=members)
+        await self._methods.ask(home, SHARE, request, self._settings.call)
         share.told = members
         self._give_up(key)
 
@@ -220,9 +219,7 @@ class Shares:
 
     # --- members of other hosts
 
-    def _joined(
-        self, host: int, request: pb.EventShareRequest, body: memoryview
-    ) -> tuple[pb.EventShareResponse, Buffer]:
+    def _joined(self, host: int, request: ShareRequest, body: memoryview) -> tuple[Nothing, Buffer]:
         """Asked of the home. A host that asks has the coordinator's word that it is here."""
         if request.members > _MOST_MEMBERS or not request.name or not request.filter:
             raise TreecastError(Fault.INVALID_REQUEST, "a shared subscription has a name, a filter, members")
@@ -233,7 +230,7 @@ class Shares:
         self._set_members((key, host), request.members)
         if self._hub.shared_members(*key) + self._count(key):
             self._hub.root_shared(*key)
-        return pb.EventShareResponse(), b""
+        return Nothing(), b""
 
     def _count(self, key: Key) -> int:
         return sum(len(members) for place, members in self._members.items() if place[0] == key)

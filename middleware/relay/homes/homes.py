@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from treecast.middleware.api.entries import HomeEntry, HomeKind, Presence, home_key
 from treecast.middleware.api.lasting import BackOff, lasting
-from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import GroupHome, TransactionHome
 from treecast.middleware.broker.homes import HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
@@ -20,18 +19,23 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.relay.view import ClusterView
 
-from . import messages as m
+from .calls import (
+    GROUPS,
+    LIST_GROUPS,
+    LIST_TRANSACTIONS,
+    TRANSACTIONS,
+    HomeService,
+    ListGroups,
+    ListTransactions,
+)
 from .finder import HomeFinder
-from .groups import RoutedGroups
+from .guards import Guards
 from .keeper import HomeKeeper, HomeSide
-from .methods import HomeMethod
 from .mirror import HomeMirror
 from .ports import Coordinator, HomeAt
 from .router import HomeRouter
-from .service import HomeService
 from .settings import DEFAULTS, HomeSettings
 from .store import JoinedStore
-from .transactions import RoutedTransactions
 
 _log = logging.getLogger(__name__)
 
@@ -78,16 +82,19 @@ class Homes:
         self.router = HomeRouter(
             host_id, self.finder, self.keeper, methods, is_up, counters, settings.connect
         )
-        self.groups = RoutedGroups(self.router, self.finder, parts.groups)
-        self.transactions = RoutedTransactions(self.router, self.finder, self.keeper, parts.transactions)
+        self.groups = GROUPS.routed(self.router, self.finder, parts.groups)
+        self.transactions = TRANSACTIONS.routed(self.router, self.finder, parts.transactions)
+        self.guards = guards = Guards(self.transactions, self.keeper, parts.transactions)
         self._store = store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
-        parts.groups.use(store, self.transactions)
+        parts.groups.use(store, guards)
         parts.transactions.use(store)
         parts.producer_ids.use(coordinator)
-        parts.partitions.guard = self.transactions
-        HomeService(host_id, parts.groups, parts.transactions, self.keeper, self.finder, counters).register(
-            methods
-        )
+        parts.partitions.guard = guards
+        service = HomeService(host_id, self.keeper, self.finder, methods, counters)
+        service.serve(GROUPS, parts.groups)
+        service.serve(TRANSACTIONS, parts.transactions)
+        methods.register(LIST_GROUPS, self._list_own)
+        methods.register(LIST_TRANSACTIONS, self._list_own_transactions)
         self._adopting: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._tidy_every = settings.tidy
@@ -145,13 +152,14 @@ class Homes:
 
     async def _list(self, host_id: int, ids: Iterable[str]) -> Sequence[GroupListing]:
         try:
-            answer = await self.router.call(
-                HomeAt(host_id, 0), HomeMethod.LIST, pb.HomeList(), pb.HomeListed, LIST_SECONDS
-            )
+            return await self.router.call(HomeAt(host_id, 0), LIST_GROUPS, ListGroups(), LIST_SECONDS)
         except TreecastError as error:
             _log.info("the groups of host %d cannot be asked for: %s", host_id, error)
             return [GroupListing(id, "", _UNKNOWN) for id in ids]
-        return m.read_listed(answer)
+
+    def _list_own(self, host: int, request: ListGroups, body: memoryview) -> tuple[list[GroupListing], bytes]:
+        self._counters.served += 1
+        return list(self._parts.groups.list_groups()), b""
 
     async def list_transactions(
         self, transactional_ids: Collection[str] | None = None
@@ -177,19 +185,18 @@ class Homes:
     async def _list_at(
         self, host_id: int, ids: Sequence[str], *, every: bool
     ) -> Sequence[TransactionListing]:
-        request = pb.HomeListTransactions(ids=() if every else ids, all=every)
+        request = ListTransactions(None if every else tuple(ids))
         try:
-            answer = await self.router.call(
-                HomeAt(host_id, 0),
-                HomeMethod.LIST_TRANSACTIONS,
-                request,
-                pb.HomeTransactions,
-                LIST_SECONDS,
-            )
+            return await self.router.call(HomeAt(host_id, 0), LIST_TRANSACTIONS, request, LIST_SECONDS)
         except TreecastError as error:
             _log.info("the transactions of host %d cannot be asked for: %s", host_id, error)
             return [TransactionListing(id, _UNKNOWN) for id in ids]
-        return m.read_transactions(answer)
+
+    def _list_own_transactions(
+        self, host: int, request: ListTransactions, body: memoryview
+    ) -> tuple[list[TransactionListing], bytes]:
+        self._counters.served += 1
+        return self._parts.transactions.list_transactions(request.ids), b""
 
     # --- the view
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from google.protobuf.message import Message
 from msgspec import Struct
 
 from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.fabric.channel import Method
 from treecast.middleware.model.errors import TreecastError
 
 
@@ -45,18 +44,14 @@ class Coordinator(Protocol):
         """Ids that nobody had before."""
 
 
-_Response = TypeVar("_Response", bound=Message)
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 class Calls(Protocol):
     """Calls to other hosts: `fabric.channel.Methods`."""
 
     def ask(
-        self,
-        host_id: int,
-        method: enum.IntEnum,
-        request: Message,
-        response: type[_Response],
-        timeout: float,
-    ) -> Awaitable[tuple[_Response, memoryview]]:
+        self, host_id: int, method: Method[Q, A], request: Q, timeout: float
+    ) -> Awaitable[tuple[A, memoryview]]:
         """Raises the refusal of the host that is asked, or ChannelError where the call failed on its way."""

@@ -17,11 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from treecast.middleware.api.entries import PartitionEntry
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.fabric.channel import Channels, Methods
+from treecast.middleware.fabric.channel import Channels, Methods, Nothing
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
@@ -29,7 +28,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.tables import Change, Tables
 
-from .ports import PartitionMethod, Topics, topic_of
+from . import calls
+from .ports import Topics
 from .proxy import LeaderProxy
 from .remote import RemotePartition
 from .replica import Replica
@@ -82,7 +82,7 @@ class Following:
         self._timer: asyncio.TimerHandle | None = None
         self._memory = StreamMemory(block_bytes=4 << 20)  # for what others ask for when a leader is gone
         self._writes: set[asyncio.Task[None]] = set()
-        methods.register(PartitionMethod.LOG_START, pb.LogStartNotice, self._log_starts)
+        methods.register(calls.LOG_START, self._log_starts)
 
     def __iter__(self) -> Iterator[RemotePartition]:
         return iter(list(self._remote.values()))
@@ -143,7 +143,7 @@ class Following:
             return found
         if found is not None:
             self._drop(name, Fault.NOT_LEADER)
-        proxy = LeaderProxy(topic.topic_id.bytes, index, leader.leader, self._channels, self._settings)
+        proxy = LeaderProxy(topic.topic_id, index, leader.leader, self._channels, self._settings)
         made = RemotePartition(
             name,
             proxy,
@@ -244,13 +244,13 @@ class Following:
                 partition.look_again()
 
     def _log_starts(
-        self, host: int, notice: pb.LogStartNotice, body: memoryview
-    ) -> tuple[pb.LogStartNotice, Buffer]:
-        topic = topic_of(self._topics, notice.partition)
+        self, host: int, notice: calls.LogStartNotice, body: memoryview
+    ) -> tuple[Nothing, Buffer]:
+        topic = self._topics.topic_by_id(notice.partition.topic_id)
         found = self.find(topic.name, notice.partition.partition)
         if found is not None and found.leader.host == host and found.replica is not None:
             found.replica.leader_starts_at(notice.log_start)
-        return notice, b""
+        return Nothing(), b""
 
     # --- following, and leaving
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from treecast.middleware.api.entries import LostRange, PartitionEntry
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Method, Methods
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.relay.view import ClusterView
 
+from . import calls
 from .copies import Survey
 from .following import Following
 from .lost_disk import Known, Step, gone, next_epoch
-from .ports import Claim, PartitionMethod, Record, Topics, topic_of
+from .ports import Claim, Record, Topics
 from .rebuilding import Rebuild, Rebuilding
 
 LED, WAITS, REBUILDING, REFUSED = "led", "waits", "rebuilding", "refused"
@@ -73,8 +73,8 @@ class Operator:
         self._is_up = is_up
         self._record = record
         self._clock = clock
-        methods.register(PartitionMethod.PROMOTE, pb.PromoteRequest, self._asked_to_promote)
-        methods.register(PartitionMethod.REBUILD, pb.RebuildRequest, self._asked_to_rebuild)
+        methods.register(calls.PROMOTE, self._asked_to_promote)
+        methods.register(calls.REBUILD, self._asked_to_rebuild)
 
     # --- looking
 
@@ -151,16 +151,16 @@ class Operator:
         target = self._target(host)
         if target == self._host_id:
             return await self._promote(topic, index, accept_loss)
-        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
-        request = pb.PromoteRequest(partition=ref, accept_loss=accept_loss)
-        return await self._ask(target, PartitionMethod.PROMOTE, request)
+        ref = calls.PartitionRef(topic.topic_id, index)
+        request = calls.OperatorRequest(ref, accept_loss)
+        return await self._ask(target, calls.PROMOTE, request)
 
     async def _asked_to_promote(
-        self, host: int, request: pb.PromoteRequest, body: memoryview
-    ) -> tuple[pb.OperatorResponse, Buffer]:
-        topic = topic_of(self._topics, request.partition)
+        self, host: int, request: calls.OperatorRequest, body: memoryview
+    ) -> tuple[str, Buffer]:
+        topic = self._topics.topic_by_id(request.partition.topic_id)
         said = await self._promote(topic, request.partition.partition, request.accept_loss)
-        return pb.OperatorResponse(said=said), b""
+        return said, b""
 
     async def _promote(self, topic: Topic, index: int, accept_loss: bool) -> str:
         name, leader = TopicPartition(topic.name, index), self._leader(topic, index)
@@ -229,16 +229,16 @@ class Operator:
         target = self._target(host) if host else leader.leader if leader.waits else self._host_id
         if target == self._host_id:
             return await self._rebuild(topic, index, accept_loss)
-        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
-        request = pb.RebuildRequest(partition=ref, accept_loss=accept_loss)
-        return await self._ask(target, PartitionMethod.REBUILD, request)
+        ref = calls.PartitionRef(topic.topic_id, index)
+        request = calls.OperatorRequest(ref, accept_loss)
+        return await self._ask(target, calls.REBUILD, request)
 
     async def _asked_to_rebuild(
-        self, host: int, request: pb.RebuildRequest, body: memoryview
-    ) -> tuple[pb.OperatorResponse, Buffer]:
-        topic = topic_of(self._topics, request.partition)
+        self, host: int, request: calls.OperatorRequest, body: memoryview
+    ) -> tuple[str, Buffer]:
+        topic = self._topics.topic_by_id(request.partition.topic_id)
         said = await self._rebuild(topic, request.partition.partition, request.accept_loss)
-        return pb.OperatorResponse(said=said), b""
+        return said, b""
 
     async def _rebuild(self, topic: Topic, index: int, accept_loss: bool) -> str:
         name = TopicPartition(topic.name, index)
@@ -286,12 +286,12 @@ class Operator:
         return host.host_id
 
     async def _ask(
-        self, host: int, method: PartitionMethod, request: pb.PromoteRequest | pb.RebuildRequest
+        self, host: int, method: Method[calls.OperatorRequest, str], request: calls.OperatorRequest
     ) -> str:
         if not self._is_up(host):
             raise TreecastError(Fault.LEADER_UNAVAILABLE, f"host {self._name(host)} cannot be reached")
-        answer, _ = await self._methods.ask(host, method, request, pb.OperatorResponse, _WORD_SECONDS)
-        return answer.said
+        said, _ = await self._methods.ask(host, method, request, _WORD_SECONDS)
+        return said
 
 
 def _by_name(item: tuple[TopicPartition, PartitionEntry]) -> TopicPartition:

@@ -1,40 +1,17 @@
-"""What partitions need of their surroundings, as small Protocols, and the numbers of their calls."""
+"""What partitions need of their surroundings, as small Protocols."""
 
 from __future__ import annotations
 
-import enum
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from treecast.middleware.api.entries import LostRange, PartitionEnd, PartitionEntry
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 
 from .lost_disk import Recorded
-
-
-class PartitionMethod(enum.IntEnum):
-    """Numbers of calls; their messages are those of `peer_partitions.proto`."""
-
-    FOLLOW = 40
-    UNFOLLOW = 41
-    PRODUCE = 42
-    FETCH = 43
-    WATCH = 44
-    OFFSET = 45
-    EPOCH_END = 46
-    DELETE = 47
-    MARKER = 48
-    LOG_START = 49
-    HOLDS = 50
-    COPY = 51
-    PROMOTE = 52
-    REBUILD = 53
 
 
 class Claim(Struct, frozen=True):
@@ -84,10 +61,3 @@ class Record(Protocol):
 
         FENCED_LEADER_EPOCH where another change was quicker; NOT_LEADER, POLICY_VIOLATION where it may not.
         """
-
-
-def topic_of(topics: Topics, ref: pb.PartitionRef) -> Topic:
-    """The topic that a peer names. INVALID_REQUEST, UNKNOWN_TOPIC_ID."""
-    if len(ref.topic_id) != 16:
-        raise TreecastError(Fault.INVALID_REQUEST, f"a topic id has 16 bytes, not {len(ref.topic_id)}")
-    return topics.topic_by_id(uuid.UUID(bytes=ref.topic_id))

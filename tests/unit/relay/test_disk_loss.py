@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.unit.relay.world import SETTINGS, TestHost, World, content, until
 
 from treecast.middleware.api.entries import PartitionEntry
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.partitions import calls
 from treecast.middleware.relay.partitions.lost_disk import Recorded, Step
 from treecast.middleware.relay.partitions.operator import LED, REFUSED, WAITS
 
@@ -31,7 +31,7 @@ async def _closed(world: World) -> object:
 
 
 def leader(world: World, topic: str = "t") -> PartitionEntry:
-    return world.topics[topic].leaders[0]
+    return world.topics[topic].partitions[0]
 
 
 def led(world: World) -> bool:
@@ -239,7 +239,7 @@ async def test_an_answer_about_less_than_is_here_by_now_is_no_reason_to_refuse(w
     replica, asked_at = a.partition().replica, a.log().end_offset
     await b.produce(b"two")  # it comes while the answer of a leader on another disk is under way
     await until(a.copied())
-    answer = pb.FollowResponse(begin=asked_at, end=2, directory="another")
+    answer = calls.FollowResponse(begin=asked_at, end=2, directory="another")
     assert not replica._take(answer, asked_at)
     assert (replica.refused, a.log().end_offset) == ("", 2)
     replica.want()

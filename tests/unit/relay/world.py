@@ -524,7 +524,7 @@ class TestHost:
 
     def copied(self, topic: str = "t", index: int = 0) -> Callable[[], bool]:
         """Whether this host's replica has all that the leader has."""
-        leader = self.world.topics[topic].leaders[index].host_id
+        leader = self.world.topics[topic].partitions[index].leader
 
         def check() -> bool:
             there = self.world.hosts[leader].log(topic, index)

@@ -105,8 +105,8 @@ async def test_a_transaction(wired: Wired) -> None:
     assert a.is_home("tx", HomeKind.TRANSACTION)
     assert await b.transaction.add_partitions("tx", producer, [where]) == {}
     await b.transaction.add_offsets("tx", producer, "g")
-    await b.transaction.verify("tx", producer, where)
-    assert await fault_of(b.transaction.verify("tx", producer, TopicPartition("p", 1))) is (
+    await b.homes.guards.verify("tx", producer, where)
+    assert await fault_of(b.homes.guards.verify("tx", producer, TopicPartition("p", 1))) is (
         Fault.INVALID_TRANSACTION_STATE
     )
     offsets = {T0: CommittedOffset(7)}

@@ -14,12 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from treecast.middleware.api.entries import HomeKind, Position, Update, decode_change
+from treecast.middleware.api.entries import HomeKind, Position, Update, decode_change, home_key
 from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions import ProducerIds, TransactionCoordinator, TransactionSettings
-from treecast.middleware.control import commands, values
+from treecast.middleware.control import commands
 from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
 from treecast.middleware.control.store import SqliteStore
 from treecast.middleware.fabric.channel import Answer, ChannelError, Methods
@@ -353,14 +353,14 @@ class Port:
         return answer
 
     async def ask(self, name: HomeName) -> HomeAt:
-        command = commands.AskHome(self._host.session, values.HomeKind(name.kind.value), name.id)
+        command = commands.AskHome(self._host.session, name.kind, name.id)
         entry = await self._do(command)
         return HomeAt(entry.host_id, entry.epoch)
 
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
         made = tuple(
             commands.HomeWrite(
-                values.HomeKind(w.name.kind.value),
+                w.name.kind,
                 w.name.id,
                 w.epoch,
                 () if w.forget else tuple(w.items.items()),
@@ -374,9 +374,9 @@ class Port:
         return refusals
 
     async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
-        kind = values.HomeKind(name.kind.value)
+        kind = name.kind
         await self._do(commands.CheckHome(self._host.session, kind, name.id, epoch))
-        key = values.home_key(kind, name.id)
+        key = home_key(kind, name.id)
         items, more = await self._host.town.coordinator.home_items(key, b"", 1 << 20)
         assert not more
         return dict(items)
