@@ -77,6 +77,7 @@ class HostEntry(Struct, frozen=True):
     """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones.
 
     `run`: the highest number of a run of this name that was heard of, over all its directories.
+    `leads_nothing`: it has no broker, and is given no partitions to lead.
     """
 
     host_id: int
@@ -87,6 +88,7 @@ class HostEntry(Struct, frozen=True):
     incarnation: int
     presence: Presence
     run: int = 0
+    leads_nothing: bool = False
 
 
 class LostRange(Struct, frozen=True):

@@ -91,6 +91,7 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
         incarnation,
         presence,
         _run(before, command),
+        command.leads_nothing,
     )
     return Decision(host, (*counted, put(host)))
 

@@ -65,6 +65,7 @@ class CoordinatorService:
             request.version,
             request.run,
             request.clock_run,
+            request.leads_nothing,
         )
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(

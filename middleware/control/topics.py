@@ -110,6 +110,8 @@ def _pinned(state: ClusterState, count: int, names: tuple[str, ...]) -> list[int
         host = state.host(name)
         if host is None:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, f"no host is named {name[:300]!r}")
+        if host.leads_nothing:
+            raise TreecastError(Fault.INVALID_ASSIGNMENT, f"host {name} has no broker: it cannot lead")
         ids.append(host.host_id)
     return ids * count if len(ids) == 1 else ids
 
@@ -119,7 +121,7 @@ def _spread(state: ClusterState, count: int) -> list[int]:
     heap = [
         (state.led(host.host_id), host.host_id)
         for host in state.hosts()
-        if host.presence is Presence.ATTACHED
+        if host.presence is Presence.ATTACHED and not host.leads_nothing
     ]
     if not heap:
         raise TreecastError(

@@ -160,7 +160,7 @@ class Joined:
 
     @property
     def _operator(self) -> Operator:
-        return self._joining.relay.sharing.partitions.operator
+        return self._joining.relay.operator
 
     def _standing(self, one: Standing) -> pb.PartitionStanding:
         return pb.PartitionStanding(
