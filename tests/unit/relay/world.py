@@ -138,7 +138,7 @@ class World:
                 replace(leader, waits=True) if leader.leader == number else leader
                 for leader in entry.partitions
             )
-            self.topics[name] = replace(entry, leaders=leaders)
+            self.topics[name] = replace(entry, partitions=leaders)
         await self.tell()
 
     async def topic(self, name: str, *leaders: int, **config: object) -> TopicEntry:
@@ -220,13 +220,13 @@ class FakeRecord:
         self._here()
         (entry,) = [topic for topic in self.world.topics.values() if topic.topic_id == claim.topic_id]
         before = entry.partitions[claim.partition]
-        if before.epoch != claim.known_epoch:
+        if before.leader_epoch != claim.known_epoch:
             raise TreecastError(Fault.FENCED_LEADER_EPOCH, "somebody was quicker")
-        assert claim.leader_epoch > before.epoch
+        assert claim.leader_epoch > before.leader_epoch
         lost = (*before.lost, claim.lost) if claim.lost is not None else before.lost
         leaders = list(entry.partitions)
         leaders[claim.partition] = PartitionEntry(self.number, claim.leader_epoch, False, lost)
-        self.world.topics[entry.name] = replace(entry, leaders=tuple(leaders))
+        self.world.topics[entry.name] = replace(entry, partitions=tuple(leaders))
         await self.world.tell()
 
 
