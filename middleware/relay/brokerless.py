@@ -33,9 +33,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.flusher import Flusher
-from treecast.middleware.storage.fsync import FsyncPolicy
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 
 from .attaching import attach_request, take_run
