@@ -15,8 +15,7 @@ from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
-from treecast.middleware.fabric.origin import Joined as JoinedStream
-from treecast.middleware.fabric.origin import Origin, PeerView
+from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.view_store import ViewStore
@@ -31,7 +30,7 @@ _ASK_SECONDS = 1.0  # that a status waits for the coordinator
 _MOST_TOLD = 20  # partitions in trouble, in a status
 
 
-class Joined:
+class JoinedHost:
     """Implements `status.JoinedView`."""
 
     def __init__(self, joining: Joining) -> None:

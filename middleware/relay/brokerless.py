@@ -41,8 +41,8 @@ from .attaching import attach_request, take_run
 from .fabric_host import FabricHost
 from .link import Link
 from .neighbours import Neighbours, Port, Ways
+from .partitions.ports import PartitionSettings
 from .partitions.replicas import Replicas
-from .partitions.settings import PartitionSettings
 from .streams import CarrierSettings
 from .view import ClusterView
 from .view_store import ViewStore

@@ -12,9 +12,9 @@ from .homes import Homes, LinkCoordinator
 from .link import Link
 from .neighbours import Neighbours, Ways
 from .partitions.doubts import Doubts
+from .partitions.ports import PartitionSettings
 from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
-from .partitions.settings import PartitionSettings
 from .streams import CarrierSettings
 from .view_store import ViewStore
 

@@ -18,7 +18,7 @@ from treecast.middleware.model.counters import Counters
 
 from .cluster import Life
 from .events.events import Events
-from .events.share_homes import LinkHomes
+from .events.shares import LinkHomes
 from .interest import InterestSettings
 from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours

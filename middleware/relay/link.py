@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
+from typing import TypeVar
 
 from treecast.middleware.api import coordinator_client as api
 from treecast.middleware.api.entries import Change, HostEntry, Position, TopicEntry, Update
@@ -24,7 +25,19 @@ from .view_store import ViewStore
 REFUSED_SECONDS = 10.0  # until a coordinator that refused this host is asked again
 SEEN_SECONDS = 10.0  # how long a change may take from the coordinator's answer to this host's view
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+
+
+async def called(call: Awaitable[T]) -> T:
+    """A call about what this host has. UNKNOWN_MEMBER is about the host, which is about to attach again."""
+    try:
+        return await call
+    except TreecastError as error:
+        if error.fault is not Fault.UNKNOWN_MEMBER:
+            raise
+        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error
 
 
 class Link:

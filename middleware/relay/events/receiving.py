@@ -17,13 +17,13 @@ from collections.abc import Callable
 
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
-from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .batches import Event, Lineage, events_of
-from .common import Common
+from .outbox import Common
 from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .shares import PREFIX, Shares
 from .words import Words
@@ -37,7 +37,7 @@ class Received:
     def __init__(self, receiving: Receiving, host: int, lineage: Lineage) -> None:
         self.host = host
         self.lineage = lineage
-        self.joined: Joined
+        self.joined: JoinedStream
         self.over_at = 0.0  # when it was first seen to be at its end
         self.number = 0  # the highest of a message that it brought
         self._receiving = receiving
@@ -68,7 +68,9 @@ class Receiving:
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._words = Words()
         self._taken: dict[Received, None] = {}  # those that have brought something in this turn
-        self._gathered: list[tuple[Joined, Progress]] = []  # what their origins are told when it is stored
+        self._gathered: list[
+            tuple[JoinedStream, Progress]
+        ] = []  # what their origins are told when it is stored
         self._left: list[Received] = []  # to be joined again when a turn is stored
         self._timer: asyncio.TimerHandle | None = None
 

@@ -24,7 +24,7 @@ from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .accounts import EventAccounts
 from .batches import BARRIER, batch_of, record_of
-from .common import Common
+from .outbox import Common
 from .owing import Owed, Owing
 from .places import Places
 from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
+from treecast.middleware.api.entries import Presence
 from treecast.middleware.broker.pubsub import (
     Message,
     PubSub,
@@ -29,6 +30,7 @@ from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.link import Link, called
 
 from .outbox import Outbox
 from .ports import SHARE, EventSettings, ShareRequest
@@ -50,6 +52,30 @@ class ShareHomes(Protocol):
 
         COORDINATOR_UNAVAILABLE where nothing is known and nobody answers.
         """
+
+
+class LinkHomes:
+    """Where they are, as the view knows and the coordinator says."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def home(self, id: str, *, ask: bool) -> int:
+        """A home that nobody has, or whose host is away for long, is given to who asks."""
+        known = self._link.view.share_home(id)
+        if known is not None and not ask and self._present(known.host_id):
+            return known.host_id
+        try:
+            found = await called(self._link.client.share_home(self._link.session, id))
+        except TreecastError as error:
+            if known is not None and error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                return known.host_id
+            raise
+        return found.host_id
+
+    def _present(self, host_id: int) -> bool:
+        host = self._link.view.host(host_id)
+        return host is not None and host.presence is Presence.ATTACHED
 
 
 class RemoteMember(Subscriber):

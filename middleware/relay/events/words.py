@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.wire.segment_bodies import Mode, Report
 
 from .batches import Lineage
@@ -25,7 +25,7 @@ class Words:
         self._ended: dict[int, dict[Lineage, EventEnded]] = {}
         self._said: dict[int, tuple[int, list[EventEnded]]] = {}  # host -> the epoch, and what was said
 
-    def ended(self, host: int, joined: Joined, brought: int, passed: int) -> None:
+    def ended(self, host: int, joined: JoinedStream, brought: int, passed: int) -> None:
         """A stream is received no more. `brought`: the highest number of a message that came by it."""
         _, number, epoch = joined.key
         progress = joined.progress

@@ -32,9 +32,8 @@ from .finder import HomeFinder
 from .guards import Guards
 from .keeper import HomeKeeper, HomeSide
 from .mirror import HomeMirror
-from .ports import Coordinator, HomeAt
+from .ports import DEFAULTS, Coordinator, HomeAt, HomeSettings
 from .router import HomeRouter
-from .settings import DEFAULTS, HomeSettings
 from .store import JoinedStore
 
 _log = logging.getLogger(__name__)

@@ -26,8 +26,7 @@ from treecast.middleware.wire.record_batch import BatchHeader, read_header
 from . import calls
 from .following import Following
 from .lost_disk import Copy, Known
-from .ports import Record, Topics
-from .settings import PartitionSettings
+from .ports import PartitionSettings, Record, Topics
 
 MOST_COPIED: Final = 8 << 20  # bytes of one piece, unless one batch has more
 _CRC_FROM: Final = 21

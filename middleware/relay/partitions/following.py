@@ -29,11 +29,10 @@ from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import calls
-from .ports import Topics
+from .ports import PartitionSettings, Topics
 from .proxy import LeaderProxy
 from .remote import RemotePartition
 from .replica import Replica
-from .settings import PartitionSettings
 from .stream_log import StreamMemory
 
 _log = logging.getLogger(__name__)

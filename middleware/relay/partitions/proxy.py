@@ -21,7 +21,7 @@ from treecast.middleware.model.identity import ProducerIdentity, TopicId
 from treecast.middleware.wire.segment_bodies import Mode, Report
 
 from . import calls
-from .settings import PartitionSettings
+from .ports import PartitionSettings
 
 A = TypeVar("A")
 Q = TypeVar("Q")

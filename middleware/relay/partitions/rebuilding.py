@@ -23,8 +23,7 @@ from treecast.middleware.storage.tables import Change, Tables
 
 from .copies import Copier, Survey
 from .lost_disk import Copy, Event, Known, Step, choose, follow, gone, next_epoch
-from .ports import Claim, Record, Topics
-from .settings import PartitionSettings
+from .ports import Claim, PartitionSettings, Record, Topics
 
 _log = logging.getLogger(__name__)
 

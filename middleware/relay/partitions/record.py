@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from treecast.middleware.api.entries import END, LOST, PartitionEnd
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.link import Link, called
 
 from .lost_disk import Recorded
 from .ports import Claim
-
-T = TypeVar("T")
 
 
 class LinkRecord:
@@ -25,15 +21,15 @@ class LinkRecord:
 
     async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
         messages = [END.write(one) for one in ends]
-        await _called(self._link.client.put_ends(self._link.session, messages))
+        await called(self._link.client.put_ends(self._link.session, messages))
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
-        found = await _called(self._link.client.get_ends(topic_id.bytes))
+        found = await called(self._link.client.get_ends(topic_id.bytes))
         return {one.partition: Recorded(one.leader_epoch, one.end) for one in found}
 
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
         client, session = self._link.client, self._link.session
-        answer = await _called(client.give_up(session, topic_id.bytes, partitions))
+        answer = await called(client.give_up(session, topic_id.bytes, partitions))
         await self._link.seen(answer.revision)
 
     async def take_lead(self, claim: Claim) -> None:
@@ -46,15 +42,5 @@ class LinkRecord:
             promoted=claim.promoted,
             lost=None if claim.lost is None else LOST.write(claim.lost),
         )
-        answer = await _called(self._link.client.take_lead(request))
+        answer = await called(self._link.client.take_lead(request))
         await self._link.seen(answer.revision)
-
-
-async def _called(call: Awaitable[T]) -> T:
-    """UNKNOWN_MEMBER is about this host, which is about to attach again."""
-    try:
-        return await call
-    except TreecastError as error:
-        if error.fault is not Fault.UNKNOWN_MEMBER:
-            raise
-        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error

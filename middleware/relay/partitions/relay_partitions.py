@@ -16,11 +16,10 @@ from .copies import Copier, Survey
 from .ends import Ends
 from .leading import Leading, Led
 from .operator import Operator
-from .ports import Record, Topics
+from .ports import PartitionSettings, Record, Topics
 from .rebuilding import Rebuilding
 from .replicas import Replicas
 from .serving import Serving
-from .settings import PartitionSettings
 
 
 class RelayPartitions(Replicas):

@@ -30,7 +30,7 @@ from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.fabric import Fabric
-from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
@@ -38,8 +38,8 @@ from treecast.middleware.wire.record_batch import BatchHeader, read_header
 
 from . import calls
 from .lost_disk import refuses
+from .ports import PartitionSettings
 from .proxy import LeaderProxy
-from .settings import PartitionSettings
 from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Replica:
         self._on_agreed = on_agreed
         self.checked = False  # all it has is what the leader had, when it was last asked
         self.current = False
-        self.joined: Joined | None = None
+        self.joined: JoinedStream | None = None
         self.known_end = 0  # the leader's log was at least so long
         self._goal = 0  # at which it is current
         self._growth = Growth()

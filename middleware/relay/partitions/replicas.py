@@ -23,8 +23,7 @@ from treecast.middleware.storage.tables import Tables
 from .copies import Copies
 from .following import Following
 from .leading import Leading
-from .ports import Topics
-from .settings import PartitionSettings
+from .ports import PartitionSettings, Topics
 
 
 class OwnParts(Protocol):

@@ -51,9 +51,8 @@ from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.relay.interest import InterestSettings
 from treecast.middleware.relay.partitions.lost_disk import Recorded
-from treecast.middleware.relay.partitions.ports import Claim
+from treecast.middleware.relay.partitions.ports import Claim, PartitionSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
-from treecast.middleware.relay.partitions.settings import PartitionSettings
 from treecast.middleware.relay.sharing import Sharing
 from treecast.middleware.relay.streams import CarrierSettings
 from treecast.middleware.relay.view import ClusterView
