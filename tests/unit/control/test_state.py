@@ -127,6 +127,21 @@ def test_leaders_are_spread_and_stay() -> None:
     assert (state.led(1), state.led(3), state.partitions) == (0, 2, 2)
 
 
+def test_a_host_without_a_broker_leads_nothing() -> None:
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    attached(state, "a")
+    step(state, commands.Attach("agent", "i", "h:1", "1", leads_nothing=True))
+    topic = step(state, commands.CreateTopic("t", uuid.UUID(int=1), 3)).answer
+    assert [p.leader for p in topic.partitions] == [1, 1, 1]
+    with pytest.raises(TreecastError, match="no broker") as refused:
+        step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1, {}, ("agent",)))
+    assert refused.value.fault is Fault.INVALID_ASSIGNMENT
+    step(state, commands.Attach("agent", "i", "h:1", "2"))  # which has one now
+    more = step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1)).answer
+    assert [p.leader for p in more.partitions] == [2]
+
+
 def test_state_ids_come_back_as_late_as_they_can() -> None:
     state = ClusterState(SETTINGS)
     state.pass_time(0.0)
