@@ -15,7 +15,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from hmac import compare_digest
 from typing import TypeVar
 
@@ -35,6 +34,7 @@ from .call_auth import (
     PROTOCOL_KEY,
     Signer,
 )
+from .entries import START, Change, Position, Update, heard_change
 from .join_token import JoinToken
 from .lasting import BackOff, lasting
 from .rpc import FAULT_KEY, OPTIONS, methods
@@ -59,23 +59,6 @@ _SILENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.
 _FINAL = {Fault.POLICY_VIOLATION, Fault.UNSUPPORTED_VERSION, Fault.INVALID_REQUEST, Fault.NOT_SUPPORTED}
 
 R = TypeVar("R", bound=Message)
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far a watcher has come. The empty one asks for a snapshot."""
-
-    history: str = ""
-    revision: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """With `snapshot`, `changes` are everything, in place of what was known. `position` comes with it."""
-
-    snapshot: bool
-    position: Position
-    changes: Sequence[pb.EntryChange]
 
 
 class CoordinatorCalls(ABC):
@@ -233,7 +216,7 @@ class CoordinatorCalls(ABC):
 
     # --- watching
 
-    async def watch(self, position: Position = Position()) -> AsyncGenerator[Update, None]:
+    async def watch(self, position: Position = START) -> AsyncGenerator[Update, None]:
         """Everything that changes, from `position` on, over interruptions and restarts of the coordinator.
 
         Ends only with a refusal that would come again: another cluster, key or version.
@@ -254,27 +237,28 @@ class CoordinatorCalls(ABC):
             await asyncio.sleep(back_off.pause())
 
     async def _watch_once(self, position: Position) -> AsyncGenerator[Update, None]:
-        parts: list[pb.EntryChange] = []
+        parts: list[Change] = []
         unfinished: Position | None = None  # of a snapshot that has more parts to come
         request = pb.WatchRequest(history=position.history, revision=position.revision)
         async with aclosing(self._stream("Watch", request)) as messages:
             async for body in messages:
                 message = _parse(pb.WatchResponse, body)
                 reached = Position(message.history, message.revision)
+                changes = tuple(map(heard_change, message.changes))
                 if unfinished is not None and not (message.snapshot and reached == unfinished):
                     raise _nonsense("a snapshot that breaks off")
                 if not message.snapshot:
                     if reached.history != position.history or reached.revision <= position.revision:
                         raise _nonsense("changes that do not follow what it sent before")
                     position = reached
-                    yield Update(False, position, message.changes)
+                    yield Update(False, position, changes)
                     continue
-                parts += message.changes
+                parts += changes
                 if len(parts) > MAX_SNAPSHOT_ENTRIES:
                     raise _nonsense(f"a snapshot of more than {MAX_SNAPSHOT_ENTRIES} entries")
                 unfinished = reached if message.more else None
                 if unfinished is None:
-                    position, changes, parts = reached, parts, []
+                    position, changes, parts = reached, tuple(parts), []
                     yield Update(True, position, changes)
 
 

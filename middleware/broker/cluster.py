@@ -15,10 +15,10 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 
-from .homes import HomeKind
 from .pubsub import Reach
 from .values import (
     NOBODY,

@@ -7,25 +7,18 @@ write on to the coordinator's store, and refuses those of a home that has gone t
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.tables import Change, Tables
 
 
-class HomeKind(enum.IntEnum):
-    """The numbers are those of `treecast/v1/coordinator.proto`."""
-
-    GROUP = 1
-    TRANSACTION = 2
-
-
 class HomeName(Struct, frozen=True):
-    """A group id or a transactional id."""
+    """A group id or a transactional id, which are the kinds of homes that the broker writes for."""
 
     kind: HomeKind
     id: str

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 from treecast.middleware.storage.tables import Tables
 
 from .cluster import Cluster
 from .groups import GroupCoordinator
-from .homes import HomeKind
 from .long_poll import LongPolls
 from .partitions import LocalPartitions
 from .pubsub_host import HostPubSub

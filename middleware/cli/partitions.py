@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treecast.middleware.api.plain import as_dict
+from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, Token, daemon_at
 from .output import Cell, print_json, print_table

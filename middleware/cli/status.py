@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treecast.middleware.api.plain import as_dict
+from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, daemon_at
 from .output import Cell, CommandError, duration_text, print_json, print_pairs, print_table, size_text

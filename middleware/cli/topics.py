@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treecast.middleware.api.plain import as_dict
+from treecast.middleware.api.messages import as_dict
 from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .options import INT31, Control, Json, Token, daemon_at, pairs

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from treecast.middleware.model.errors import Fault, TreecastError
-
-from .cluster_state import ClusterState
-from .commands import AllotState, Done, ProducerBlock, PutInterest, ReleaseState, TakeProducerIds
-from .decision import Decision, check_room, check_size
-from .hosts import caller
-from .values import (
-    FIRST_STATE_ID,
-    LAST_STATE_ID,
-    PRODUCER_ID_MAX,
+from treecast.middleware.api.entries import (
     Change,
     Counter,
     CounterEntry,
@@ -22,6 +13,13 @@ from .values import (
     StateEntry,
     put,
 )
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .cluster_state import ClusterState
+from .commands import AllotState, Done, ProducerBlock, PutInterest, ReleaseState, TakeProducerIds
+from .decision import Decision, check_room, check_size
+from .hosts import caller
+from .values import FIRST_STATE_ID, LAST_STATE_ID, PRODUCER_ID_MAX
 
 
 def take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Decision[ProducerBlock]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from treecast.middleware.model.identity import TopicId
-
-from .values import (
+from treecast.middleware.api.entries import (
     Change,
     Counter,
     CounterEntry,
@@ -24,11 +22,13 @@ from .values import (
     Kind,
     Presence,
     StateEntry,
-    StateSettings,
     TopicEntry,
     home_key,
     put,
 )
+from treecast.middleware.model.identity import TopicId
+
+from .values import StateSettings
 
 E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry, CounterEntry)
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from treecast.middleware.api.entries import HomeKind, LostRange, PartitionEnd
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicId
-
-from .values import HomeKind, LostRange
 
 
 class Session(Struct, frozen=True):
@@ -26,6 +25,7 @@ class Attach(Struct, frozen=True):
     version: str
     run: int = 0  # of this directory; 0 where it is not told
     clock_run: int = 0  # a number by the host's clock
+    leads_nothing: bool = False  # it has no broker
 
 
 class Renew(Struct, frozen=True):
@@ -96,15 +96,6 @@ class GiveUp(Struct, frozen=True):
     session: Session
     topic_id: TopicId
     partitions: tuple[int, ...]
-
-
-class PartitionEnd(Struct, frozen=True):
-    """Where a log ends that its host leads, and the leader epoch of its last record."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    end: int
 
 
 class PutEnds(Struct, frozen=True):

@@ -15,16 +15,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from treecast.middleware.api.entries import Change, decode_change, encode_change
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .cluster_state import ClusterState
-from .codec import decode_change, encode_change
 from .commands import Command, Expire
 from .decision import Decision
 from .history import History, Revision
 from .state import decide, step
 from .store import Commit, Store, StoredChange
-from .values import Change, StateSettings
+from .values import StateSettings
 
 _log = logging.getLogger(__name__)
 

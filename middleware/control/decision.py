@@ -6,9 +6,10 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from treecast.middleware.api.entries import Change
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .values import Change, ItemWrite
+from .values import ItemWrite
 
 A = TypeVar("A")
 

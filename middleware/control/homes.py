@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from treecast.middleware.model.errors import Fault, TreecastError
-
-from .cluster_state import ClusterState
-from .commands import AskHome, CheckHome, Done, HomeRefusals, HomeWrite, PutHomeState
-from .decision import Decision, check_room, check_size
-from .hosts import caller
-from .values import (
+from treecast.middleware.api.entries import (
     Change,
     Counter,
     CounterEntry,
     HomeEntry,
     HomeKind,
     HostEntry,
-    ItemWrite,
     Kind,
     Presence,
     home_key,
     put,
 )
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .cluster_state import ClusterState
+from .commands import AskHome, CheckHome, Done, HomeRefusals, HomeWrite, PutHomeState
+from .decision import Decision, check_room, check_size
+from .hosts import caller
+from .values import ItemWrite
 
 _WHAT = {
     HomeKind.GROUP: "group id",

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from treecast.middleware.api.entries import Change, Counter, CounterEntry, HostEntry, Kind, Presence, put
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.transitions import transitions
 
 from .cluster_state import ClusterState
 from .commands import Attach, Detach, Done, Expire, Renew, Session
 from .decision import Decision, check_room, check_text
-from .values import HOST_ID_MAX, Change, Counter, CounterEntry, HostEntry, Kind, Presence, put
+from .values import HOST_ID_MAX
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 
@@ -90,6 +91,7 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
         incarnation,
         presence,
         _run(before, command),
+        command.leads_nothing,
     )
     return Decision(host, (*counted, put(host)))
 

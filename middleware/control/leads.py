@@ -12,23 +12,23 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from treecast.middleware.api.entries import (
+    HostEntry,
+    LostRange,
+    PartitionEnd,
+    PartitionEntry,
+    Presence,
+    TopicEntry,
+    put,
+)
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 
 from .cluster_state import ClusterState
-from .commands import Done, GiveUp, PartitionEnd, PutEnds, TakeLead
+from .commands import Done, GiveUp, PutEnds, TakeLead
 from .decision import Decision
 from .hosts import caller
-from .values import (
-    HostEntry,
-    ItemWrite,
-    LostRange,
-    PartitionEntry,
-    Presence,
-    TopicEntry,
-    ends_home,
-    put,
-)
+from .values import ItemWrite, ends_home
 
 _HIGHEST_EPOCH: Final = 2**31 - 1
 _INDEX: Final = struct.Struct(">I")

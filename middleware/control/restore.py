@@ -13,11 +13,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from treecast.middleware.api.entries import (
+    Change,
+    Counter,
+    CounterEntry,
+    HostEntry,
+    Presence,
+    decode_change,
+    encode_change,
+    put,
+)
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .codec import decode_change, encode_change
 from .store import Commit, SqliteStore, StoredChange
-from .values import Change, Counter, CounterEntry, HostEntry, Presence, put
 
 # How much of a number may have been given out, unheard of by the host that tells.
 _AHEAD: Final = {
@@ -36,7 +44,7 @@ def restored(changes: Iterable[bytes]) -> list[Change]:
             case HostEntry() as host if host.presence is Presence.ATTACHED:
                 found.append(put(replace(host, presence=Presence.AWAY)))
             case CounterEntry() as counter:
-                found.append(put(replace(counter, value=counter.value + _AHEAD[counter.counter])))
+                found.append(put(replace(counter, value=counter.value + _AHEAD[counter.name])))
             case None:
                 continue
             case _:
@@ -50,7 +58,7 @@ def _check_host_ids(changes: list[Change]) -> None:
     hosts = [change.entry for change in changes if isinstance(change.entry, HostEntry)]
     highest = max((host.host_id for host in hosts), default=0)
     for number, change in enumerate(changes):
-        if isinstance(change.entry, CounterEntry) and change.entry.counter is Counter.HOST_ID:
+        if isinstance(change.entry, CounterEntry) and change.entry.name is Counter.HOST_ID:
             changes[number] = put(replace(change.entry, value=max(change.entry.value, highest)))
             return
     changes.append(put(CounterEntry(Counter.HOST_ID, highest)))

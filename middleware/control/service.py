@@ -7,15 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
 import treecast
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.model.errors import Fault, TreecastError
-
-from . import commands
-from .codec import end_message, home_message, read_lost, state_message, topic_message
-from .commands import Command, HomeRefusals, ProducerBlock, Session
-from .coordinator import Coordinator
-from .leads import read_ends
-from .values import (
+from treecast.middleware.api.entries import (
+    END,
+    HOME,
+    LOST,
+    STATE,
+    TOPIC,
     HomeEntry,
     HomeKind,
     HostEntry,
@@ -23,9 +20,16 @@ from .values import (
     Presence,
     StateEntry,
     TopicEntry,
-    ends_home,
     home_key,
 )
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from . import commands
+from .commands import Command, HomeRefusals, ProducerBlock, Session
+from .coordinator import Coordinator
+from .leads import read_ends
+from .values import ends_home
 
 CHUNK_BYTES = 512 << 10  # of changes in one message of Watch, and of items in one of GetHomeState
 _CHANGES_TAG = b"\x2a"  # field 5 of WatchResponse, length-delimited
@@ -61,6 +65,7 @@ class CoordinatorService:
             request.version,
             request.run,
             request.clock_run,
+            request.leads_nothing,
         )
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(
@@ -140,7 +145,7 @@ class CoordinatorService:
         topic: TopicEntry = (
             self._coordinator.validate(command) if validate_only else await self._coordinator.do(command)
         )
-        return pb.TopicEntryResponse(topic=topic_message(topic), revision=self._coordinator.revision)
+        return pb.TopicEntryResponse(topic=TOPIC.write(topic), revision=self._coordinator.revision)
 
     async def take_lead(self, request: pb.TakeLeadRequest) -> pb.TopicEntryResponse:
         command = commands.TakeLead(
@@ -150,7 +155,7 @@ class CoordinatorService:
             request.known_epoch,
             request.leader_epoch,
             request.promoted,
-            read_lost(request.lost) if request.HasField("lost") else None,
+            LOST.read(request.lost) if request.HasField("lost") else None,
         )
         return await self._topic(command)
 
@@ -159,10 +164,9 @@ class CoordinatorService:
         return await self._topic(commands.GiveUp(session, topic_id, tuple(request.partitions)))
 
     async def put_ends(self, request: pb.PutEndsRequest) -> pb.PutEndsResponse:
-        ends = tuple(
-            commands.PartitionEnd(_topic_id(end.topic_id), end.partition, end.leader_epoch, end.end)
-            for end in request.ends
-        )
+        for end in request.ends:
+            _topic_id(end.topic_id)
+        ends = tuple(map(END.read, request.ends))
         await self._coordinator.do(commands.PutEnds(_session(request.session), ends))
         return pb.PutEndsResponse()
 
@@ -174,7 +178,7 @@ class CoordinatorService:
             after = items[-1][0] if items else b""
             page, more = await self._coordinator.home_items(ends_home(topic_id), after, CHUNK_BYTES)
             items += page
-        return pb.GetEndsResponse(ends=[end_message(end) for end in read_ends(topic_id, items)])
+        return pb.GetEndsResponse(ends=[END.write(end) for end in read_ends(topic_id, items)])
 
     # --- homes
 
@@ -193,7 +197,7 @@ class CoordinatorService:
     async def _home(self, request: pb.HomeRequest, kind: HomeKind) -> pb.HomeResponse:
         command = commands.AskHome(_session(request.session), kind, request.id)
         home: HomeEntry = await self._coordinator.do(command)
-        return pb.HomeResponse(home=home_message(home))
+        return pb.HomeResponse(home=HOME.write(home))
 
     async def put_home_state(self, request: pb.PutHomeStateRequest) -> pb.PutHomeStateResponse:
         writes = tuple(_home_write(write) for write in request.writes)
@@ -226,7 +230,7 @@ class CoordinatorService:
     async def allot_state(self, request: pb.AllotStateRequest) -> pb.AllotStateResponse:
         command = commands.AllotState(_session(request.session), tuple(request.levels))
         state: StateEntry = await self._coordinator.do(command)
-        return pb.AllotStateResponse(state=state_message(state))
+        return pb.AllotStateResponse(state=STATE.write(state))
 
     async def release_state(self, request: pb.ReleaseStateRequest) -> pb.ReleaseStateResponse:
         command = commands.ReleaseState(_session(request.session), request.state_id, request.force)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from treecast.middleware.api.entries import Change, Kind, PartitionEntry, Presence, TopicEntry, put
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_kafka_name
@@ -14,7 +15,7 @@ from treecast.middleware.model.topics import check_kafka_name
 from .cluster_state import ClusterState
 from .commands import AlterTopic, CreatePartitions, CreateTopic, DeleteTopic
 from .decision import Decision, check_room
-from .values import Change, ItemWrite, Kind, PartitionEntry, Presence, TopicEntry, ends_home, put
+from .values import ItemWrite, ends_home
 
 FIRST_LEADER_EPOCH = 0
 _LONGEST_VALUE = 1000  # characters of one configuration value
@@ -109,6 +110,8 @@ def _pinned(state: ClusterState, count: int, names: tuple[str, ...]) -> list[int
         host = state.host(name)
         if host is None:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, f"no host is named {name[:300]!r}")
+        if host.leads_nothing:
+            raise TreecastError(Fault.INVALID_ASSIGNMENT, f"host {name} has no broker: it cannot lead")
         ids.append(host.host_id)
     return ids * count if len(ids) == 1 else ids
 
@@ -118,7 +121,7 @@ def _spread(state: ClusterState, count: int) -> list[int]:
     heap = [
         (state.led(host.host_id), host.host_id)
         for host in state.hosts()
-        if host.presence is Presence.ATTACHED
+        if host.presence is Presence.ATTACHED and not host.leads_nothing
     ]
     if not heap:
         raise TreecastError(

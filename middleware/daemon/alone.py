@@ -12,13 +12,13 @@ import logging
 import sqlite3
 from pathlib import Path
 
+from treecast.middleware.api.entries import Counter, CounterEntry, Entry, HostEntry, TopicEntry, decode_change
 from treecast.middleware.broker import DataDirectory
 from treecast.middleware.broker.topics import TOPICS
 from treecast.middleware.broker.transactions.producer_ids import PRODUCER_BLOCKS, PRODUCER_IDS
-from treecast.middleware.control.codec import decode_change
 from treecast.middleware.control.server import new_id
 from treecast.middleware.control.store import SqliteStore
-from treecast.middleware.control.values import Counter, CounterEntry, Entry, HostEntry, TopicEntry
+from treecast.middleware.model.identity import TopicId
 from treecast.middleware.relay.homes.rows import ALONE, HOMES
 from treecast.middleware.relay.view_store import VIEW
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -73,14 +73,14 @@ def take_alone(data: Path, fsync: FsyncPolicy) -> DataDirectory:
     return directory
 
 
-def own_topics(path: Path) -> dict[str, bytes]:
+def own_topics(path: Path) -> dict[str, TopicId]:
     """The ids of the topics that a host has of its own, by name, in its tables at `path`."""
     tables = Tables(path, FsyncPolicy.NEVER)
     try:
         rows = tables.load(TOPICS)
     finally:
         tables.close()
-    return {name: bytes.fromhex(json.loads(value)["id"]) for name, value in rows.items()}
+    return {name: TopicId(hex=json.loads(value)["id"]) for name, value in rows.items()}
 
 
 def _remove_store(directory: DataDirectory) -> None:
@@ -112,6 +112,6 @@ def _rows(entries: list[Entry]) -> list[Change]:
                 "config": dict(entry.config),
             }
             rows.append(Change(TOPICS, entry.name, json.dumps(value).encode()))
-        elif isinstance(entry, CounterEntry) and entry.counter is Counter.PRODUCER_ID:
+        elif isinstance(entry, CounterEntry) and entry.name is Counter.PRODUCER_ID:
             rows.append(Change(PRODUCER_IDS, "next", str(entry.value).encode()))
     return rows

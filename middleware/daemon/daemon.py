@@ -88,9 +88,9 @@ class Daemon:
             settings, self.counters, broker.cluster, self._faces, time.time(), troubles=room.troubles
         )
         if self._joining is not None:
-            from .joined_view import Joined
+            from .joined_view import JoinedHost
 
-            self.subject.joined = Joined(self._joining)
+            self.subject.joined = JoinedHost(self._joining)
             if self._joining.coordinator is not None:
                 self._joining.coordinator.service.about = lambda status: status.problems.extend(
                     room.troubles.texts()

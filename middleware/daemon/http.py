@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 import treecast
-from treecast.middleware.api.plain import as_dict
+from treecast.middleware.api.messages import as_dict
 
 from .host_names import is_own_name
 from .metrics import Observed, encode

@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
+from treecast.middleware.api.entries import HostEntry
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Topic
 from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
-from treecast.middleware.fabric.origin import Joined as JoinedStream
-from treecast.middleware.fabric.origin import Origin, PeerView
+from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import HostEntry
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.view_store import ViewStore
 
@@ -31,7 +30,7 @@ _ASK_SECONDS = 1.0  # that a status waits for the coordinator
 _MOST_TOLD = 20  # partitions in trouble, in a status
 
 
-class Joined:
+class JoinedHost:
     """Implements `status.JoinedView`."""
 
     def __init__(self, joining: Joining) -> None:
@@ -66,8 +65,8 @@ class Joined:
         channels = {peer.host_id: peer for peer in self._neighbours.channels.peers()}
         led: dict[int, int] = {}
         for topic in self._view.topics:
-            for leader in topic.leaders:
-                led[leader.host_id] = led.get(leader.host_id, 0) + 1
+            for leader in topic.partitions:
+                led[leader.leader] = led.get(leader.leader, 0) + 1
         ordered = sorted(self._view.hosts, key=lambda host: host.host_id)
         return [self._host(host, led.get(host.host_id, 0), channels.get(host.host_id)) for host in ordered]
 
@@ -87,7 +86,7 @@ class Joined:
 
     def leader(self, topic: str, index: int) -> str:
         leader = self._view.leader(topic, index)
-        return self._name(leader.host_id) if leader is not None else ""
+        return self._name(leader.leader) if leader is not None else ""
 
     def is_home(self, group_id: str) -> bool:
         home = self._view.group_home(group_id)
@@ -160,14 +159,14 @@ class Joined:
 
     @property
     def _operator(self) -> Operator:
-        return self._joining.relay.sharing.partitions.operator
+        return self._joining.relay.operator
 
     def _standing(self, one: Standing) -> pb.PartitionStanding:
         return pb.PartitionStanding(
             topic=one.topic,
             partition=one.partition,
-            leader=self._name(one.leader.host_id),
-            leader_epoch=one.leader.epoch,
+            leader=self._name(one.leader.leader),
+            leader_epoch=one.leader.leader_epoch,
             state=one.state,
             problem=one.problem,
             copy=one.end >= 0,

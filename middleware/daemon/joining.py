@@ -14,18 +14,17 @@ import asyncio
 import logging
 import random
 import secrets
-import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import treecast
 from treecast.middleware.api.coordinator_client import (
     Attachment,
     CoordinatorCalls,
     CoordinatorClient,
 )
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -36,6 +35,7 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, new_cluster_id
+from treecast.middleware.relay.attaching import attach_request, take_run
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link
@@ -50,7 +50,6 @@ from .tokens import FILE, given_token, keep_token, kept_token
 if TYPE_CHECKING:
     from .stare import JoinedStare
 
-_BEGINNING = 1_767_225_600  # 2026-01-01, Unix time
 _KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
 
 _log = logging.getLogger(__name__)
@@ -86,9 +85,10 @@ class Joining:
             self._embed()
         assert self._client is not None
         membership = self._membership(target)
-        self._attachment = Attachment(self._client, self._request(membership), self._check_host)
+        request = attach_request(self.directory, membership, self.announced)
+        self._attachment = Attachment(self._client, request, self._check_host)
         await self._attach(self._attachment, target)
-        self._take_run(self._attachment)
+        take_run(self._attachment, self.directory)
         await self._check_topics()
         keep_token(self._data, self.token)
         self._begin(membership)
@@ -210,16 +210,6 @@ class Joining:
 
     # --- attaching
 
-    def _request(self, membership: Membership) -> pb.AttachRequest:
-        return pb.AttachRequest(
-            name=membership.name,
-            instance=membership.instance,
-            address=str(self.announced),
-            version=treecast.__version__,
-            run=self.directory.run,
-            clock_run=run_by_clock(time.time()),
-        )
-
     @property
     def announced(self) -> Address:
         """Where others reach the fabric."""
@@ -252,18 +242,6 @@ class Joining:
                 )
             await asyncio.sleep(back_off.pause())
 
-    def _take_run(self, attachment: Attachment) -> None:
-        """Runs of this name in other directories may have had higher numbers, which other hosts remember."""
-        if attachment.answer is not None and attachment.answer.run > self.directory.run:
-            _log.warning(
-                "%s is not the data directory that %s had before, or an older state of it: this is run %d",
-                self._data,
-                self._settings.name,
-                attachment.answer.run,
-            )
-            self.directory.raise_run(attachment.answer.run)
-        attachment.request.run = self.directory.run  # it is told at each attach
-
     def _check_host(self, answer: pb.AttachResponse) -> None:
         """The id belongs to the name for ever, unless the coordinator's store is another."""
         known = self.directory.meta.host_id
@@ -285,8 +263,8 @@ class Joining:
         async with aclosing(self._client.watch()) as updates:
             found = await anext(updates)
         for change in found.changes:
-            topic = change.topic if change.HasField("topic") else None
-            if topic is not None and brought.get(topic.name, topic.topic_id) != topic.topic_id:
+            topic = change.entry
+            if isinstance(topic, TopicEntry) and brought.get(topic.name, topic.topic_id) != topic.topic_id:
                 raise StartError(
                     f"this host and the cluster both have a topic {topic.name!r}, and they are not the same:"
                     " delete one of them, or join with an empty data directory"
@@ -334,15 +312,6 @@ class Joining:
             self._port.close()
         if hasattr(self, "directory"):
             self.directory.close(clean=self.directory.was_clean)
-
-
-def run_by_clock(now: float) -> int:
-    """A number that a new directory's run may have: above what any directory comes to by counting its runs.
-
-    Seconds since 2026, as `now` (Unix time) says, and at most half of what a leader epoch may be: a clock
-    that is far ahead leaves room to count on.
-    """
-    return min(max(int(now) - _BEGINNING, 0), 2**30)
 
 
 def _is_loopback(address: str) -> bool:

@@ -7,18 +7,20 @@ when that one has been away for long. All others find it by the view.
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
+from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry, Presence
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as coordinator_pb
-from treecast.middleware.api.v1 import peer_stare_pb2 as pb
 from treecast.middleware.control.replica_service import ReplicaService
 from treecast.middleware.control.replicas.settings import ReplicaSettings
 from treecast.middleware.control.replicas.vnf_ids import VnfIds
+from treecast.middleware.fabric.channel import Method, Natural, Nothing
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.stare.edge import StareEdge
 from treecast.middleware.fabric.stare.settings import StareSettings
@@ -26,7 +28,6 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.cluster import RelayCluster
-from treecast.middleware.relay.entries import HomeEntry, HomeKind, HostEntry, Presence
 from treecast.middleware.relay.link import Link
 
 _log = logging.getLogger(__name__)
@@ -36,11 +37,16 @@ PREFIX: Final = "$stare"  # states of STARE's are no topics of the other faces, 
 _ASK_AGAIN: Final = 5.0  # seconds
 
 
-class StareMethod(enum.IntEnum):
-    """Of the channel: notices, whose bodies are signals."""
+class StareSignal(Struct, frozen=True, array_like=True):
+    """A notice whose body is a signal (`wire.stare_signals`). `epoch`: of the replica controller's home, as
+    the sender knows it; `run`: of the sending host."""
 
-    TO_CONTROLLER = 100
-    FROM_CONTROLLER = 101
+    epoch: Natural
+    run: Natural
+
+
+TO_CONTROLLER: Final = Method(100, StareSignal, Nothing)
+FROM_CONTROLLER: Final = Method(101, StareSignal, Nothing)
 
 
 class JoinedStare:
@@ -64,8 +70,8 @@ class JoinedStare:
         self._states: dict[tuple[str, ...], int] = {}  # that this host holds
         self.edge = StareEdge(StareSettings(), random.Random(), counters.stare, self._state_of)
         methods = self._neighbours.methods
-        methods.register(StareMethod.TO_CONTROLLER, pb.StareSignal, self._to_controller)
-        methods.register(StareMethod.FROM_CONTROLLER, pb.StareSignal, self._from_controller)
+        methods.register(TO_CONTROLLER, self._to_controller)
+        methods.register(FROM_CONTROLLER, self._from_controller)
 
     # --- life
 
@@ -210,8 +216,8 @@ class JoinedStare:
         if self._home is None:
             return
         if self._home.host_id != self._host_id:
-            head = pb.StareSignal(epoch=self._home.epoch, run=self._run)
-            self._neighbours.methods.tell(self._home.host_id, StareMethod.TO_CONTROLLER, head, data)
+            head = StareSignal(self._home.epoch, self._run)
+            self._neighbours.methods.tell(self._home.host_id, TO_CONTROLLER, head, data)
         elif self._service is not None:
             self._service.signal(self._host_id, self._run, data)
 
@@ -219,19 +225,15 @@ class JoinedStare:
         if host == self._host_id:
             self.edge.signal(data)
         else:
-            head = pb.StareSignal(epoch=epoch, run=self._run)
-            self._neighbours.methods.tell(host, StareMethod.FROM_CONTROLLER, head, data)
+            head = StareSignal(epoch, self._run)
+            self._neighbours.methods.tell(host, FROM_CONTROLLER, head, data)
 
-    def _to_controller(
-        self, host: int, request: pb.StareSignal, body: memoryview
-    ) -> tuple[pb.StareTaken, Buffer]:
+    def _to_controller(self, host: int, request: StareSignal, body: memoryview) -> tuple[Nothing, Buffer]:
         if self._service is not None:
             self._service.signal(host, request.run, body)
-        return pb.StareTaken(), b""
+        return Nothing(), b""
 
-    def _from_controller(
-        self, host: int, request: pb.StareSignal, body: memoryview
-    ) -> tuple[pb.StareTaken, Buffer]:
+    def _from_controller(self, host: int, request: StareSignal, body: memoryview) -> tuple[Nothing, Buffer]:
         if self._home is not None and host == self._home.host_id and request.epoch >= self._home.epoch:
             self.edge.signal(body)
-        return pb.StareTaken(), b""
+        return Nothing(), b""

@@ -39,7 +39,7 @@ class CoordinatorCounts(Protocol):
 
 
 class JoinedView(Protocol):
-    """What there is to see of a cluster; `joined_view.Joined` where the host is joined."""
+    """What there is to see of a cluster; `joined_view.JoinedHost` where the host is joined."""
 
     def coordinator(self) -> pb.CoordinatorStatus: ...
 

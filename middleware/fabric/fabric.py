@@ -54,7 +54,7 @@ from .core.settings import NEVER, StreamSettings
 from .core.streams import Shipment, Streams
 from .core.timing import Random
 from .groups import Groups, encode_probe
-from .origin import Joined, Origin, Sink
+from .origin import JoinedStream, Origin, Sink
 from .receiving import Inlets
 from .settings import FabricSettings
 from .ways import End, Ways
@@ -116,7 +116,7 @@ class Fabric:
         self._clock = clock
         self._complaints = Complaints(counters.refused, _log, "fabric: packets refused", _USUAL)
         self._origins: dict[int, Origin] = {}  # by the number of what is served
-        self._joined: dict[tuple[int, int], Joined] = {}  # by origin and stream
+        self._joined: dict[tuple[int, int], JoinedStream] = {}  # by origin and stream
         self._soon = False
         self._working = False
         self._closed = False
@@ -235,7 +235,7 @@ class Fabric:
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
-    ) -> Joined:
+    ) -> JoinedStream:
         """Begins to receive a stream, in place of an earlier membership of it.
 
         `held` is where all that the sink has taken can be read again: it repairs for others what they lack
@@ -243,7 +243,7 @@ class Fabric:
 
         `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
         itself, from its first record (for streams of events, not for partitions). With `keeps` the origin is
-        told of what was taken when `Joined.keep` says so.
+        told of what was taken when `JoinedStream.keep` says so.
         """
         receiver = self._streams.receivers.join(
             origin,
@@ -257,7 +257,7 @@ class Fabric:
             held=held,
             keeps=keeps,
         )
-        joined = self._joined[origin, stream] = Joined(self, receiver, sink)
+        joined = self._joined[origin, stream] = JoinedStream(self, receiver, sink)
         self._work_soon()
         return joined
 
@@ -266,8 +266,8 @@ class Fabric:
         self._joined.pop((origin, stream), None)
         self._streams.receivers.leave(origin, stream)
 
-    def keep(self, joined: Joined, progress: Progress) -> None:
-        """See `Joined.keep`."""
+    def keep(self, joined: JoinedStream, progress: Progress) -> None:
+        """See `JoinedStream.keep`."""
         if self._joined.get(joined.key[:2]) is not joined or self._closed:
             return
         now = self.now()
@@ -277,8 +277,8 @@ class Fabric:
         elif not self._soon and at < self._timer_at:
             self._start_timer(now, at)
 
-    def leave_joined(self, joined: Joined) -> None:
-        """See `Joined.leave`."""
+    def leave_joined(self, joined: JoinedStream) -> None:
+        """See `JoinedStream.leave`."""
         if self._joined.get(joined.key[:2]) is joined:
             self.leave(*joined.key[:2])
 
@@ -359,7 +359,7 @@ class Fabric:
         """All that are served, for inspection."""
         return list(self._origins.values())
 
-    def joined(self) -> list[Joined]:
+    def joined(self) -> list[JoinedStream]:
         """All that are received, for inspection."""
         return list(self._joined.values())
 
@@ -513,7 +513,7 @@ class Fabric:
             if joined is not None:
                 self._hand_out(joined, [delivery for _, delivery in taken[first:at]])
 
-    def _hand_out(self, joined: Joined, deliveries: list[Delivery]) -> None:
+    def _hand_out(self, joined: JoinedStream, deliveries: list[Delivery]) -> None:
         try:
             joined.sink.deliver(deliveries)
         except Exception as error:

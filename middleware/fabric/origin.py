@@ -236,7 +236,7 @@ class Sink(Protocol):
         """`deliver` has raised, and the stream was left."""
 
 
-class Joined:
+class JoinedStream:
     """A stream that this host receives. Made by `Fabric.join`."""
 
     def __init__(self, fabric: Fabric, receiver: Receiver, sink: Sink) -> None:

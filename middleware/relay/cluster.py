@@ -17,6 +17,7 @@ from treecast.middleware.storage.tables import Tables
 
 from .events.events import Events
 from .neighbours import Neighbours
+from .partitions.operator import Operator
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -68,14 +69,17 @@ class RelayCluster:
         sharing: Sharing,
         events: Events,
         tables: Tables,
+        operator: Operator,
     ) -> None:
         """`lives`: what is started in this order, and closed in reverse. `neighbours`: for looking.
 
         `events` join `sharing` when faces have taken up their sessions. `tables`: where the view is kept.
+        `operator`: what operators decide about partitions.
         """
         self.neighbours = neighbours
         self.sharing = sharing
         self.tables = tables
+        self.operator = operator
         self._events = events
         self._cluster_id = cluster_id
         self._host = host

@@ -7,17 +7,14 @@ from treecast.middleware.broker.parts import LocalParts
 from .adoption import Adoption
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
-from .events.events import Events
-from .events.share_homes import LinkHomes
+from .fabric_host import FabricHost
 from .homes import Homes, LinkCoordinator
-from .interest import InterestSettings
 from .link import Link
-from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
+from .neighbours import Neighbours, Ways
 from .partitions.doubts import Doubts
+from .partitions.ports import PartitionSettings
 from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
-from .partitions.settings import PartitionSettings
-from .sharing import Sharing
 from .streams import CarrierSettings
 from .view_store import ViewStore
 
@@ -53,8 +50,8 @@ class Opening:
 def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
     """The cluster over the local parts of a joined host.
 
-    Lives start in order: what is known and led here, the fabric, who answers for partitions and homes (they
-    register their calls and ask nobody yet), the channels.
+    A fabric host, as any is, and what a broker adds: definitions, what is led here, homes. What is known and
+    led here opens first.
     """
     neighbours = Neighbours(ways, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters)
     definitions = RelayDefinitions(
@@ -77,34 +74,8 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         record,
         link.directory,
     )
-    sharing = Sharing(
-        link,
-        neighbours.methods,
-        neighbours.fabric,
-        partitions,
-        InterestSettings(),
-        CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings(),
-        parts.counters.relay,
-    )
-    events = Events(
-        parts.pubsub.hub,
-        parts.pubsub.turn,
-        parts.run,
-        sharing.interest,
-        neighbours.methods,
-        neighbours.fabric,
-        parts.counters.events,
-        parts.clock,
-        LinkHomes(link),
-        tables=parts.tables,
-    )
-
-    def up(host: int, incarnation: int) -> None:
-        neighbours.accepted(host)
-        sharing.host_up(host, incarnation)
-
-    neighbours.channels.on_up = up
-    neighbours.channels.on_down = sharing.host_down
+    carriers = CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings()
+    host = FabricHost(parts, link, neighbours, partitions, carriers)
     return RelayCluster(
         parts.cluster_id,
         parts.host,
@@ -113,14 +84,11 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         homes,
         [
             Opening(parts, link, definitions, doubts),
-            FabricLife(neighbours),
-            partitions,
-            sharing,
-            homes,
-            ChannelLife(neighbours),
+            *host.lives(homes),
         ],
         neighbours,
-        sharing,
-        events,
+        host.sharing,
+        host.events,
         parts.tables,
+        partitions.operator,
     )

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
+from treecast.middleware.api.entries import TOPIC, TopicEntry
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.settings import BrokerSettings
 from treecast.middleware.broker.topics import Configs, altered
@@ -23,7 +24,6 @@ from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_new_kafka_name
 
-from .entries import TopicEntry, topic_entry
 from .link import SEEN_SECONDS, Link
 
 _log = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class RelayDefinitions:
 
     async def _changed(self, answer: pb.TopicEntryResponse, validate_only: bool) -> Topic:
         try:
-            topic = self._topic(topic_entry(answer.topic))
+            topic = self._topic(TOPIC.read(answer.topic))
         except ValueError as error:
             raise TreecastError(Fault.INTERNAL, f"the coordinator's topic makes no sense: {error}") from error
         if not validate_only:
@@ -278,14 +278,14 @@ class RelayDefinitions:
     def _leads(self, entry: TopicEntry) -> Mapping[int, int]:
         """What waits for this host is not led by it: nobody leads it."""
         return {
-            number: leader.epoch
-            for number, leader in enumerate(entry.leaders)
-            if leader.host_id == self._host_id and not leader.waits
+            number: leader.leader_epoch
+            for number, leader in enumerate(entry.partitions)
+            if leader.leader == self._host_id and not leader.waits
         }
 
     def _topic(self, entry: TopicEntry) -> Topic:
         config = self._configs.of(entry.config)
-        return Topic(entry.name, entry.topic_id, len(entry.leaders), config)
+        return Topic(entry.name, entry.topic_id, len(entry.partitions), config)
 
 
 def _check_partitions(total: int) -> None:

@@ -13,15 +13,14 @@ one said last to the coordinator counts (`remember`).
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from treecast.middleware.api.v1 import peer_streams_pb2 as pb
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Method, Methods, Natural
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -34,13 +33,20 @@ Record = Callable[[int, Sequence[str]], Awaitable[object]]
 OnChange = Callable[[int, Iterable[Pattern], Iterable[Pattern]], None]  # host, patterns added, removed
 
 
-class StreamMethod(enum.IntEnum):
-    """Numbers of calls; their messages are those of `peer_streams.proto`."""
+class InterestRequest(Struct, frozen=True, array_like=True):
+    """What the caller wants. `base`: the version that `added` and `removed` change; 0: they are everything.
+    `version`: from 1 in each run of the caller.
 
-    INTEREST = 60
-    GROUP_JOIN = 61
-    GROUP_LEAVE = 62
-    PROBE_SEEN = 63
+    Answered with the version that is known now; where it is not the caller's, everything is to be said anew.
+    """
+
+    base: Natural
+    version: Natural
+    added: list[Pattern] = []
+    removed: list[Pattern] = []
+
+
+INTEREST: Final = Method(60, InterestRequest, int)
 
 
 class InterestSettings(Struct, frozen=True):
@@ -92,7 +98,7 @@ class Interest:
         self._waiting: list[tuple[int, Future[None]]] = []
         self._recording: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        methods.register(StreamMethod.INTEREST, pb.InterestRequest, self._heard)
+        methods.register(INTEREST, self._heard)
 
     # --- what this host wants
 
@@ -206,12 +212,10 @@ class Interest:
         request = self._request(neighbour.acknowledged)
         known = 0
         try:
-            answer, _ = await self._methods.ask(
-                host, StreamMethod.INTEREST, request, pb.InterestResponse, self._settings.call
-            )
-            known = answer.version if answer.version == request.version else 0
+            answer, _ = await self._methods.ask(host, INTEREST, request, self._settings.call)
+            known = answer if answer == request.version else 0
             if known == 0 and request.base == 0:
-                raise TreecastError(Fault.INTERNAL, f"it answers with version {answer.version}")
+                raise TreecastError(Fault.INTERNAL, f"it answers with version {answer}")
         except TreecastError as error:
             _log.info("host %d could not be told of interest: %s", host, error)
             if life == neighbour.life:
@@ -224,10 +228,10 @@ class Interest:
             self._confirm()
             self._tell(host, neighbour)
 
-    def _request(self, base: int) -> pb.InterestRequest:
+    def _request(self, base: int) -> InterestRequest:
         """All changes since `base`; everything where they are not remembered."""
         if base < 1 or any(version not in self._history for version in range(base + 1, self._version + 1)):
-            return pb.InterestRequest(base=0, version=self._version, added=_coded(self._counts))
+            return InterestRequest(0, self._version, list(self._counts))
         added: dict[Pattern, None] = {}
         removed: dict[Pattern, None] = {}
         for version in range(base + 1, self._version + 1):
@@ -238,9 +242,7 @@ class Interest:
             for pattern in less:
                 added.pop(pattern, None)
                 removed[pattern] = None
-        return pb.InterestRequest(
-            base=base, version=self._version, added=_coded(added), removed=_coded(removed)
-        )
+        return InterestRequest(base, self._version, list(added), list(removed))
 
     def _forget_history(self) -> None:
         oldest = min((one.acknowledged for one in self._neighbours.values() if one.up), default=self._version)
@@ -296,17 +298,15 @@ class Interest:
             if any(matches(pattern, levels) for pattern in neighbour.patterns)
         ]
 
-    def _heard(
-        self, host: int, request: pb.InterestRequest, body: memoryview
-    ) -> tuple[pb.InterestResponse, Buffer]:
+    def _heard(self, host: int, request: InterestRequest, body: memoryview) -> tuple[int, Buffer]:
         neighbour = self._neighbours.setdefault(host, _Neighbour())
-        patterns, wanted = neighbour.patterns, set(_decoded(request.added))
+        patterns, wanted = neighbour.patterns, set(_checked(request.added))
         if request.base == 0:
             added, removed = wanted - patterns, patterns - wanted
         elif request.base == neighbour.version:
-            added, removed = wanted - patterns, patterns.intersection(_decoded(request.removed)) - wanted
+            added, removed = wanted - patterns, patterns.intersection(_checked(request.removed)) - wanted
         else:
-            return pb.InterestResponse(version=neighbour.version), b""
+            return neighbour.version, b""
         count = len(patterns) + len(added) - len(removed)
         if count > self._settings.most_patterns:
             raise TreecastError(
@@ -318,7 +318,7 @@ class Interest:
         self._counters.interest_heard += 1
         if (added or removed) and self.on_change is not None:
             self.on_change(host, added, removed)
-        return pb.InterestResponse(version=neighbour.version), b""
+        return neighbour.version, b""
 
     # --- hosts come and go
 
@@ -374,13 +374,8 @@ def read(spelling: str) -> Pattern:
     return tuple(level.replace("%2F", "/").replace("%25", "%") for level in spelling.split("/"))
 
 
-def _coded(patterns: Iterable[Pattern]) -> list[pb.TopicPattern]:
-    return [pb.TopicPattern(levels=pattern) for pattern in patterns]
-
-
-def _decoded(patterns: Iterable[pb.TopicPattern]) -> list[Pattern]:
+def _checked(patterns: list[Pattern]) -> list[Pattern]:
     """INVALID_REQUEST for a pattern without levels."""
-    found = [tuple(pattern.levels) for pattern in patterns]
-    if not all(found):
+    if not all(patterns):
         raise TreecastError(Fault.INVALID_REQUEST, "a pattern has at least one level")
-    return found
+    return patterns

@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
+from typing import TypeVar
 
 from treecast.middleware.api import coordinator_client as api
+from treecast.middleware.api.entries import Change, HostEntry, Position, TopicEntry, Update
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .entries import Change, HostEntry, TopicEntry, read_change
-from .view import ClusterView, Position, Update
+from .view import ClusterView
 from .view_store import ViewStore
 
 REFUSED_SECONDS = 10.0  # until a coordinator that refused this host is asked again
 SEEN_SECONDS = 10.0  # how long a change may take from the coordinator's answer to this host's view
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+
+
+async def called(call: Awaitable[T]) -> T:
+    """A call about what this host has. UNKNOWN_MEMBER is about the host, which is about to attach again."""
+    try:
+        return await call
+    except TreecastError as error:
+        if error.fault is not Fault.UNKNOWN_MEMBER:
+            raise
+        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error
 
 
 class Link:
@@ -137,10 +150,8 @@ class Link:
     async def _watch(self) -> None:
         """For ever: a coordinator that refuses this host may be another one tomorrow."""
         while True:
-            known = self.view.position
-            position = api.Position(known.history, known.revision)
             try:
-                async with aclosing(self.client.watch(position)) as updates:
+                async with aclosing(self.client.watch(self.view.position)) as updates:
                     async for update in updates:
                         self.refused = None
                         await self._take(update)
@@ -152,14 +163,12 @@ class Link:
                 self.refused = error
             await asyncio.sleep(REFUSED_SECONDS)
 
-    async def _take(self, update: api.Update) -> None:
-        position = Position(update.position.history, update.position.revision)
-        changes = tuple(read_change(change) for change in update.changes)
-        if update.snapshot and position.history != self.view.position.history:
-            self._check_store(changes)
+    async def _take(self, update: Update) -> None:
+        if update.snapshot and update.position.history != self.view.position.history:
+            self._check_store(update.changes)
         if self._store is not None:
-            await self._store.save(update.snapshot, position, update.changes)
-        self.view.apply(Update(update.snapshot, position, changes))
+            await self._store.save(update)
+        self.view.apply(update)
         self._counters.coordinator_updates += 1
 
     def _check_store(self, changes: Sequence[Change]) -> None:

@@ -14,6 +14,7 @@ import socket
 from msgspec import Struct
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.entries import HostEntry, Presence
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.fabric.channel import Channels, ChannelSettings, Methods, channel_key
 from treecast.middleware.fabric.fabric import Fabric
@@ -21,7 +22,6 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.wire.segment import KeyRing
 
-from .entries import HostEntry, Presence
 from .view import ClusterView
 
 SEGMENTS = "fabric segments 1"  # what the key of segments is derived for

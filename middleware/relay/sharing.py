@@ -6,16 +6,16 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
 
-from .entries import HomeEntry, HomeKind, HostEntry
 from .interest import Interest, InterestSettings
 from .link import Link
-from .partitions.relay_partitions import RelayPartitions
+from .partitions.replicas import Replicas
 from .streams import Carriers, CarrierSettings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Sharing:
         link: Link,
         methods: Methods,
         fabric: Fabric,
-        partitions: RelayPartitions,
+        partitions: Replicas,
         interest: InterestSettings,
         carriers: CarrierSettings,
         counters: RelayCounters,
@@ -48,11 +48,12 @@ class Sharing:
             counters,
             random.Random(),
         )
-        self.carriers.carry(partitions.leading)
         self.events: Events | None = None  # once they have begun
         self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
-        partitions.leading.on_followers = lambda topic: self.carriers.soon()
+        if partitions.leading is not None:
+            self.carriers.carry(partitions.leading)
+            partitions.leading.on_followers = lambda topic: self.carriers.soon()
         link.view.hosts.subscribe(self._host_changed)
         link.view.homes.subscribe(self._home_changed)
 

@@ -19,12 +19,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
-from treecast.middleware.api.v1 import peer_streams_pb2 as pb
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Method, Methods, Natural, Nothing
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.core.timing import Random
 from treecast.middleware.fabric.fabric import Fabric
@@ -32,8 +31,6 @@ from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-
-from .interest import StreamMethod
 
 _log = logging.getLogger(__name__)
 _NONCES = 8
@@ -54,6 +51,24 @@ class Carried(Protocol):
 
     def hosts(self) -> list[int]:
         """Who receives it."""
+
+
+class GroupRequest(Struct, frozen=True, array_like=True):
+    """The receiver is asked to join a group of streams, or told that nothing is sent to it any more."""
+
+    state_id: Natural
+
+
+class ProbeSeen(Struct, frozen=True, array_like=True):
+    """A notice: a probe of the receiver of this has come by the group."""
+
+    state_id: Natural
+    nonce: Natural
+
+
+GROUP_JOIN: Final = Method(61, GroupRequest, Nothing)
+GROUP_LEAVE: Final = Method(62, GroupRequest, Nothing)
+PROBE_SEEN: Final = Method(63, ProbeSeen, ProbeSeen)
 
 
 class CarrierSettings(Struct, frozen=True):
@@ -149,9 +164,9 @@ class Carriers:
         self._hurried = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._unheard: set[int] = set()  # hosts that have answered no probe lately
-        methods.register(StreamMethod.GROUP_JOIN, pb.GroupJoinRequest, self._join)
-        methods.register(StreamMethod.GROUP_LEAVE, pb.GroupLeaveRequest, self._leave)
-        methods.register(StreamMethod.PROBE_SEEN, pb.ProbeSeen, self._seen)
+        methods.register(GROUP_JOIN, self._join)
+        methods.register(GROUP_LEAVE, self._leave)
+        methods.register(PROBE_SEEN, self._seen)
 
     def carry(self, streams: Iterable[Carried]) -> None:
         """Sees to these from now on, as they are at each look."""
@@ -203,22 +218,18 @@ class Carriers:
 
     # --- as a member
 
-    def _join(
-        self, host: int, request: pb.GroupJoinRequest, body: memoryview
-    ) -> tuple[pb.GroupJoinResponse, Buffer]:
+    def _join(self, host: int, request: GroupRequest, body: memoryview) -> tuple[Nothing, Buffer]:
         if request.state_id not in self._asked:
             try:
                 self._fabric.join_group(request.state_id)
             except (OSError, ValueError) as error:
                 raise TreecastError(Fault.NOT_SUPPORTED, f"no group here: {error}") from error
         self._asked.setdefault(request.state_id, set()).add(host)
-        return pb.GroupJoinResponse(), b""
+        return Nothing(), b""
 
-    def _leave(
-        self, host: int, request: pb.GroupLeaveRequest, body: memoryview
-    ) -> tuple[pb.GroupLeaveResponse, Buffer]:
+    def _leave(self, host: int, request: GroupRequest, body: memoryview) -> tuple[Nothing, Buffer]:
         self._left(host, request.state_id)
-        return pb.GroupLeaveResponse(), b""
+        return Nothing(), b""
 
     def _left(self, host: int, state_id: int) -> None:
         hosts = self._asked.get(state_id)
@@ -231,7 +242,7 @@ class Carriers:
 
     def _probed(self, host: int, state_id: int, nonce: int) -> None:
         """A probe came by the group."""
-        self._methods.tell(host, StreamMethod.PROBE_SEEN, pb.ProbeSeen(state_id=state_id, nonce=nonce))
+        self._methods.tell(host, PROBE_SEEN, ProbeSeen(state_id, nonce))
 
     def host_up(self, host: int) -> None:
         """It may be another run of it, which is no member yet: until it has joined again, unicast."""
@@ -346,11 +357,9 @@ class Carriers:
             group.task = None
 
     async def _invite(self, state_id: int, host: int, member: _Member) -> None:
-        request = pb.GroupJoinRequest(state_id=state_id)
+        request = GroupRequest(state_id)
         try:
-            await self._methods.ask(
-                host, StreamMethod.GROUP_JOIN, request, pb.GroupJoinResponse, self._settings.call
-            )
+            await self._methods.ask(host, GROUP_JOIN, request, self._settings.call)
             member.joined = True
         except TreecastError as error:
             if error.fault is Fault.NOT_SUPPORTED:
@@ -363,11 +372,9 @@ class Carriers:
             self._spawn(self._tell_leave(host, group.state_id))
 
     async def _tell_leave(self, host: int, state_id: int) -> None:
-        request = pb.GroupLeaveRequest(state_id=state_id)
+        request = GroupRequest(state_id)
         try:
-            await self._methods.ask(
-                host, StreamMethod.GROUP_LEAVE, request, pb.GroupLeaveResponse, self._settings.call
-            )
+            await self._methods.ask(host, GROUP_LEAVE, request, self._settings.call)
         except TreecastError as error:
             _log.info("host %d stays in the group of state %d: %s", host, state_id, error)
 
@@ -422,7 +429,7 @@ class Carriers:
         except (OSError, ValueError) as error:
             _log.info("the group of %s cannot be probed: %s", group.name, error)
 
-    def _seen(self, host: int, notice: pb.ProbeSeen, body: memoryview) -> tuple[pb.ProbeSeen, Buffer]:
+    def _seen(self, host: int, notice: ProbeSeen, body: memoryview) -> tuple[ProbeSeen, Buffer]:
         for group in self._groups.values():
             if group.state_id == notice.state_id and notice.nonce in group.nonces:
                 member = group.members.get(host)

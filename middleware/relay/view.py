@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from msgspec import Struct
-
-from treecast.middleware.model.identity import TopicId
-
-from .entries import (
+from treecast.middleware.api.entries import (
     Change,
     Entry,
     HomeEntry,
@@ -22,28 +18,16 @@ from .entries import (
     HostEntry,
     InterestEntry,
     Kind,
-    Leader,
+    PartitionEntry,
+    Position,
     StateEntry,
     TopicEntry,
+    Update,
     home_key,
 )
+from treecast.middleware.model.identity import TopicId
 
 E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry)
-
-
-class Position(Struct, frozen=True):
-    """How far the coordinator's history is known. The empty one: nothing is."""
-
-    history: str = ""
-    revision: int = 0
-
-
-class Update(Struct, frozen=True):
-    """With `snapshot`, `changes` are everything, in place of what was known."""
-
-    snapshot: bool
-    position: Position
-    changes: tuple[Change, ...]
 
 
 class Shelf(Generic[E]):
@@ -117,10 +101,10 @@ class ClusterView:
         name = self._names_by_topic_id.get(topic_id)
         return None if name is None else self.topics.get(name)
 
-    def leader(self, topic: str, index: int) -> Leader | None:
+    def leader(self, topic: str, index: int) -> PartitionEntry | None:
         """None where there is no such partition."""
         found = self.topics.get(topic)
-        return found.leaders[index] if found is not None and 0 <= index < len(found.leaders) else None
+        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
     def group_home(self, group_id: str) -> HomeEntry | None:
         return self.homes.get(home_key(HomeKind.GROUP, group_id))

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.api.entries import Position, Update, decode_change, encode_change
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.tables import Change as Row
 from treecast.middleware.storage.tables import Tables
-
-from .entries import read_change
-from .view import Position, Update
 
 VIEW = "view"
 _POSITION = "position"
@@ -41,7 +38,7 @@ class ViewStore:
         if position is None:
             return None
         known = json.loads(position)
-        changes = tuple(read_change(pb.EntryChange.FromString(value)) for value in rows.values())
+        changes = tuple(map(decode_change, rows.values()))
         return Update(True, Position(known["history"], known["revision"]), changes)
 
     def entries(self) -> Iterator[bytes]:
@@ -50,15 +47,15 @@ class ViewStore:
         rows.pop(_POSITION, None)
         return iter([value for _, value in sorted(rows.items())])
 
-    async def save(self, snapshot: bool, position: Position, changes: Sequence[pb.EntryChange]) -> None:
-        """Keeps an update. What the disk refuses now is written with the next."""
-        rows: dict[str, bytes | None] = dict.fromkeys(self._keys) if snapshot else {}
-        for change in changes:
-            gone = change.WhichOneof("value") is None
-            rows[f"{change.kind}:{change.key}"] = None if gone else change.SerializeToString()
+    async def save(self, update: Update) -> None:
+        """Keeps it. What the disk refuses now is written with the next."""
+        rows: dict[str, bytes | None] = dict.fromkeys(self._keys) if update.snapshot else {}
+        for change in update.changes:
+            gone = change.entry is None
+            rows[f"{change.kind}:{change.key}"] = None if gone else encode_change(change)
         self._unwritten |= rows
         self._note(rows)
-        at = json.dumps({"history": position.history, "revision": position.revision})
+        at = json.dumps({"history": update.position.history, "revision": update.position.revision})
         try:
             await self._tables.commit(
                 [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treecast.middleware.broker.pubsub import Owed, SessionRecord, Subscription, SubscriptionRecord
+from treecast.middleware.broker.pubsub import Creditor, Owed, Subscription, SubscriptionRecord
 
 from .codec_read import split_share
 from .deliveries import EMPTY, RELEASED, SENT, Delivery
@@ -33,7 +33,7 @@ def restore(sessions: Sessions, now: float) -> int:
     return len(sessions)
 
 
-def _state(sessions: Sessions, record: SessionRecord) -> SessionState:
+def _state(sessions: Sessions, record: Creditor) -> SessionState:
     state = SessionState(sessions.hub, record.number, record.client_id)
     state.durable = True
     state.record = record
@@ -65,7 +65,7 @@ def _subscribe(sessions: Sessions, state: SessionState, filter: bytes, kept: Sub
         sessions.hub.subscribe(subscription)
 
 
-def _hand_back(state: SessionState, record: SessionRecord) -> None:
+def _hand_back(state: SessionState, record: Creditor) -> None:
     """What was in flight of QoS 2 under its packet ids, then all else in the order in which it came."""
     for packet_id in sorted(record.released):
         delivery = Delivery(EMPTY, 2, False, ())
@@ -77,7 +77,7 @@ def _hand_back(state: SessionState, record: SessionRecord) -> None:
         state.restore(_delivery(record, number, owed, ids.get(number, 0)))
 
 
-def _delivery(record: SessionRecord, number: int, owed: Owed, packet_id: int) -> Delivery:
+def _delivery(record: Creditor, number: int, owed: Owed, packet_id: int) -> Delivery:
     delivery = Delivery(owed.message, owed.qos, owed.retain, owed.identifiers)
     record.owed[number] = delivery
     if packet_id:

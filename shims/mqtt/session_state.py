@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.broker.pubsub import (
     NEVER,
+    Creditor,
     Message,
     PubSub,
     QueuePolicy,
     Run,
-    SessionRecord,
     Subscriber,
     Subscription,
     Target,
@@ -40,7 +40,7 @@ class SessionState(Subscriber):
         super().__init__(serial)
         self.client_id = self.name = client_id
         self.expiry = 0
-        self.record: SessionRecord | None = None  # where the session is durable
+        self.record: Creditor | None = None  # where the session is durable
         self.session: Session | None = None
         self.will: WillRecord | None = None
         self.will_at = 0.0  # when it is published, while there is no connection

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from treecast.middleware.broker.pubsub import (
     NEVER,
+    Creditor,
     Message,
     PubSub,
-    SessionRecord,
     Subscriber,
     Subscription,
     WillRecord,
@@ -125,7 +125,7 @@ class Sessions:
             journal.changed(record)
         elif expiry:
             state.durable = True
-            record = state.record = SessionRecord(state.serial, state.client_id)
+            record = state.record = Creditor(state.serial, state.client_id)
             record.expiry = expiry
             journal.begin(record)
 

@@ -49,7 +49,7 @@ HOME_KIND_REPLICAS: HomeKind
 HOME_KIND_SHARE: HomeKind
 
 class HostEntry(_message.Message):
-    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run")
+    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing")
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,7 @@ class HostEntry(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PRESENCE_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
+    LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     name: str
     instance: str
@@ -66,7 +67,8 @@ class HostEntry(_message.Message):
     incarnation: int
     presence: HostPresence
     run: int
-    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ...) -> None: ...
+    leads_nothing: bool
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
     __slots__ = ("leader", "leader_epoch", "waits", "lost")
@@ -184,20 +186,22 @@ class HostSession(_message.Message):
     def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("name", "instance", "address", "version", "run", "clock_run")
+    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     CLOCK_RUN_FIELD_NUMBER: _ClassVar[int]
+    LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance: str
     address: str
     version: str
     run: int
     clock_run: int
-    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ...) -> None: ...
+    leads_nothing: bool
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
     __slots__ = ("session", "cluster_id", "lease_seconds", "run")

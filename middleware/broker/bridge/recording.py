@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from treecast.middleware.broker.cluster import Cluster
-from treecast.middleware.broker.pubsub import Message, Owed, PubSub, SessionRecord
+from treecast.middleware.broker.pubsub import Creditor, Message, Owed, PubSub
 from treecast.middleware.broker.values import Appended
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import BridgeCounters
@@ -95,7 +95,7 @@ class Recording:
         self._queue_bytes = queue_bytes
         self._producer = NO_PRODUCER
         self._identifying = False
-        self._record: SessionRecord | None = None
+        self._record: Creditor | None = None
         self._promised: dict[Place, list[Record]] = {}
         self._fleeting: dict[Place, list[Record]] = {}
         self._queues: dict[Place, Queue] = {}
@@ -188,7 +188,7 @@ class Recording:
         if journal is None:
             return Batch(data, len(records), None)
         if self._record is None:
-            self._record = SessionRecord(self._hub.next_serial(), _NAME)
+            self._record = Creditor(self._hub.next_serial(), _NAME)
             journal.begin(self._record)
         topic, partition = queue.place
         message = Message(_PREFIX + f"{topic}-{partition}".encode(), data, 1)

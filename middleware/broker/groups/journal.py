@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, HomeWrite, Refusals
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName, HomeStore, HomeWrite, Refusals
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.rarely import Rarely
 from treecast.middleware.storage.tables import Change

@@ -14,7 +14,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from treecast.middleware.broker.homes import HomeKind, HomeName, HomeStore, TableStore
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName, HomeStore, TableStore
 from treecast.middleware.broker.values import (
     ConsumerHeartbeat,
     Joined,

@@ -11,7 +11,7 @@ from .journal import Journal
 from .message import NEVER, Message, Run, Subscriber
 from .pubsub import PubSub, Recorder
 from .reach import NoReach, Reach, Waiter
-from .records import Owed, SessionRecord, SubscriptionRecord, WillRecord
+from .records import Creditor, Owed, SubscriptionRecord, WillRecord
 from .restore import open_journal
 from .settings import PubSubSettings
 from .shared import SharedGroup
@@ -29,7 +29,7 @@ __all__ = [
     "Reach",
     "Recorder",
     "Run",
-    "SessionRecord",
+    "Creditor",
     "SharedGroup",
     "Subscriber",
     "Subscription",

@@ -33,7 +33,7 @@ from .journal_codec import (
     put_will,
 )
 from .message import Message
-from .records import Owed, SessionRecord, SubscriptionRecord, WillRecord
+from .records import Creditor, Owed, SubscriptionRecord, WillRecord
 from .retained import RetainedStore
 
 _KEEP: Final = 4  # segments that may be held by little before that is written anew
@@ -55,7 +55,7 @@ class Journal:
         segment_bytes: int,
         syncs: bool,
     ) -> None:
-        self.records: dict[int, SessionRecord] = {}
+        self.records: dict[int, Creditor] = {}
         self.passed: dict[tuple[int, int, int], int] = {}
         self.failing = False
         self.error = ""
@@ -112,14 +112,14 @@ class Journal:
             if segment is not None:
                 segment.live -= 1
 
-    def owe(self, record: SessionRecord, owed: Owed) -> None:
+    def owe(self, record: Creditor, owed: Owed) -> None:
         """The session is handed a message of QoS 1 or 2."""
         message = owed.message
         self.hold(message)
         record.owed[message.number] = owed
         put_owed(self._out, record.number, owed)
 
-    def handed(self, record: SessionRecord, owed: Owed) -> None:
+    def handed(self, record: Creditor, owed: Owed) -> None:
         """A message of QoS 1 that waited is sent now: should it be sent again, it is a duplicate."""
         number = owed.message.number
         if owed.sent or number not in record.owed:
@@ -140,7 +140,7 @@ class Journal:
             put(self._out, self._handed_count)
             self._handed_count = 0
 
-    def settled(self, record: SessionRecord, message: Message) -> None:
+    def settled(self, record: Creditor, message: Message) -> None:
         """It has acknowledged it, or it was dropped."""
         number = message.number
         if record.owed.pop(number, None) is None:
@@ -178,13 +178,13 @@ class Journal:
 
     # --- QoS 2
 
-    def sent(self, record: SessionRecord, message: Message, packet_id: int) -> None:
+    def sent(self, record: Creditor, message: Message, packet_id: int) -> None:
         """A message of QoS 2 gets its packet id; sent again it has to have the same."""
         record.sent[packet_id] = message.number
         put_entry(self._out, codec.SENT, record.number, message.number)
         put(self._out, packet_id)
 
-    def received(self, record: SessionRecord, message: Message, packet_id: int) -> None:
+    def received(self, record: Creditor, message: Message, packet_id: int) -> None:
         """The client has the message: what is left is its packet id."""
         record.sent.pop(packet_id, None)
         record.released.add(packet_id)
@@ -193,36 +193,36 @@ class Journal:
         put_entry(self._out, codec.RECEIVED, record.number, message.number)
         put(self._out, packet_id)
 
-    def completed(self, record: SessionRecord, packet_id: int) -> None:
+    def completed(self, record: Creditor, packet_id: int) -> None:
         record.released.discard(packet_id)
         put_entry(self._out, codec.COMPLETED, record.number, packet_id)
 
-    def unsent(self, record: SessionRecord, packet_id: int) -> None:
+    def unsent(self, record: Creditor, packet_id: int) -> None:
         """A message of QoS 2 that was sent is settled without having been received."""
         if record.sent.pop(packet_id, None) is not None:
             put_entry(self._out, codec.COMPLETED, record.number, packet_id)
 
-    def taken(self, record: SessionRecord, packet_id: int) -> None:
+    def taken(self, record: Creditor, packet_id: int) -> None:
         """The client's publish of QoS 2 was handed over."""
         record.incoming.add(packet_id)
         put_entry(self._out, codec.TAKEN, record.number, packet_id)
 
-    def released(self, record: SessionRecord, packet_id: int) -> None:
+    def released(self, record: Creditor, packet_id: int) -> None:
         record.incoming.discard(packet_id)
         put_entry(self._out, codec.RELEASED, record.number, packet_id)
 
     # --- sessions
 
-    def begin(self, record: SessionRecord) -> None:
+    def begin(self, record: Creditor) -> None:
         """A session is durable from now on, with all that its record says."""
         self.records[record.number] = record
         put_state(self._out, record)
 
-    def changed(self, record: SessionRecord) -> None:
+    def changed(self, record: Creditor) -> None:
         """Its expiry, or whether its client is there."""
         put_session(self._out, record)
 
-    def will(self, record: SessionRecord, will: WillRecord | None) -> None:
+    def will(self, record: Creditor, will: WillRecord | None) -> None:
         """What is published should its client go; None: nothing."""
         if will is None:
             if record.will is not None:
@@ -232,17 +232,17 @@ class Journal:
             put_will(self._out, record.number, will)
         record.will = will
 
-    def subscribed(self, record: SessionRecord, filter: bytes, options: int, identifier: int) -> None:
+    def subscribed(self, record: Creditor, filter: bytes, options: int, identifier: int) -> None:
         record.subscriptions[filter] = SubscriptionRecord(options, identifier)
         put_subscribed(self._out, record.number, filter, options, identifier)
 
-    def unsubscribed(self, record: SessionRecord, filter: bytes) -> None:
+    def unsubscribed(self, record: Creditor, filter: bytes) -> None:
         record.subscriptions.pop(filter, None)
         self._out.append(codec.UNSUBSCRIBED)
         put(self._out, record.number)
         put_bytes(self._out, filter)
 
-    def end(self, record: SessionRecord) -> None:
+    def end(self, record: Creditor) -> None:
         """The session is no more."""
         for owed in record.owed.values():
             self.let_go(owed.message)

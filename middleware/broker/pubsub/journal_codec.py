@@ -34,7 +34,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_f64_be, write_f64_be
 
 from .message import Message
-from .records import Owed, SessionRecord, WillRecord
+from .records import Creditor, Owed, WillRecord
 
 NEXT: Final = 1
 MESSAGE: Final = 2
@@ -101,7 +101,7 @@ def put_owed(out: BytesWriter, session: int, owed: Owed) -> None:
         put(out, identifier)
 
 
-def put_session(out: BytesWriter, record: SessionRecord) -> None:
+def put_session(out: BytesWriter, record: Creditor) -> None:
     out.append(SESSION)
     put(out, record.number)
     put(out, record.expiry)
@@ -135,7 +135,7 @@ def put_passed(out: BytesWriter, stream: tuple[int, int, int], number: int) -> N
     put(out, number)
 
 
-def put_state(out: BytesWriter, record: SessionRecord) -> None:
+def put_state(out: BytesWriter, record: Creditor) -> None:
     """All of a session but what it is owed."""
     put_session(out, record)
     out.append(STATE)

@@ -42,10 +42,10 @@ class SubscriptionRecord:
         self.identifier = identifier
 
 
-class SessionRecord:
-    """One durable session. `number` is its own for ever. `gone_at`: when its client went, in seconds since
-    the Unix epoch, 0.0 while it is connected. A client id that begins with U+0000, which no client's can,
-    stands for something else that is owed messages. `will`: what is due `will.delay` after `gone_at`.
+class Creditor:
+    """Who is owed messages: a durable session, and by a client id that begins with U+0000, which no client's
+    can, an event stream or a spool. `number` is its own for ever. `gone_at`: when its client went, in seconds
+    since the Unix epoch, 0.0 while it is connected. `will`: what is due `will.delay` after `gone_at`.
 
     `incoming`: packet ids of QoS 2 that its client has not released. `sent`: message numbers of QoS 2 that it
     was sent, by packet id; `released`: packet ids of which it has the message, and which are not completed.

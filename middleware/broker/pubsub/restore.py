@@ -12,7 +12,7 @@ from . import journal_codec as codec
 from .journal import Journal
 from .journal_codec import EntryReader
 from .message import Message
-from .records import SessionRecord, SubscriptionRecord
+from .records import Creditor, SubscriptionRecord
 from .retained import RetainedStore
 from .settings import PubSubSettings
 
@@ -21,7 +21,7 @@ class Replay:
     """The state that the entries read so far add up to."""
 
     def __init__(self) -> None:
-        self.sessions: dict[int, SessionRecord] = {}
+        self.sessions: dict[int, Creditor] = {}
         self.messages: dict[int, Message] = {}
         self.retained: dict[bytes, Message] = {}
         self.passed: dict[tuple[int, int, int], int] = {}
@@ -79,7 +79,7 @@ class Replay:
         record = self.sessions.get(number)
         expiry, gone_at, name = reader.number(), reader.real(), reader.some().decode()
         if record is None:
-            record = self.sessions[number] = SessionRecord(number, name)
+            record = self.sessions[number] = Creditor(number, name)
             self.highest_session = max(self.highest_session, number)
         record.expiry = expiry
         record.gone_at = gone_at
@@ -87,7 +87,7 @@ class Replay:
     def _of_session(self, kind: int, reader: EntryReader) -> None:
         """What belongs to a session; of one that has ended it is read and forgotten."""
         number = reader.number()
-        record = self.sessions.get(number) or SessionRecord(number, "")
+        record = self.sessions.get(number) or Creditor(number, "")
         if kind == codec.OWE:
             key = reader.number()
             message = self.messages.get(key)
@@ -135,7 +135,7 @@ class Replay:
             _forget_state(record)
 
 
-def _forget_state(record: SessionRecord) -> None:
+def _forget_state(record: Creditor) -> None:
     record.will = None
     record.subscriptions = {}
     record.incoming = set()

@@ -22,7 +22,8 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdentity
 

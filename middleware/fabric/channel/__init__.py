@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .channels import Channels
 from .codec import channel_key
-from .dispatch import MethodNumber, Methods
+from .dispatch import ECHO, Echo, Method, Methods, Natural, Nothing, Reply
 from .ports import listen_on_one_number
 from .settings import ChannelSettings
 from .values import Answer, ChannelError, Handler, PeerStatus
@@ -15,9 +15,14 @@ __all__ = [
     "ChannelSettings",
     "Channels",
     "Handler",
-    "MethodNumber",
+    "Method",
+    "Natural",
+    "Nothing",
+    "ECHO",
+    "Echo",
     "Methods",
     "PeerStatus",
+    "Reply",
     "channel_key",
     "listen_on_one_number",
 ]

@@ -1,43 +1,99 @@
-"""Calls by typed messages: who handles which method, and how one asks.
+"""Calls by typed values: who handles which method, and how one asks.
 
+    FOLLOW = Method(40, FollowRequest, FollowResponse)
     methods = Methods()
-    methods.register(PartitionMethod.FOLLOW, pb.FollowRequest, follow)     # follow(host, request, body)
+    methods.register(FOLLOW, follow)                        # follow(host, request, body)
     channels = Channels(..., handler=methods.handle)
     methods.use(channels)
-    answer, body = await methods.ask(2, PartitionMethod.FOLLOW, pb.FollowRequest(...), pb.FollowResponse, 5.0)
+    answer, body = await methods.ask(2, FOLLOW, FollowRequest(...), 5.0)
 
-A handler returns (response, body) or an awaitable of that; where there is nothing to say, an empty
-message. Numbers are allotted in ranges, whose calls keep their order:
+A handler returns (response, body) or an awaitable of that. Requests and responses are Structs, or what else
+msgspec knows, and cross as msgpack: what a head may hold is written once, as a type. A field that is new has
+a default; hosts that do not know it pass over it. UUIDs are 16 bytes, a refusal that is part of an answer is
+an array of the fault's name and its detail.
 
-    1-19 the channel itself      40-59 partitions             80-99 homes
+Numbers are allotted in ranges, whose calls keep their order:
+
+    1-19 the channel itself      40-59 partitions             80-99 and 102-119 homes
     20-39 the cluster            60-79 interest and streams   100-101 STARE, 120-139 events
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+import msgspec
+from msgspec import Struct
 
-from treecast.middleware.api.v1.peer_pb2 import Echo
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .values import Answer
 
+Natural = Annotated[int, msgspec.Meta(ge=0)]  # of what another host says
 
-class MethodNumber(enum.IntEnum):
-    """The channel's own. Other ranges have enumerations of their own where they are handled."""
+Q = TypeVar("Q")
+A = TypeVar("A")
+Reply = tuple[A, Buffer]
+MessageHandler = Callable[[int, Q, memoryview], Reply[A] | Awaitable[Reply[A]]]
 
-    ECHO = 1
+
+def _write_more(value: Any) -> Any:
+    if isinstance(value, TreecastError):
+        return value.fault.name, value.detail
+    raise NotImplementedError(f"{type(value).__name__} does not cross hosts")
 
 
-_Request = TypeVar("_Request", bound=Message)
-_Response = TypeVar("_Response", bound=Message)
-Reply = tuple[Message, Buffer]
-MessageHandler = Callable[[int, _Request, memoryview], Reply | Awaitable[Reply]]
+def _read_more(of: type, value: Any) -> Any:
+    """A fault of a newer version is INTERNAL here."""
+    if of is not TreecastError:
+        raise NotImplementedError(f"{of.__name__} does not cross hosts")
+    name, detail = value
+    return TreecastError(Fault[name] if name in Fault.__members__ else Fault.INTERNAL, str(detail))
+
+
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=_write_more, uuid_format="bytes").encode
+
+
+class Method(Generic[Q, A]):
+    """A method's number, and the types of what it is asked with and answered by."""
+
+    def __init__(self, number: int, request: type[Q], answer: type[A]) -> None:
+        self.number = number
+        self.request = request
+        self._read_request = msgspec.msgpack.Decoder(request, dec_hook=_read_more).decode
+        self._read_answer = msgspec.msgpack.Decoder(answer, dec_hook=_read_more).decode
+
+    def head(self, value: Q | A) -> bytes:
+        return _encode(value)
+
+    def asked(self, head: bytes) -> Q:
+        """INVALID_REQUEST where it is no such request."""
+        try:
+            return self._read_request(head)
+        except (msgspec.DecodeError, TypeError) as error:
+            what = f"not what method {self.number} is asked with: {error}"
+            raise TreecastError(Fault.INVALID_REQUEST, what) from error
+
+    def answered(self, answer: Answer) -> A:
+        """INTERNAL where the head is no such answer."""
+        try:
+            return self._read_answer(answer.head)
+        except (msgspec.DecodeError, TypeError) as error:
+            what = f"the answer is not one of method {self.number}: {error}"
+            raise TreecastError(Fault.INTERNAL, what) from error
+
+
+class Nothing(Struct, frozen=True, array_like=True):
+    """A request or an answer that says nothing."""
+
+
+class Echo(Struct, frozen=True, array_like=True):
+    text: str
+
+
+ECHO: Final = Method(1, Echo, Echo)  # answers what was sent, head and body
 
 
 class Caller(Protocol):
@@ -53,8 +109,8 @@ class Caller(Protocol):
 
 
 class _Entry:
-    def __init__(self, request: type[Message], handler: Callable[..., Reply | Awaitable[Reply]]) -> None:
-        self.request = request
+    def __init__(self, method: Method[Any, Any], handler: MessageHandler[Any, Any]) -> None:
+        self.method = method
         self.handler = handler
 
 
@@ -65,7 +121,7 @@ class Methods:
         self._entries: dict[int, _Entry] = {}
         self._cancellable: set[int] = set()
         self._caller: Caller | None = None
-        self.register(MethodNumber.ECHO, Echo, _echo)
+        self.register(ECHO, _echo)
 
     def use(self, caller: Caller) -> None:
         """The channels that `ask` and `tell` go through."""
@@ -74,55 +130,38 @@ class Methods:
         self._cancellable = caller.cancellable
 
     def register(
-        self,
-        method: enum.IntEnum,
-        request: type[_Request],
-        handler: MessageHandler[_Request],
-        *,
-        cancellable: bool = False,
+        self, method: Method[Q, A], handler: MessageHandler[Q, A], *, cancellable: bool = False
     ) -> None:
         """`handler` answers `method`. `cancellable`: it may be cancelled when its caller does not wait."""
-        if method.value in self._entries:
-            raise ValueError(f"method {method!r} has a handler already")
-        self._entries[method.value] = _Entry(request, handler)
+        if method.number in self._entries:
+            raise ValueError(f"method {method.number} has a handler already")
+        self._entries[method.number] = _Entry(method, handler)
         if cancellable:
-            self._cancellable.add(method.value)
+            self._cancellable.add(method.number)
 
     def handle(self, host_id: int, method: int, head: bytes, body: memoryview) -> Answer | Awaitable[Answer]:
         """The handler for `Channels`."""
         entry = self._entries.get(method)
         if entry is None:
             raise TreecastError(Fault.NOT_SUPPORTED, f"method {method} is not known here")
-        try:
-            request = entry.request.FromString(head)
-        except DecodeError as error:
-            raise TreecastError(
-                Fault.INVALID_REQUEST, f"not a {entry.request.DESCRIPTOR.name}: {error}"
-            ) from error
-        reply = entry.handler(host_id, request, body)
+        reply = entry.handler(host_id, entry.method.asked(head), body)
         if isinstance(reply, tuple):
             return _in_answer(reply)
         return _Later(reply)
 
     def ask(
-        self,
-        host_id: int,
-        method: enum.IntEnum,
-        request: Message,
-        response: type[_Response],
-        timeout: float,
-        body: Buffer = b"",
-    ) -> Awaitable[tuple[_Response, memoryview]]:
+        self, host_id: int, method: Method[Q, A], request: Q, timeout: float, body: Buffer = b""
+    ) -> Awaitable[tuple[A, memoryview]]:
         """Calls another host's `method`; `Channels.call` says how it fails.
 
         The call takes its place in the order at once, not when it is awaited.
         """
-        answer = self._channels.call(host_id, method, request.SerializeToString(), body, timeout=timeout)
-        return _read_later(answer, response)
+        answer = self._channels.call(host_id, method.number, method.head(request), body, timeout=timeout)
+        return _read_later(answer, method)
 
-    def tell(self, host_id: int, method: enum.IntEnum, request: Message, body: Buffer = b"") -> bool:
+    def tell(self, host_id: int, method: Method[Q, A], request: Q, body: Buffer = b"") -> bool:
         """A notice; False where it was not sent."""
-        return self._channels.notify(host_id, method, request.SerializeToString(), body)
+        return self._channels.notify(host_id, method.number, method.head(request), body)
 
     @property
     def _channels(self) -> Caller:
@@ -131,22 +170,13 @@ class Methods:
         return self._caller
 
 
-def read_answer(answer: Answer, response: type[_Response]) -> tuple[_Response, memoryview]:
-    """An answer's message and body. INTERNAL where the head is no such message."""
-    try:
-        return response.FromString(answer.head), memoryview(answer.body)
-    except DecodeError as error:
-        raise TreecastError(
-            Fault.INTERNAL, f"the answer is no {response.DESCRIPTOR.name}: {error}"
-        ) from error
-
-
-def _echo(host_id: int, request: Echo, body: memoryview) -> Reply:
+def _echo(host_id: int, request: Echo, body: memoryview) -> Reply[Echo]:
     return request, body
 
 
-async def _read_later(answer: Awaitable[Answer], response: type[_Response]) -> tuple[_Response, memoryview]:
-    return read_answer(await answer, response)
+async def _read_later(answer: Awaitable[Answer], method: Method[Q, A]) -> tuple[A, memoryview]:
+    found = await answer
+    return method.answered(found), memoryview(found.body)
 
 
 class _Later(Coroutine[Any, Any, Answer]):
@@ -158,8 +188,8 @@ class _Later(Coroutine[Any, Any, Answer]):
 
     __slots__ = ("_steps",)
 
-    def __init__(self, reply: Awaitable[Reply]) -> None:
-        self._steps: Generator[Any, Any, Reply] = reply.__await__()
+    def __init__(self, reply: Awaitable[Reply[Any]]) -> None:
+        self._steps: Generator[Any, Any, Reply[Any]] = reply.__await__()
 
     def __await__(self) -> Generator[Any, Any, Answer]:
         return _in_answer((yield from self._steps))
@@ -180,5 +210,5 @@ class _Later(Coroutine[Any, Any, Answer]):
         self._steps.close()
 
 
-def _in_answer(reply: Reply) -> Answer:
-    return Answer(reply[0].SerializeToString(), reply[1])
+def _in_answer(reply: Reply[Any]) -> Answer:
+    return Answer(_encode(reply[0]), reply[1])

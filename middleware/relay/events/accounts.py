@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import msgspec
 
-from treecast.middleware.api.v1 import peer_events_pb2 as pb
 from treecast.middleware.fabric.core.accounting import Row, added, row_of
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.relay.kept_accounts import KeptTotals, packed, packed_account, unpacked
@@ -32,6 +31,7 @@ from treecast.middleware.wire.segment_bodies import Expiry, Report, Totals
 from .batches import Lineage
 from .earlier import KeptHost, KeptStream, Promised, Word, closed, settled, unknown
 from .owing import Owed
+from .ports import EventEnded
 from .stream import EventStream, Promise, name_of
 
 _log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class EventAccounts:
         """Whether an account of an earlier run is open until `host` says more."""
         return any(host in earlier.kept.accounts for earlier in self._earlier.values())
 
-    def heard(self, host: int, ended: Iterable[pb.EventEnded]) -> None:
+    def heard(self, host: int, ended: Iterable[EventEnded]) -> None:
         """What `host` knows of streams of earlier runs; all that it does not name it knows nothing of."""
         said = {(one.epoch, one.stream): one for one in ended}
         passed = {lineage: one.passed for lineage, one in said.items()}
@@ -287,7 +287,7 @@ def _mark(stream: EventStream) -> _Mark:
     )
 
 
-def _word(said: pb.EventEnded | None) -> Word | None:
+def _word(said: EventEnded | None) -> Word | None:
     if said is None or not said.report:
         return None
     try:

@@ -12,8 +12,7 @@ from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.relay.interest import Interest
 from treecast.middleware.storage.tables import Tables
 
-from .common import Common
-from .outbox import Outbox, RemoteHost
+from .outbox import Common, Outbox, RemoteHost
 from .ports import EventSettings
 from .receiving import Receiving
 from .retained import Retained

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from treecast.middleware.broker.pubsub import Message, PubSub, Run, Subscriber, Target
 from treecast.middleware.broker.turn import Turn
+from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.fabric import Fabric
+from treecast.middleware.model.counters import EventCounters
+
+from .ports import EventSettings
 
 
 class RemoteHost(Subscriber):
@@ -88,3 +95,17 @@ class Outbox:
             message = item.message
             if message is not None and message.qos and journal is not None:
                 journal.let_go(message)
+
+
+class Common(Struct, frozen=True):
+    """What sending and receiving of events both stand on. `remotes`: hosts that want anything; it changes
+    as these come and go."""
+
+    hub: PubSub
+    turn: Turn
+    outbox: Outbox
+    remotes: dict[int, RemoteHost]
+    methods: Methods
+    fabric: Fabric
+    settings: EventSettings
+    counters: EventCounters

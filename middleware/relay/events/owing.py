@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.broker.pubsub import PubSub, SessionRecord
+from treecast.middleware.broker.pubsub import Creditor, PubSub
 
 from .batches import Lineage
 from .stream import EventStream
@@ -22,7 +22,7 @@ class Owed:
 
     __slots__ = ("hosts", "lineage", "record")
 
-    def __init__(self, record: SessionRecord, lineage: Lineage, hosts: frozenset[int]) -> None:
+    def __init__(self, record: Creditor, lineage: Lineage, hosts: frozenset[int]) -> None:
         self.record = record
         self.lineage = lineage
         self.hosts = hosts
@@ -51,11 +51,11 @@ class Owing:
         self._old.sort(key=lambda old: old.lineage)
         return list(self._old)
 
-    def begin(self, stream: EventStream) -> SessionRecord:
+    def begin(self, stream: EventStream) -> Creditor:
         """The record of a stream that promises something for the first time."""
         hosts = ",".join(map(str, sorted(stream.members)))
         name = f"{_PREFIX}{self._run} {stream.number} {hosts}"
-        record = SessionRecord(self._hub.next_serial(), name)
+        record = Creditor(self._hub.next_serial(), name)
         if self._hub.journal is not None:
             self._hub.journal.begin(record)
         return record
@@ -79,6 +79,6 @@ class Owing:
         return self._old[0].lineage if self._old else None
 
 
-def _read(record: SessionRecord) -> Owed:
+def _read(record: Creditor) -> Owed:
     epoch, stream, hosts = record.client_id[len(_PREFIX) :].split(" ")
     return Owed(record, (int(epoch), int(stream)), frozenset(int(host) for host in hosts.split(",")))

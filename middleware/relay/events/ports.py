@@ -1,18 +1,83 @@
-"""Numbers of the calls about event streams, what may be chosen about them, and who sends by them."""
+"""The calls about event streams, methods 120-139 of the channel, and what may be chosen about them."""
 
 from __future__ import annotations
 
-import enum
+from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.fabric.channel import Method, Natural, Nothing
 
-class EventMethod(enum.IntEnum):
-    """Of the range 120-139; their messages are those of `peer_events.proto`."""
 
-    OPEN = 120
-    RETAINED = 121
-    SHARE = 122
+class EventOpen(Struct, frozen=True, array_like=True):
+    """The receiver is asked to receive an event stream of the caller, before its first use and whenever there
+    is a new connection.
+
+    `first`: where a host begins that does not receive it yet. Nothing before (`settled_epoch`,
+    `settled_stream`) will be sent again. `asks_ended`: how streams of earlier epochs have ended.
+    """
+
+    stream: Natural
+    epoch: Natural
+    first: Natural = 0
+    settled_epoch: Natural = 0
+    settled_stream: Natural = 0
+    asks_ended: bool = False
+
+
+class EventEnded(Struct, frozen=True, array_like=True):
+    """What the answering host knows of a stream of an earlier epoch of the caller.
+
+    `passed`: the highest number that it has taken of what was first sent by this stream; 0: none. `report`:
+    the body of its last report; empty where it has forgotten how it received the stream. `known`: it knew of
+    records before this sequence. `number`: the highest number of a message that the stream has brought,
+    whichever sent it first.
+    """
+
+    epoch: Natural
+    stream: Natural
+    passed: Natural = 0
+    report: bytes = b""
+    known: Natural = 0
+    number: Natural = 0
+
+
+class EventOpened(Struct, frozen=True, array_like=True):
+    """`kept`: it received the stream already, and goes on. `next`: all before it is settled here. `ended`:
+    where it was asked for."""
+
+    kept: bool
+    next: Natural
+    ended: list[EventEnded] = []
+
+
+class RetainedRequest(Struct, frozen=True, array_like=True):
+    """What the receiver has retained in the topics that the filters match, as MQTT spells them; `skip` of
+    them were answered before. The answer's body are record batches, tombstones among the records."""
+
+    filters: list[bytes]
+    skip: Natural = 0
+
+
+class RetainedResponse(Struct, frozen=True, array_like=True):
+    """`count`: topics that are in the body. `more`: others follow; ask again."""
+
+    count: Natural
+    more: bool
+
+
+class ShareRequest(Struct, frozen=True, array_like=True):
+    """To the home of a shared subscription: how many of its members are the caller's clients.
+    NOT_COORDINATOR where it is not at home there."""
+
+    name: bytes
+    filter: bytes
+    members: Natural
+
+
+OPEN: Final = Method(120, EventOpen, EventOpened)
+RETAINED: Final = Method(121, RetainedRequest, RetainedResponse)
+SHARE: Final = Method(122, ShareRequest, Nothing)
 
 
 class EventSettings(Struct, frozen=True):

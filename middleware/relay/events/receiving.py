@@ -15,17 +15,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from treecast.middleware.api.v1 import peer_events_pb2 as pb
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
-from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .batches import Event, Lineage, events_of
-from .common import Common
-from .ports import FIRST_STREAM, EventMethod
+from .outbox import Common
+from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .shares import PREFIX, Shares
 from .words import Words
 
@@ -38,7 +37,7 @@ class Received:
     def __init__(self, receiving: Receiving, host: int, lineage: Lineage) -> None:
         self.host = host
         self.lineage = lineage
-        self.joined: Joined
+        self.joined: JoinedStream
         self.over_at = 0.0  # when it was first seen to be at its end
         self.number = 0  # the highest of a message that it brought
         self._receiving = receiving
@@ -69,7 +68,9 @@ class Receiving:
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._words = Words()
         self._taken: dict[Received, None] = {}  # those that have brought something in this turn
-        self._gathered: list[tuple[Joined, Progress]] = []  # what their origins are told when it is stored
+        self._gathered: list[
+            tuple[JoinedStream, Progress]
+        ] = []  # what their origins are told when it is stored
         self._left: list[Received] = []  # to be joined again when a turn is stored
         self._timer: asyncio.TimerHandle | None = None
 
@@ -81,7 +82,7 @@ class Receiving:
         if self._hub.journal is not None:
             self._passed = self._hub.journal.passed
         self._turn.add_speaker(self)
-        self._methods.register(EventMethod.OPEN, pb.EventOpen, self._open)
+        self._methods.register(OPEN, self._open)
         self._timer = self._loop.call_later(self._settings.over, self._tick)
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class Receiving:
         self._left.clear()
         self._turn.remove_speaker(self)
 
-    def _open(self, host: int, request: pb.EventOpen, body: memoryview) -> tuple[pb.EventOpened, Buffer]:
+    def _open(self, host: int, request: EventOpen, body: memoryview) -> tuple[EventOpened, Buffer]:
         if request.stream < FIRST_STREAM:
             raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is no event stream")
         for stream in [one for one in self._streams.values() if one.host == host]:
@@ -104,9 +105,9 @@ class Receiving:
         known = self._streams.get((host, request.stream))
         lineage = (request.epoch, request.stream)
         if known is not None and known.lineage == lineage:
-            return pb.EventOpened(kept=True, next=known.joined.next, ended=ended), b""
+            return EventOpened(kept=True, next=known.joined.next, ended=ended), b""
         self._join(Received(self, host, lineage), request.first)
-        return pb.EventOpened(kept=False, next=request.first, ended=ended), b""
+        return EventOpened(kept=False, next=request.first, ended=ended), b""
 
     def _join(self, stream: Received, first: int) -> None:
         self._receive(stream, Progress(first, first))

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from treecast.middleware.api.v1 import peer_events_pb2 as pb
 from treecast.middleware.broker.pubsub import Message, PubSub, Waiter
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.buffers import Buffer
@@ -19,11 +18,11 @@ from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .batches import batch_of, events_of, record_of
-from .ports import EventMethod, EventSettings
+from .ports import RETAINED, EventSettings, RetainedRequest, RetainedResponse
 
 _log = logging.getLogger(__name__)
 
-Reply = tuple[pb.EventRetainedResponse, Buffer]
+Reply = tuple[RetainedResponse, Buffer]
 
 
 class Retained:
@@ -47,7 +46,7 @@ class Retained:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        self._methods.register(EventMethod.RETAINED, pb.EventRetainedRequest, self._answer)
+        self._methods.register(RETAINED, self._answer)
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -87,16 +86,14 @@ class Retained:
 
     async def _ask(self, host: int, filters: list[bytes]) -> None:
         """Page by page. What came before a host failed counts."""
-        request = pb.EventRetainedRequest(filters=filters)
+        request = RetainedRequest(filters=filters)
         try:
             while True:
-                answer, body = await self._methods.ask(
-                    host, EventMethod.RETAINED, request, pb.EventRetainedResponse, self._settings.call
-                )
+                answer, body = await self._methods.ask(host, RETAINED, request, self._settings.call)
                 self._take(bytes(body))
                 if not answer.more or not answer.count:
                     return
-                request.skip += answer.count
+                request = RetainedRequest(filters, request.skip + answer.count)
         except TreecastError as error:
             if error.fault is not Fault.NOT_SUPPORTED:  # it has no MQTT face
                 self._counters.retained_late += 1
@@ -110,7 +107,7 @@ class Retained:
 
     # --- answering
 
-    def _answer(self, host: int, request: pb.EventRetainedRequest, body: memoryview) -> Reply:
+    def _answer(self, host: int, request: RetainedRequest, body: memoryview) -> Reply:
         found: dict[bytes, Message] = {}
         for filter in request.filters:
             for message in self._hub.retained.match_all(filter, self._hub.wall):
@@ -125,4 +122,4 @@ class Retained:
             records.append(record_of(message, 0))
             size += message.size + 100
         more = len(records) < len(messages)
-        return pb.EventRetainedResponse(count=len(records), more=more), batch_of(records) if records else b""
+        return RetainedResponse(count=len(records), more=more), batch_of(records) if records else b""

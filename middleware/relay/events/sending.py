@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from treecast.middleware.api.v1 import peer_events_pb2 as pb
 from treecast.middleware.broker.pubsub import Message
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -25,10 +24,10 @@ from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .accounts import EventAccounts
 from .batches import BARRIER, batch_of, record_of
-from .common import Common
+from .outbox import Common
 from .owing import Owed, Owing
 from .places import Places
-from .ports import FIRST_STREAM, EventMethod
+from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .stream import EventStream, Parcel, name_of
 
 _log = logging.getLogger(__name__)
@@ -273,9 +272,7 @@ class Sending:
         while self._up.get(host) == life and host in stream.members and stream.number in self._all:
             request = self._request(stream, host)
             try:
-                answer, _ = await self._methods.ask(
-                    host, EventMethod.OPEN, request, pb.EventOpened, self._settings.call
-                )
+                answer, _ = await self._methods.ask(host, OPEN, request, self._settings.call)
                 self._answered(stream, host, request, answer)
                 break
             except TreecastError as error:
@@ -293,10 +290,10 @@ class Sending:
             if not stream.asked:
                 self._opened(stream)
 
-    def _request(self, stream: EventStream, host: int) -> pb.EventOpen:
+    def _request(self, stream: EventStream, host: int) -> EventOpen:
         peer = stream.origin.sender.peers.get(host)
         epoch, first = self._owing.oldest() or (self._run, min(self._all, default=stream.number))
-        return pb.EventOpen(
+        return EventOpen(
             stream=stream.number,
             epoch=self._run,
             first=peer.next if peer is not None else 0,
@@ -305,9 +302,7 @@ class Sending:
             asks_ended=self.accounts.waits_for(host),
         )
 
-    def _answered(
-        self, stream: EventStream, host: int, request: pb.EventOpen, answer: pb.EventOpened
-    ) -> None:
+    def _answered(self, stream: EventStream, host: int, request: EventOpen, answer: EventOpened) -> None:
         if request.asks_ended:
             self.accounts.heard(host, answer.ended)
         origin = stream.origin

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from treecast.middleware.api.v1 import peer_events_pb2 as pb
+from treecast.middleware.api.entries import Presence
 from treecast.middleware.broker.pubsub import (
     Message,
     PubSub,
@@ -26,13 +26,14 @@ from treecast.middleware.broker.pubsub import (
     Subscription,
     Target,
 )
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.link import Link, called
 
 from .outbox import Outbox
-from .ports import EventMethod, EventSettings
+from .ports import SHARE, EventSettings, ShareRequest
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,30 @@ class ShareHomes(Protocol):
 
         COORDINATOR_UNAVAILABLE where nothing is known and nobody answers.
         """
+
+
+class LinkHomes:
+    """Where they are, as the view knows and the coordinator says."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def home(self, id: str, *, ask: bool) -> int:
+        """A home that nobody has, or whose host is away for long, is given to who asks."""
+        known = self._link.view.share_home(id)
+        if known is not None and not ask and self._present(known.host_id):
+            return known.host_id
+        try:
+            found = await called(self._link.client.share_home(self._link.session, id))
+        except TreecastError as error:
+            if known is not None and error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                return known.host_id
+            raise
+        return found.host_id
+
+    def _present(self, host_id: int) -> bool:
+        host = self._link.view.host(host_id)
+        return host is not None and host.presence is Presence.ATTACHED
 
 
 class RemoteMember(Subscriber):
@@ -114,7 +139,7 @@ class Shares:
 
     def start(self) -> None:
         """Subscriptions of sessions that were taken up stay served here until their home is known."""
-        self._methods.register(EventMethod.SHARE, pb.EventShareRequest, self._joined)
+        self._methods.register(SHARE, self._joined)
         for group in self._hub.shared():
             self.changed(group)
 
@@ -200,8 +225,8 @@ class Shares:
             share.told = 0
             self._hub.root_shared(*key)
             return
-        request = pb.EventShareRequest(name=key[0], filter=key[1], members=members)
-        await self._methods.ask(home, EventMethod.SHARE, request, pb.EventShareResponse, self._settings.call)
+        request = ShareRequest(name=key[0], filter=key[1], members=members)
+        await self._methods.ask(home, SHARE, request, self._settings.call)
         share.told = members
         self._give_up(key)
 
@@ -220,9 +245,7 @@ class Shares:
 
     # --- members of other hosts
 
-    def _joined(
-        self, host: int, request: pb.EventShareRequest, body: memoryview
-    ) -> tuple[pb.EventShareResponse, Buffer]:
+    def _joined(self, host: int, request: ShareRequest, body: memoryview) -> tuple[Nothing, Buffer]:
         """Asked of the home. A host that asks has the coordinator's word that it is here."""
         if request.members > _MOST_MEMBERS or not request.name or not request.filter:
             raise TreecastError(Fault.INVALID_REQUEST, "a shared subscription has a name, a filter, members")
@@ -233,7 +256,7 @@ class Shares:
         self._set_members((key, host), request.members)
         if self._hub.shared_members(*key) + self._count(key):
             self._hub.root_shared(*key)
-        return pb.EventShareResponse(), b""
+        return Nothing(), b""
 
     def _count(self, key: Key) -> int:
         return sum(len(members) for place, members in self._members.items() if place[0] == key)

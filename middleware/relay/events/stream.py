@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 
-from treecast.middleware.broker.pubsub import Journal, Message, Owed, SessionRecord
+from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed
 from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.wire.segment import After
@@ -38,7 +38,7 @@ class Promise:
 
     __slots__ = ("end", "message", "record")
 
-    def __init__(self, end: int, record: SessionRecord, message: Message) -> None:
+    def __init__(self, end: int, record: Creditor, message: Message) -> None:
         self.end = end
         self.record = record
         self.message = message
@@ -59,7 +59,7 @@ class EventStream:
         self.members = set(members)
         self.whole = members
         self.levels = (HOSTS, *map(str, sorted(members)))
-        self.record: SessionRecord | None = None
+        self.record: Creditor | None = None
         self.end = 0
         self.used = now
         self.asked: set[int] = set()  # members that have not answered yet
@@ -83,7 +83,7 @@ class EventStream:
         self._placed.append(parcel)
         self.end += parcel.records
 
-    def promise(self, journal: Journal, record: SessionRecord, message: Message) -> None:
+    def promise(self, journal: Journal, record: Creditor, message: Message) -> None:
         """`record` owes what was placed last until this stream has settled it."""
         if message.number not in record.owed:
             journal.owe(record, Owed(message, message.qos, message.retain, ()))

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from .coordinator import LinkCoordinator
 from .homes import Homes
-from .settings import HomeSettings, MirrorSettings
+from .ports import HomeSettings, MirrorSettings
 
 __all__ = ["HomeSettings", "Homes", "LinkCoordinator", "MirrorSettings"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.broker.homes import HomeKind, HomeName
-from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.link import Link
+from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.relay.link import Link, called
 
 from .ports import HomeAt, StateWrite
-
-T = TypeVar("T")
 
 
 class LinkCoordinator:
@@ -24,35 +22,25 @@ class LinkCoordinator:
     async def ask(self, name: HomeName) -> HomeAt:
         client = self._link.client
         call = client.group_home if name.kind is HomeKind.GROUP else client.transaction_home
-        home = await _called(call(self._link.session, name.id))
+        home = await called(call(self._link.session, name.id))
         return HomeAt(home.host_id, home.epoch)
 
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
         messages = [_message(write) for write in writes]
-        return await _called(self._link.client.put_home_state(self._link.session, messages))
+        return await called(self._link.client.put_home_state(self._link.session, messages))
 
     async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
-        home = pb.HomeEntry(kind=pb.HomeKind.Name(name.kind.value), id=name.id, epoch=epoch)
-        return await _called(self._link.client.get_home_state(self._link.session, home))
+        home = pb.HomeEntry(kind=pb.HomeKind.Name(name.kind), id=name.id, epoch=epoch)
+        return await called(self._link.client.get_home_state(self._link.session, home))
 
     async def producer_ids(self, count: int) -> range:
-        return await _called(self._link.client.producer_ids(self._link.session, count))
-
-
-async def _called(call: Awaitable[T]) -> T:
-    """UNKNOWN_MEMBER is about this host, which is about to attach again, and not about a group's member."""
-    try:
-        return await call
-    except TreecastError as error:
-        if error.fault is not Fault.UNKNOWN_MEMBER:
-            raise
-        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error
+        return await called(self._link.client.producer_ids(self._link.session, count))
 
 
 def _message(write: StateWrite) -> pb.HomeWrite:
     items = [] if write.forget else [pb.HomeItem(key=key, value=value) for key, value in write.items.items()]
     return pb.HomeWrite(
-        kind=pb.HomeKind.Name(write.name.kind.value),
+        kind=pb.HomeKind.Name(write.name.kind),
         id=write.name.id,
         epoch=write.epoch,
         items=items,

@@ -8,32 +8,34 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar, cast
 
+from treecast.middleware.api.entries import HomeEntry, HomeKind, Presence, home_key
 from treecast.middleware.api.lasting import BackOff, lasting
-from treecast.middleware.api.v1 import peer_homes_pb2 as pb
 from treecast.middleware.broker.cluster import Kind
-from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
+from treecast.middleware.broker.homes import HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions.parts import home_name
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
-from treecast.middleware.relay.entries import HomeEntry, Presence, home_key
-from treecast.middleware.relay.entries import HomeKind as EntryKind
 from treecast.middleware.relay.view import ClusterView
 
-from . import messages as m
+from .calls import (
+    GROUPS,
+    LIST_GROUPS,
+    LIST_TRANSACTIONS,
+    TRANSACTIONS,
+    HomeService,
+    ListGroups,
+    ListTransactions,
+)
 from .finder import HomeFinder
-from .groups import RoutedGroups
+from .guards import Guards
 from .keeper import HomeKeeper, HomeSide
-from .methods import HomeMethod
 from .mirror import HomeMirror
-from .ports import Coordinator, HomeAt
+from .ports import DEFAULTS, Coordinator, HomeAt, HomeSettings
 from .router import HomeRouter
-from .service import HomeService
-from .settings import DEFAULTS, HomeSettings
 from .store import JoinedStore
-from .transactions import RoutedTransactions
 
 _log = logging.getLogger(__name__)
 
@@ -83,20 +85,23 @@ class Homes:
         self.router = HomeRouter(
             host_id, self.finder, self.keeper, methods, is_up, counters, settings.connect
         )
-        self.groups = RoutedGroups(self.router, self.finder, parts.groups)
-        self.transactions = RoutedTransactions(self.router, self.finder, self.keeper, parts.transactions)
+        self.groups = GROUPS.routed(self.router, self.finder, parts.groups)
+        self.transactions = TRANSACTIONS.routed(self.router, self.finder, parts.transactions)
         self._routed: dict[HomeKind, object] = {
             HomeKind.GROUP: self.groups,
             HomeKind.TRANSACTION: self.transactions,
         }
+        self.guards = guards = Guards(self.transactions, self.keeper, parts.transactions)
         self._store = store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
-        parts.groups.use(store, self.transactions)
+        parts.groups.use(store, guards)
         parts.transactions.use(store)
         parts.producer_ids.use(coordinator)
-        parts.partitions.guard = self.transactions
-        HomeService(host_id, parts.groups, parts.transactions, self.keeper, self.finder, counters).register(
-            methods
-        )
+        parts.partitions.guard = guards
+        service = HomeService(host_id, self.keeper, self.finder, methods, counters)
+        service.serve(GROUPS, parts.groups)
+        service.serve(TRANSACTIONS, parts.transactions)
+        methods.register(LIST_GROUPS, self._list_own)
+        methods.register(LIST_TRANSACTIONS, self._list_own_transactions)
         self._adopting: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._tidy_every = settings.tidy
@@ -141,7 +146,7 @@ class Homes:
         """Of all hosts; the groups of one that cannot be asked are in state Unknown."""
         elsewhere: dict[int, list[str]] = {}
         for home in self._view.homes:
-            if home.kind == HomeKind.GROUP.value and home.host_id != self._host_id:
+            if home.kind is HomeKind.GROUP and home.host_id != self._host_id:
                 elsewhere.setdefault(home.host_id, []).append(home.id)
         listed = [self._list(host_id, ids) for host_id, ids in elsewhere.items()]
         found = [*self._parts.groups.list_groups()]
@@ -151,13 +156,14 @@ class Homes:
 
     async def _list(self, host_id: int, ids: Iterable[str]) -> Sequence[GroupListing]:
         try:
-            answer = await self.router.call(
-                HomeAt(host_id, 0), HomeMethod.LIST, pb.HomeList(), pb.HomeListed, LIST_SECONDS
-            )
+            return await self.router.call(HomeAt(host_id, 0), LIST_GROUPS, ListGroups(), LIST_SECONDS)
         except TreecastError as error:
             _log.info("the groups of host %d cannot be asked for: %s", host_id, error)
             return [GroupListing(id, "", _UNKNOWN) for id in ids]
-        return m.read_listed(answer)
+
+    def _list_own(self, host: int, request: ListGroups, body: memoryview) -> tuple[list[GroupListing], bytes]:
+        self._counters.served += 1
+        return list(self._parts.groups.list_groups()), b""
 
     async def list_transactions(
         self, transactional_ids: Collection[str] | None = None
@@ -168,7 +174,7 @@ class Homes:
             wanted.setdefault(home_name(transactional_id).id, []).append(transactional_id)
         elsewhere: dict[int, list[str]] = {}
         for home in self._view.homes:
-            if home.kind == HomeKind.TRANSACTION.value and home.host_id != self._host_id:
+            if home.kind is HomeKind.TRANSACTION and home.host_id != self._host_id:
                 ids = [home.id] if transactional_ids is None else wanted.get(home.id, [])
                 if ids:
                     elsewhere.setdefault(home.host_id, []).extend(ids)
@@ -183,24 +189,23 @@ class Homes:
     async def _list_at(
         self, host_id: int, ids: Sequence[str], *, every: bool
     ) -> Sequence[TransactionListing]:
-        request = pb.HomeListTransactions(ids=() if every else ids, all=every)
+        request = ListTransactions(None if every else tuple(ids))
         try:
-            answer = await self.router.call(
-                HomeAt(host_id, 0),
-                HomeMethod.LIST_TRANSACTIONS,
-                request,
-                pb.HomeTransactions,
-                LIST_SECONDS,
-            )
+            return await self.router.call(HomeAt(host_id, 0), LIST_TRANSACTIONS, request, LIST_SECONDS)
         except TreecastError as error:
             _log.info("the transactions of host %d cannot be asked for: %s", host_id, error)
             return [TransactionListing(id, _UNKNOWN) for id in ids]
-        return m.read_transactions(answer)
+
+    def _list_own_transactions(
+        self, host: int, request: ListTransactions, body: memoryview
+    ) -> tuple[list[TransactionListing], bytes]:
+        self._counters.served += 1
+        return self._parts.transactions.list_transactions(request.ids), b""
 
     # --- the view
 
     def _home(self, name: HomeName) -> HomeAt | None:
-        entry = self._view.homes.get(home_key(EntryKind(name.kind.value), name.id))
+        entry = self._view.homes.get(home_key(name.kind, name.id))
         return None if entry is None else HomeAt(entry.host_id, entry.epoch)
 
     def _present(self, host_id: int) -> bool:
@@ -274,9 +279,9 @@ class Homes:
 
 def _name_of(entry: HomeEntry) -> HomeName | None:
     """None where it is not a home of the broker's: the replica controller, a shared subscription."""
-    if entry.kind not in (EntryKind.GROUP, EntryKind.TRANSACTION):
+    if entry.kind not in (HomeKind.GROUP, HomeKind.TRANSACTION):
         return None
-    return HomeName(HomeKind(entry.kind.value), entry.id)
+    return HomeName(entry.kind, entry.id)
 
 
 def _steady() -> float:

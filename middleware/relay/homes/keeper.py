@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.tables import Change, Tables

@@ -18,8 +18,7 @@ from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .ports import Coordinator, StateWrite
-from .settings import MirrorSettings
+from .ports import Coordinator, MirrorSettings, StateWrite
 
 _log = logging.getLogger(__name__)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from google.protobuf.message import Message
 from msgspec import Struct
 
 from treecast.middleware.broker.homes import HomeName
+from treecast.middleware.fabric.channel import Method
 from treecast.middleware.model.errors import TreecastError
 
 
@@ -45,18 +44,35 @@ class Coordinator(Protocol):
         """Ids that nobody had before."""
 
 
-_Response = TypeVar("_Response", bound=Message)
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 class Calls(Protocol):
     """Calls to other hosts: `fabric.channel.Methods`."""
 
     def ask(
-        self,
-        host_id: int,
-        method: enum.IntEnum,
-        request: Message,
-        response: type[_Response],
-        timeout: float,
-    ) -> Awaitable[tuple[_Response, memoryview]]:
+        self, host_id: int, method: Method[Q, A], request: Q, timeout: float
+    ) -> Awaitable[tuple[A, memoryview]]:
         """Raises the refusal of the host that is asked, or ChannelError where the call failed on its way."""
+
+
+class MirrorSettings(Struct, frozen=True):
+    """Times are seconds, sizes bytes. Of writes to the coordinator's store. What one call carries is below
+    the coordinator's own bounds."""
+
+    patience: float = 2.0  # a write waits as long for a coordinator that does not answer
+    call: float = 2.0  # one call may take as long
+    pause: float = 5.0  # the longest between attempts
+    homes: int = 1000
+    bytes: int = 1 << 20
+
+
+class HomeSettings(Struct, frozen=True):
+    mirror: MirrorSettings = MirrorSettings()
+    ask_again: float = 1.0  # between questions for a home whose host is away
+    tidy: float = 300.0  # between looks for homes of which there is nothing
+    connect: float = 2.0  # a call waits as long for a connection to its host
+
+
+DEFAULTS = HomeSettings()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from google.protobuf.message import Message
-
-from treecast.middleware.api.v1 import peer_homes_pb2 as pb
-from treecast.middleware.api.v1.coordinator_pb2 import HomeKind
-from treecast.middleware.broker.homes import HomeKind as Kind
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.homes import HomeName
-from treecast.middleware.fabric.channel import ChannelError
+from treecast.middleware.fabric.channel import ChannelError, Method
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -21,16 +16,12 @@ from .finder import HomeFinder
 from .keeper import HomeKeeper
 from .ports import Calls, HomeAt
 
-CALL_SECONDS = 5.0
 _ATTEMPTS = 3
 _LOOK = 0.05  # s
 
 T = TypeVar("T")
-_Response = TypeVar("_Response", bound=Message)
-
-
-def target(name: HomeName, at: HomeAt) -> pb.HomeTarget:
-    return pb.HomeTarget(kind=HomeKind.Name(name.kind.value), id=name.id, epoch=at.epoch)
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 class HomeRouter:
@@ -58,7 +49,7 @@ class HomeRouter:
         self,
         name: HomeName,
         here: Callable[[], Awaitable[T]],
-        there: Callable[[HomeAt, pb.HomeTarget], Awaitable[T]],
+        there: Callable[[HomeAt], Awaitable[T]],
     ) -> T:
         """`here` where this host is the home, else `there` with where it is.
 
@@ -66,7 +57,7 @@ class HomeRouter:
         COORDINATOR_UNAVAILABLE where it cannot be reached.
         """
         if not name.id:
-            fault = Fault.INVALID_GROUP if name.kind is Kind.GROUP else Fault.INVALID_REQUEST
+            fault = Fault.INVALID_GROUP if name.kind is HomeKind.GROUP else Fault.INVALID_REQUEST
             raise TreecastError(fault, "where hosts are joined, an id cannot be empty")
         denied = 0
         for _ in range(_ATTEMPTS):
@@ -75,7 +66,7 @@ class HomeRouter:
             at = await self._finder.find(name, denied)
             try:
                 if at.host_id != self._host_id:
-                    return await there(at, target(name, at))
+                    return await there(at)
                 await self._keeper.acquire(name, at.epoch)
             except TreecastError as error:
                 if error.fault is not Fault.NOT_COORDINATOR:
@@ -86,16 +77,15 @@ class HomeRouter:
     async def call(
         self,
         at: HomeAt,
-        method: enum.IntEnum,
-        request: Message,
-        response: type[_Response],
-        timeout: float = CALL_SECONDS,
-    ) -> _Response:
+        method: Method[Q, A],
+        request: Q,
+        timeout: float,
+    ) -> A:
         """Asks the host `at`. A home that went away in between is COORDINATOR_UNAVAILABLE."""
         self._counters.forwarded += 1
         try:
             await self._connected(at.host_id)
-            answer, _ = await self._calls.ask(at.host_id, method, request, response, timeout)
+            answer, _ = await self._calls.ask(at.host_id, method, request, timeout)
         except ChannelError as error:
             raise TreecastError(
                 Fault.COORDINATOR_UNAVAILABLE, f"the home, host {at.host_id}, cannot be reached: {error}"

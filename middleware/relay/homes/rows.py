@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.groups.items import item_of as group_item
-from treecast.middleware.broker.homes import HomeKind, HomeName, HomeWrite
+from treecast.middleware.broker.homes import HomeName, HomeWrite
 from treecast.middleware.broker.transactions.records import item_of as transaction_item
 from treecast.middleware.storage.tables import Change, Tables
 

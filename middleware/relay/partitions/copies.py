@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.api.entries import HostEntry, Presence
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.partitions import LocalPartitions, flush_together
 from treecast.middleware.broker.values import Topic
@@ -17,17 +17,16 @@ from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.buffers import Buffer, in_memory
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import HostEntry, Presence
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
 
+from . import calls
 from .following import Following
 from .lost_disk import Copy, Known
-from .ports import PartitionMethod, Record, Topics, topic_of
-from .settings import PartitionSettings
+from .ports import PartitionSettings, Record, Topics
 
 MOST_COPIED: Final = 8 << 20  # bytes of one piece, unless one batch has more
 _CRC_FROM: Final = 21
@@ -42,8 +41,8 @@ class Copies:
         self._partitions = partitions
         self._topics = topics
         self._following = following
-        methods.register(PartitionMethod.HOLDS, pb.HoldsRequest, self.holds)
-        methods.register(PartitionMethod.COPY, pb.CopyRequest, self.copy)
+        methods.register(calls.HOLDS, self.holds)
+        methods.register(calls.COPY, self.copy)
 
     def own(self, topic: Topic, index: int, host: int) -> Copy:
         """What this host has."""
@@ -57,20 +56,24 @@ class Copies:
         found = self._following.find(topic, index)
         return found.heard if found is not None else 0
 
-    def holds(self, host: int, request: pb.HoldsRequest, body: memoryview) -> tuple[pb.HoldsResponse, Buffer]:
-        topic, index = self._place(request.partition)
+    def holds(
+        self, host: int, ref: calls.PartitionRef, body: memoryview
+    ) -> tuple[calls.HoldsResponse, Buffer]:
+        topic, index = self._place(ref)
         own = self.own(topic, index, 0)
-        answer = pb.HoldsResponse(
-            copy=self._partitions.held(topic, index) is not None,
-            epochs=[pb.EpochStart(leader_epoch=epoch, start=start) for epoch, start in own.epochs],
-            start=own.start,
-            end=own.end,
-            heard=own.heard,
-            leads=self._partitions.find(topic.name, index) is not None,
+        answer = calls.HoldsResponse(
+            self._partitions.held(topic, index) is not None,
+            tuple(calls.EpochStart(*one) for one in own.epochs),
+            own.start,
+            own.end,
+            own.heard,
+            self._partitions.find(topic.name, index) is not None,
         )
         return answer, b""
 
-    def copy(self, host: int, request: pb.CopyRequest, body: memoryview) -> tuple[pb.CopyResponse, Buffer]:
+    def copy(
+        self, host: int, request: calls.CopyRequest, body: memoryview
+    ) -> tuple[calls.CopyResponse, Buffer]:
         """Whole batches from the one on that holds the offset. OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC."""
         topic, index = self._place(request.partition)
         log = self._partitions.held(topic, index)
@@ -78,10 +81,10 @@ class Copies:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no copy of {topic.name}-{index} here")
         size = min(request.max_bytes, MOST_COPIED)
         chunks, _ = log.read(request.offset, size, log.end_offset, at_least_one=True)
-        return pb.CopyResponse(start=log.start_offset, end=log.end_offset), b"".join(map(in_memory, chunks))
+        return calls.CopyResponse(log.start_offset, log.end_offset), b"".join(map(in_memory, chunks))
 
-    def _place(self, ref: pb.PartitionRef) -> tuple[Topic, int]:
-        topic = topic_of(self._topics, ref)
+    def _place(self, ref: calls.PartitionRef) -> tuple[Topic, int]:
+        topic = self._topics.topic_by_id(ref.topic_id)
         if ref.partition >= topic.partitions:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"{topic.name} has no partition {ref.partition}")
         return topic, ref.partition
@@ -126,13 +129,9 @@ class Survey:
         """What the host has, None where it does not answer."""
         if not self._is_up(host.host_id):
             return None
-        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
-        request = pb.HoldsRequest(partition=ref)
-        timeout = self._settings.call_timeout
+        ref = calls.PartitionRef(topic.topic_id, index)
         try:
-            found, _ = await self._methods.ask(
-                host.host_id, PartitionMethod.HOLDS, request, pb.HoldsResponse, timeout
-            )
+            found, _ = await self._methods.ask(host.host_id, calls.HOLDS, ref, self._settings.call_timeout)
         except TreecastError as error:
             if error.fault is Fault.NOT_SUPPORTED:
                 return Copy(host.host_id, (), 0, 0)  # it runs an older version
@@ -197,11 +196,9 @@ class Copier:
         return replica
 
     async def _piece(self, topic: Topic, index: int, host: int, offset: int) -> bytes:
-        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
-        request = pb.CopyRequest(partition=ref, offset=offset, max_bytes=self._settings.copy_bytes)
-        _, body = await self._methods.ask(
-            host, PartitionMethod.COPY, request, pb.CopyResponse, self._settings.produce_timeout
-        )
+        ref = calls.PartitionRef(topic.topic_id, index)
+        request = calls.CopyRequest(ref, offset, self._settings.copy_bytes)
+        _, body = await self._methods.ask(host, calls.COPY, request, self._settings.produce_timeout)
         return bytes(body)
 
     async def _flush(self, log: PartitionLog) -> None:

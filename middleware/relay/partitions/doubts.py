@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 
+from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import TreecastError
-from treecast.middleware.relay.entries import TopicEntry
 from treecast.middleware.relay.view import ClusterView
 
 from .ports import Record
@@ -68,9 +68,9 @@ class Doubts:
     def _doubtful(self, topic: TopicEntry) -> dict[int, LocalPartition]:
         """What is led here and may have lost records: after an orderly close, only what is empty."""
         found = {}
-        for index, leader in enumerate(topic.leaders):
+        for index, leader in enumerate(topic.partitions):
             partition = self._partitions.find(topic.name, index)
-            if leader.host_id != self._host_id or leader.waits or partition is None:
+            if leader.leader != self._host_id or leader.waits or partition is None:
                 continue
             if not self._clean or not partition.log.end_offset:
                 found[index] = partition

@@ -10,13 +10,14 @@ import logging
 import random
 from collections.abc import Callable
 
+from treecast.middleware.api.entries import PartitionEnd
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 from .lost_disk import last_epoch
-from .ports import Ended, Record, Topics
+from .ports import Record, Topics
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Ends:
         self._topics = topics
         self._record = record
         self._every = every
-        self._told: dict[TopicPartition, Ended] = {}
+        self._told: dict[TopicPartition, PartitionEnd] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -77,7 +78,7 @@ class Ends:
             for name in some:
                 self._told[name] = new[name]
 
-    def _grown(self) -> dict[TopicPartition, Ended]:
+    def _grown(self) -> dict[TopicPartition, PartitionEnd]:
         topics, found = self._topics.topics(), {}
         led = list(self._partitions.led())
         for partition in led:
@@ -86,7 +87,7 @@ class Ends:
                 continue
             log = partition.log
             epoch = last_epoch(log.epoch_entries, log.end_offset)
-            ended = Ended(topic.topic_id, partition.name.partition, epoch, log.end_offset)
+            ended = PartitionEnd(topic.topic_id, partition.name.partition, epoch, log.end_offset)
             if self._told.get(partition.name) != ended:
                 found[partition.name] = ended
         if len(self._told) > 2 * len(led):  # most are of topics that are gone

@@ -16,24 +16,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.api.entries import PartitionEntry
 from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.fabric.channel import Channels, Methods
+from treecast.middleware.fabric.channel import Channels, Methods, Nothing
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.relay.entries import Leader
 from treecast.middleware.storage.tables import Change, Tables
 
-from .ports import PartitionMethod, Topics, topic_of
+from . import calls
+from .ports import PartitionSettings, Topics
 from .proxy import LeaderProxy
 from .remote import RemotePartition
 from .replica import Replica
-from .settings import PartitionSettings
 from .stream_log import StreamMemory
 
 _log = logging.getLogger(__name__)
@@ -82,14 +81,14 @@ class Following:
         self._timer: asyncio.TimerHandle | None = None
         self._memory = StreamMemory(block_bytes=4 << 20)  # for what others ask for when a leader is gone
         self._writes: set[asyncio.Task[None]] = set()
-        methods.register(PartitionMethod.LOG_START, pb.LogStartNotice, self._log_starts)
+        methods.register(calls.LOG_START, self._log_starts)
 
     def __iter__(self) -> Iterator[RemotePartition]:
         return iter(list(self._remote.values()))
 
     # --- life
 
-    def start(self, leader: Callable[[str, int], Leader | None]) -> None:
+    def start(self, leader: Callable[[str, int], PartitionEntry | None]) -> None:
         """Goes on following what was followed; topics are known by now. `leader` tells who leads."""
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
@@ -97,7 +96,7 @@ class Following:
             self._reopen(key, value, leader)
         self._timer = self._loop.call_later(_TICK, self._tick)
 
-    def _reopen(self, key: str, value: bytes, leader: Callable[[str, int], Leader | None]) -> None:
+    def _reopen(self, key: str, value: bytes, leader: Callable[[str, int], PartitionEntry | None]) -> None:
         try:
             entry = json.loads(value)
             name, followed = str(entry["topic"]), bool(entry["followed"])
@@ -116,7 +115,7 @@ class Following:
         elif self._partitions.find(name, index) is None:
             self._open(topic, index, found, followed)
 
-    def _open(self, topic: Topic, index: int, leader: Leader, followed: bool) -> None:
+    def _open(self, topic: Topic, index: int, leader: PartitionEntry, followed: bool) -> None:
         partition = self.partition(topic, index, leader)
         partition.used = self._loop.time()
         if followed:
@@ -135,19 +134,19 @@ class Following:
 
     # --- looking
 
-    def partition(self, topic: Topic, index: int, leader: Leader) -> RemotePartition:
+    def partition(self, topic: Topic, index: int, leader: PartitionEntry) -> RemotePartition:
         """The partition as it is seen here."""
         name = TopicPartition(topic.name, index)
         found = self._remote.get(name)
-        if found is not None and found.leader.host == leader.host_id:
+        if found is not None and found.leader.host == leader.leader:
             return found
         if found is not None:
             self._drop(name, Fault.NOT_LEADER)
-        proxy = LeaderProxy(topic.topic_id.bytes, index, leader.host_id, self._channels, self._settings)
+        proxy = LeaderProxy(topic.topic_id, index, leader.leader, self._channels, self._settings)
         made = RemotePartition(
             name,
             proxy,
-            leader.epoch,
+            leader.leader_epoch,
             self._settings,
             self._counters,
             self._want,
@@ -178,12 +177,12 @@ class Following:
                 self._forget(self._key(self._topic_of[known], known.partition))
                 self._drop(known, Fault.UNKNOWN_TOPIC)
 
-    def leader_changed(self, topic: Topic, name: TopicPartition, leader: Leader) -> None:
+    def leader_changed(self, topic: Topic, name: TopicPartition, leader: PartitionEntry) -> None:
         """Another host leads the partition, or nobody, or somebody again: it is followed as before."""
         found = self._remote.get(name)
         if found is None:
             return
-        if found.leader.host != leader.host_id:
+        if found.leader.host != leader.leader:
             followed = found.replica is not None
             self._drop(name, Fault.NOT_LEADER)
             if followed:
@@ -244,13 +243,13 @@ class Following:
                 partition.look_again()
 
     def _log_starts(
-        self, host: int, notice: pb.LogStartNotice, body: memoryview
-    ) -> tuple[pb.LogStartNotice, Buffer]:
-        topic = topic_of(self._topics, notice.partition)
+        self, host: int, notice: calls.LogStartNotice, body: memoryview
+    ) -> tuple[Nothing, Buffer]:
+        topic = self._topics.topic_by_id(notice.partition.topic_id)
         found = self.find(topic.name, notice.partition.partition)
         if found is not None and found.leader.host == host and found.replica is not None:
             found.replica.leader_starts_at(notice.log_start)
-        return notice, b""
+        return Nothing(), b""
 
     # --- following, and leaving
 

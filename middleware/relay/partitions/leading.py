@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.fabric.core.accounting import Ledger
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
@@ -28,13 +27,14 @@ from treecast.middleware.wire.record_batch import BatchHeader
 from treecast.middleware.wire.segment import SegmentError
 from treecast.middleware.wire.segment_bodies import Report
 
+from . import calls
 from .accounts import Accounts, Place
-from .ports import PartitionMethod, Topics, topic_of
+from .ports import Topics
 from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
 
-Reply = tuple[pb.FollowResponse | pb.UnfollowResponse, Buffer]
+Reply = tuple[calls.FollowResponse, Buffer]
 
 
 class LedStream:
@@ -83,20 +83,19 @@ class Led:
     def __init__(self, partitions: LocalPartitions, topics: Topics) -> None:
         self._partitions = partitions
         self._topics = topics
-        self._found: dict[tuple[bytes, int], LocalPartition] = {}
+        self._found: dict[calls.PartitionRef, LocalPartition] = {}
 
-    def find(self, ref: pb.PartitionRef) -> LocalPartition:
-        """INVALID_REQUEST, UNKNOWN_TOPIC_ID or NOT_LEADER."""
-        key = (ref.topic_id, ref.partition)
-        known = self._found.get(key)
+    def find(self, ref: calls.PartitionRef) -> LocalPartition:
+        """UNKNOWN_TOPIC_ID or NOT_LEADER."""
+        known = self._found.get(ref)
         if known is not None and known.here:
             return known
-        self._found.pop(key, None)
-        self._found[key] = self._find(self.topic(ref), ref.partition)
-        return self._found[key]
+        self._found.pop(ref, None)
+        self._found[ref] = self._find(self.topic(ref), ref.partition)
+        return self._found[ref]
 
-    def topic(self, ref: pb.PartitionRef) -> Topic:
-        return topic_of(self._topics, ref)
+    def topic(self, ref: calls.PartitionRef) -> Topic:
+        return self._topics.topic_by_id(ref.topic_id)
 
     def _find(self, topic: Topic, index: int) -> LocalPartition:
         found = self._partitions.find(topic.name, index)
@@ -132,8 +131,8 @@ class Leading:
         self._streams: dict[TopicPartition, LedStream] = {}
         self._memory = StreamMemory()
         self._accounts = accounts
-        methods.register(PartitionMethod.FOLLOW, pb.FollowRequest, self.follow)
-        methods.register(PartitionMethod.UNFOLLOW, pb.UnfollowRequest, self.unfollow)
+        methods.register(calls.FOLLOW, self.follow)
+        methods.register(calls.UNFOLLOW, self.unfollow)
 
     def __iter__(self) -> Iterator[LedStream]:
         """As they are now."""
@@ -142,7 +141,7 @@ class Leading:
     def start(self) -> None:
         """Goes on with the accounts of its earlier runs; topics are known, and what is led is open."""
         for place in self._accounts.start(self._ledgers):
-            ref = pb.PartitionRef(topic_id=place.topic_id.bytes, partition=place.number)
+            ref = calls.PartitionRef(place.topic_id, place.number)
             try:
                 self._stream(self._led.topic(ref), self._led.find(ref))
             except TreecastError as error:
@@ -155,7 +154,7 @@ class Leading:
     def of_topic(self, topic: str) -> list[LedStream]:
         return [stream for stream in self._streams.values() if stream.name.topic == topic]
 
-    def follow(self, host: int, request: pb.FollowRequest, body: memoryview) -> Reply | Awaitable[Reply]:
+    def follow(self, host: int, request: calls.FollowRequest, body: memoryview) -> Reply | Awaitable[Reply]:
         """`host` is sent the stream from where the answer says."""
         partition = self._led.find(request.partition)
         topic = self._led.topic(request.partition)
@@ -171,7 +170,7 @@ class Leading:
             if self.on_followers is not None:
                 self.on_followers(topic)
         _, number, epoch = stream.origin.key
-        answer = pb.FollowResponse(
+        answer = calls.FollowResponse(
             stream=number,
             epoch=epoch,
             kept=kept,
@@ -184,13 +183,13 @@ class Leading:
         )
         return (answer, b"") if kept else self._begun(stream, answer)
 
-    async def _begun(self, stream: LedStream, answer: pb.FollowResponse) -> Reply:
+    async def _begun(self, stream: LedStream, answer: calls.FollowResponse) -> Reply:
         """Who has heard that it begins anew has forgotten where it was: this host must know by then."""
         await self._accounts.begun(stream.place, stream.origin.sender.ledger)
         return answer, b""
 
-    def _receives(self, stream: LedStream, host: int, request: pb.FollowRequest) -> bool:
-        if not request.HasField("receiving") or not stream.follows(host):
+    def _receives(self, stream: LedStream, host: int, request: calls.FollowRequest) -> bool:
+        if request.receiving is None or not stream.follows(host):
             return False
         said = (request.receiving.stream, request.receiving.epoch)
         return said == stream.origin.key[1:]
@@ -211,12 +210,12 @@ class Leading:
         partition.tap(stream)
         return stream
 
-    def unfollow(self, host: int, request: pb.UnfollowRequest, body: memoryview) -> Reply:
-        partition = self._led.find(request.partition)
+    def unfollow(self, host: int, ref: calls.PartitionRef, body: memoryview) -> tuple[Nothing, Buffer]:
+        partition = self._led.find(ref)
         stream = self._streams.get(partition.name)
         if stream is not None:
             self._remove(stream, [host])
-        return pb.UnfollowResponse(), b""
+        return Nothing(), b""
 
     def host_left(self, host: int) -> None:
         """It is not in the cluster any more."""
@@ -232,10 +231,10 @@ class Leading:
 
     def _moved(self, stream: LedStream) -> None:
         """The log begins later. A notice that is lost is made up for by the next, or by the next Follow."""
-        ref = pb.PartitionRef(topic_id=stream.topic.topic_id.bytes, partition=stream.name.partition)
-        notice = pb.LogStartNotice(partition=ref, log_start=stream.partition.log.start_offset)
+        ref = calls.PartitionRef(stream.topic.topic_id, stream.name.partition)
+        notice = calls.LogStartNotice(ref, stream.partition.log.start_offset)
         for host in stream.hosts():
-            self._methods.tell(host, PartitionMethod.LOG_START, notice)
+            self._methods.tell(host, calls.LOG_START, notice)
 
     def _ended(self, stream: LedStream) -> None:
         """The partition was deleted, or is led elsewhere."""
@@ -255,9 +254,9 @@ class Leading:
             self._forget(stream)
 
 
-def _resume(ledger: Ledger, host: int, request: pb.FollowRequest, end: int) -> None:
+def _resume(ledger: Ledger, host: int, request: calls.FollowRequest, end: int) -> None:
     """What the host had counted in the stream that it receives, or received."""
-    if not request.receiving.report:
+    if request.receiving is None or not request.receiving.report:
         return
     try:
         report = Report.decode(request.receiving.report)
@@ -267,7 +266,7 @@ def _resume(ledger: Ledger, host: int, request: pb.FollowRequest, end: int) -> N
 
 
 def beginning(
-    log: PartitionLog, stream_log: PartitionStreamLog, request: pb.FollowRequest
+    log: PartitionLog, stream_log: PartitionStreamLog, request: calls.FollowRequest
 ) -> tuple[int, bool]:
     """(the offset at which a replica begins to be sent the leader's `log`, whether it lets go of all it has).
 

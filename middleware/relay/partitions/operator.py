@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.api.entries import LostRange, PartitionEntry
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.fabric.channel import Method, Methods
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.relay.entries import Leader, Lost
 from treecast.middleware.relay.view import ClusterView
 
+from . import calls
 from .copies import Survey
 from .following import Following
 from .lost_disk import Known, Step, gone, next_epoch
-from .ports import Claim, PartitionMethod, Record, Topics, topic_of
+from .ports import Claim, Record, Topics
 from .rebuilding import Rebuild, Rebuilding
 
 LED, WAITS, REBUILDING, REFUSED = "led", "waits", "rebuilding", "refused"
@@ -37,7 +37,7 @@ class Standing(Struct, frozen=True):
 
     topic: str
     partition: int
-    leader: Leader
+    leader: PartitionEntry
     state: str
     problem: str
     start: int
@@ -73,8 +73,8 @@ class Operator:
         self._is_up = is_up
         self._record = record
         self._clock = clock
-        methods.register(PartitionMethod.PROMOTE, pb.PromoteRequest, self._asked_to_promote)
-        methods.register(PartitionMethod.REBUILD, pb.RebuildRequest, self._asked_to_rebuild)
+        methods.register(calls.PROMOTE, self._asked_to_promote)
+        methods.register(calls.REBUILD, self._asked_to_rebuild)
 
     # --- looking
 
@@ -82,7 +82,7 @@ class Operator:
         """Of all partitions, or of one topic's, in order."""
         for entry in sorted(self._view.topics, key=lambda entry: entry.name):
             if not topic or entry.name == topic:
-                for index, leader in enumerate(entry.leaders):
+                for index, leader in enumerate(entry.partitions):
                     yield self._standing(TopicPartition(entry.name, index), leader)
 
     def troubled(self) -> list[Standing]:
@@ -90,7 +90,7 @@ class Operator:
         names = {
             TopicPartition(entry.name, index): leader
             for entry in self._view.topics
-            for index, leader in enumerate(entry.leaders)
+            for index, leader in enumerate(entry.partitions)
             if leader.waits or leader.lost
         }
         for partition in self._following:
@@ -99,7 +99,7 @@ class Operator:
                 names[partition.name] = leader
         return [self._standing(name, leader) for name, leader in sorted(names.items(), key=_by_name)]
 
-    def _standing(self, name: TopicPartition, leader: Leader) -> Standing:
+    def _standing(self, name: TopicPartition, leader: PartitionEntry) -> Standing:
         state, problem = self._state(name, leader)
         held = self._partitions.find(name.topic, name.partition) or self._partitions.replica(
             name.topic, name.partition
@@ -107,12 +107,12 @@ class Operator:
         start, end = (held.log.start_offset, held.log.end_offset) if held is not None else (-1, -1)
         return Standing(name.topic, name.partition, leader, state, problem, start, end)
 
-    def _state(self, name: TopicPartition, leader: Leader) -> tuple[str, str]:
+    def _state(self, name: TopicPartition, leader: PartitionEntry) -> tuple[str, str]:
         rebuild = self._rebuilding.find(name)
         if leader.waits and rebuild is None:
             return (
                 WAITS,
-                f"the disk of host {self._name(leader.host_id)} is gone, and it does not lead it yet",
+                f"the disk of host {self._name(leader.leader)} is gone, and it does not lead it yet",
             )
         if leader.waits and rebuild is not None:
             return self._rebuilt(rebuild)
@@ -137,7 +137,7 @@ class Operator:
         host = self._view.host(host_id)
         return host.name if host is not None else str(host_id)
 
-    def _leader(self, topic: Topic, index: int) -> Leader:
+    def _leader(self, topic: Topic, index: int) -> PartitionEntry:
         leader = self._view.leader(topic.name, index)
         if leader is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic.name}-{index}")
@@ -151,44 +151,46 @@ class Operator:
         target = self._target(host)
         if target == self._host_id:
             return await self._promote(topic, index, accept_loss)
-        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
-        request = pb.PromoteRequest(partition=ref, accept_loss=accept_loss)
-        return await self._ask(target, PartitionMethod.PROMOTE, request)
+        ref = calls.PartitionRef(topic.topic_id, index)
+        request = calls.OperatorRequest(ref, accept_loss)
+        return await self._ask(target, calls.PROMOTE, request)
 
     async def _asked_to_promote(
-        self, host: int, request: pb.PromoteRequest, body: memoryview
-    ) -> tuple[pb.OperatorResponse, Buffer]:
-        topic = topic_of(self._topics, request.partition)
+        self, host: int, request: calls.OperatorRequest, body: memoryview
+    ) -> tuple[str, Buffer]:
+        topic = self._topics.topic_by_id(request.partition.topic_id)
         said = await self._promote(topic, request.partition.partition, request.accept_loss)
-        return pb.OperatorResponse(said=said), b""
+        return said, b""
 
     async def _promote(self, topic: Topic, index: int, accept_loss: bool) -> str:
         name, leader = TopicPartition(topic.name, index), self._leader(topic, index)
-        own, before = self._name(self._host_id), self._name(leader.host_id)
+        own, before = self._name(self._host_id), self._name(leader.leader)
         self._check_promotable(name, leader, own, before)
         known = await self._survey.look(topic, index)
         self._check_copy(name, known, own, before, accept_loss)
-        found = self._view.host(leader.host_id)
+        found = self._view.host(leader.leader)
         runs = [found.run + 1 if found is not None else 0]
-        epoch, end = next_epoch(known, leader.epoch, runs), known.own.end
+        epoch, end = next_epoch(known, leader.leader_epoch, runs), known.own.end
         lost = gone(known, end, whole=False)
         now_ms = int(self._clock() * 1000)
         claim = Claim(
             topic.topic_id,
             index,
-            leader.epoch,
+            leader.leader_epoch,
             epoch,
             promoted=True,
-            lost=Lost(lost.first, lost.heard, epoch, leader.host_id, now_ms) if lost is not None else None,
+            lost=LostRange(lost.first, lost.heard, epoch, leader.leader, now_ms)
+            if lost is not None
+            else None,
         )
         await self._record.take_lead(claim)
         return f"host {own} leads {name} from offset {end} on, with leader epoch {epoch}"
 
-    def _check_promotable(self, name: TopicPartition, leader: Leader, own: str, before: str) -> None:
-        if leader.host_id == self._host_id:
+    def _check_promotable(self, name: TopicPartition, leader: PartitionEntry, own: str, before: str) -> None:
+        if leader.leader == self._host_id:
             what = "it waits for this host: use `rebuild`" if leader.waits else "there is nothing to do"
             raise TreecastError(Fault.INVALID_REQUEST, f"host {own} is the leader of {name}; {what}")
-        if not leader.waits and self._is_up(leader.host_id):
+        if not leader.waits and self._is_up(leader.leader):
             raise TreecastError(
                 Fault.POLICY_VIOLATION,
                 f"host {before} leads {name} and can be reached: only what nobody leads is moved; stop it"
@@ -224,19 +226,19 @@ class Operator:
     async def rebuild(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
         """At `host`, empty for the one that it is about; answers what was done."""
         leader = self._leader(topic, index)
-        target = self._target(host) if host else leader.host_id if leader.waits else self._host_id
+        target = self._target(host) if host else leader.leader if leader.waits else self._host_id
         if target == self._host_id:
             return await self._rebuild(topic, index, accept_loss)
-        ref = pb.PartitionRef(topic_id=topic.topic_id.bytes, partition=index)
-        request = pb.RebuildRequest(partition=ref, accept_loss=accept_loss)
-        return await self._ask(target, PartitionMethod.REBUILD, request)
+        ref = calls.PartitionRef(topic.topic_id, index)
+        request = calls.OperatorRequest(ref, accept_loss)
+        return await self._ask(target, calls.REBUILD, request)
 
     async def _asked_to_rebuild(
-        self, host: int, request: pb.RebuildRequest, body: memoryview
-    ) -> tuple[pb.OperatorResponse, Buffer]:
-        topic = topic_of(self._topics, request.partition)
+        self, host: int, request: calls.OperatorRequest, body: memoryview
+    ) -> tuple[str, Buffer]:
+        topic = self._topics.topic_by_id(request.partition.topic_id)
         said = await self._rebuild(topic, request.partition.partition, request.accept_loss)
-        return pb.OperatorResponse(said=said), b""
+        return said, b""
 
     async def _rebuild(self, topic: Topic, index: int, accept_loss: bool) -> str:
         name = TopicPartition(topic.name, index)
@@ -284,13 +286,13 @@ class Operator:
         return host.host_id
 
     async def _ask(
-        self, host: int, method: PartitionMethod, request: pb.PromoteRequest | pb.RebuildRequest
+        self, host: int, method: Method[calls.OperatorRequest, str], request: calls.OperatorRequest
     ) -> str:
         if not self._is_up(host):
             raise TreecastError(Fault.LEADER_UNAVAILABLE, f"host {self._name(host)} cannot be reached")
-        answer, _ = await self._methods.ask(host, method, request, pb.OperatorResponse, _WORD_SECONDS)
-        return answer.said
+        said, _ = await self._methods.ask(host, method, request, _WORD_SECONDS)
+        return said
 
 
-def _by_name(item: tuple[TopicPartition, Leader]) -> TopicPartition:
+def _by_name(item: tuple[TopicPartition, PartitionEntry]) -> TopicPartition:
     return item[0]

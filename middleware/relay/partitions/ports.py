@@ -1,49 +1,17 @@
-"""What partitions need of their surroundings, as small Protocols, and the numbers of their calls."""
+"""What partitions need of their surroundings, as small Protocols."""
 
 from __future__ import annotations
 
-import enum
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.api.entries import LostRange, PartitionEnd, PartitionEntry
 from treecast.middleware.broker.values import Topic
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.relay.entries import Leader, Lost
 
 from .lost_disk import Recorded
-
-
-class PartitionMethod(enum.IntEnum):
-    """Numbers of calls; their messages are those of `peer_partitions.proto`."""
-
-    FOLLOW = 40
-    UNFOLLOW = 41
-    PRODUCE = 42
-    FETCH = 43
-    WATCH = 44
-    OFFSET = 45
-    EPOCH_END = 46
-    DELETE = 47
-    MARKER = 48
-    LOG_START = 49
-    HOLDS = 50
-    COPY = 51
-    PROMOTE = 52
-    REBUILD = 53
-
-
-class Ended(Struct, frozen=True):
-    """Where a log ends, and the leader epoch of its last record."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    end: int
 
 
 class Claim(Struct, frozen=True):
@@ -57,7 +25,7 @@ class Claim(Struct, frozen=True):
     known_epoch: int
     leader_epoch: int
     promoted: bool = False
-    lost: Lost | None = None
+    lost: LostRange | None = None
 
 
 class Topics(Protocol):
@@ -72,13 +40,13 @@ class Topics(Protocol):
 class Leaders(Protocol):
     """Who leads: `view.ClusterView`."""
 
-    def leader(self, topic: str, index: int) -> Leader | None: ...
+    def leader(self, topic: str, index: int) -> PartitionEntry | None: ...
 
 
 class Record(Protocol):
     """What the coordinator knows of logs, and who may lead them. All raise COORDINATOR_UNAVAILABLE."""
 
-    async def put_ends(self, ends: Sequence[Ended]) -> None:
+    async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
         """Where logs end that this host leads."""
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
@@ -95,8 +63,22 @@ class Record(Protocol):
         """
 
 
-def topic_of(topics: Topics, ref: pb.PartitionRef) -> Topic:
-    """The topic that a peer names. INVALID_REQUEST, UNKNOWN_TOPIC_ID."""
-    if len(ref.topic_id) != 16:
-        raise TreecastError(Fault.INVALID_REQUEST, f"a topic id has 16 bytes, not {len(ref.topic_id)}")
-    return topics.topic_by_id(uuid.UUID(bytes=ref.topic_id))
+class PartitionSettings(Struct, frozen=True):
+    """What operators may one day set of partitions across hosts. Times in seconds, sizes in bytes."""
+
+    down_grace: float = 1.0  # a leader whose connection broke is waited for so long, then calls are refused
+    produce_timeout: float = 30.0
+    call_timeout: float = 10.0
+    offsets_wait: float = 1.0  # for the leader's word on its end, before a replica says what it has
+    stall: float = 2.0  # without progress for so long, though there is more, the leader is asked instead
+    follow_again: float = 10.0  # and for so long, the stream is joined anew
+    accounts_every: float = 2.0  # what receivers have counted is written down
+    ends_every: float = 1.0  # the coordinator is told where logs end that have grown
+    rebuild_grace: float = 30.0  # hosts that may have a copy are waited for so long
+    rebuild_look: float = 1.0  # and so often is looked again
+    rebuild_at_once: int = 4  # partitions that are copied at the same time
+    copy_bytes: int = 1 << 20  # of one piece
+    retry_first: float = 0.2  # pause after a follow that failed; doubles
+    retry_longest: float = 5.0
+    idle: float = 600.0  # without a fetch for so long, a partition is not followed any more
+    idle_bytes: int = 16 << 30  # of replicas that are not followed; beyond it the one used longest ago goes

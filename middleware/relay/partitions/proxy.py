@@ -8,25 +8,23 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from google.protobuf.message import DecodeError, Message
-
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.values import (
-    AbortedTransaction,
     Appended,
     Isolation,
     OffsetAtTime,
     PartitionRead,
 )
-from treecast.middleware.fabric.channel import Answer, ChannelError, Channels
+from treecast.middleware.fabric.channel import Answer, ChannelError, Channels, Method
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.identity import ProducerIdentity, TopicId
 from treecast.middleware.wire.segment_bodies import Mode, Report
 
-from .ports import PartitionMethod
-from .settings import PartitionSettings
+from . import calls
+from .ports import PartitionSettings
 
+A = TypeVar("A")
+Q = TypeVar("Q")
 T = TypeVar("T")
 
 _WATCH_TIMEOUT = 60.0  # the leader answers sooner
@@ -39,10 +37,10 @@ class LeaderProxy:
     """One partition's leader. What cannot be reached fails with LEADER_UNAVAILABLE."""
 
     def __init__(
-        self, topic_id: bytes, index: int, host: int, channels: Channels, settings: PartitionSettings
+        self, topic_id: TopicId, index: int, host: int, channels: Channels, settings: PartitionSettings
     ) -> None:
         self.host = host
-        self.ref = pb.PartitionRef(topic_id=topic_id, partition=index)
+        self.ref = calls.PartitionRef(topic_id, index)
         self.epoch: int | None = None  # the leader's, once it has said it
         self.waits = False  # its host came back with another disk, and nobody leads the partition
         self.heard = 0  # the leader's log was at least so long, as its answers told
@@ -58,13 +56,13 @@ class LeaderProxy:
         self, batches: bytes, acks: int, transactional_id: str | None, records: int = 0
     ) -> Future[Appended]:
         """`records`: how many they are, for what is heard of the leader's log."""
-        request = pb.PeerProduceRequest(partition=self.ref, acks=acks, transactional_id=transactional_id)
+        request = calls.ProduceRequest(self.ref, acks, transactional_id)
         timeout = self._settings.produce_timeout
         read = partial(self._appended, records)
-        return self._call(PartitionMethod.PRODUCE, request, read, timeout, batches)
+        return self._call(calls.PRODUCE, request, read, timeout, batches)
 
     def _appended(self, records: int, answer: Answer) -> Appended:
-        found = pb.PeerProduceResponse.FromString(answer.head)
+        found = calls.PRODUCE.answered(answer)
         self.epoch = found.leader_epoch
         self.heard = max(self.heard, found.base_offset + records)
         return Appended(found.base_offset, found.log_append_time, found.log_start)
@@ -72,17 +70,11 @@ class LeaderProxy:
     def fetch(
         self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
     ) -> Future[PartitionRead]:
-        request = pb.PeerFetchRequest(
-            partition=self.ref,
-            offset=offset,
-            max_bytes=max_bytes,
-            read_committed=isolation is Isolation.READ_COMMITTED,
-            at_least_one=at_least_one,
-        )
-        return self._call(PartitionMethod.FETCH, request, self._read, self._settings.call_timeout)
+        request = calls.FetchRequest(self.ref, offset, max_bytes, isolation, at_least_one)
+        return self._call(calls.FETCH, request, self._read, self._settings.call_timeout)
 
     def _read(self, answer: Answer) -> PartitionRead:
-        found = pb.PeerFetchResponse.FromString(answer.head)
+        found = calls.FETCH.answered(answer)
         self.epoch = found.leader_epoch
         self.heard = max(self.heard, found.high_watermark)
         body = answer.body
@@ -92,44 +84,31 @@ class LeaderProxy:
             found.high_watermark,
             found.last_stable,
             found.log_start,
-            [AbortedTransaction(one.producer_id, one.first_offset) for one in found.aborted],
+            found.aborted,
         )
 
     def watch(self, beyond: int, isolation: Isolation) -> Future[Answer]:
         """Done when more can be read than before `beyond`, or after a while; to be cancelled."""
-        request = pb.PeerWatchRequest(
-            partition=self.ref, beyond=beyond, read_committed=isolation is Isolation.READ_COMMITTED
-        )
-        head = request.SerializeToString()
-        return self._channels.call(self.host, PartitionMethod.WATCH, head, timeout=_WATCH_TIMEOUT)
+        head = calls.WATCH.head(calls.WatchRequest(self.ref, beyond, isolation))
+        return self._channels.call(self.host, calls.WATCH.number, head, timeout=_WATCH_TIMEOUT)
 
     def offset_for_time(self, timestamp: int, isolation: Isolation) -> Future[OffsetAtTime]:
-        request = pb.PeerOffsetRequest(
-            partition=self.ref,
-            timestamp=timestamp,
-            read_committed=isolation is Isolation.READ_COMMITTED,
-        )
-        return self._call(PartitionMethod.OFFSET, request, _offset, self._settings.offsets_wait)
+        request = calls.OffsetRequest(self.ref, timestamp, isolation)
+        return self._call(calls.OFFSET, request, calls.OFFSET.answered, self._settings.offsets_wait)
 
     def end_of_epoch(self, leader_epoch: int) -> Future[tuple[int, int]]:
-        request = pb.PeerEpochEndRequest(partition=self.ref, leader_epoch=leader_epoch)
-        return self._call(PartitionMethod.EPOCH_END, request, _epoch_end, self._settings.offsets_wait)
+        request = calls.EpochEndRequest(self.ref, leader_epoch)
+        return self._call(calls.EPOCH_END, request, calls.EPOCH_END.answered, self._settings.offsets_wait)
 
     def delete_before(self, offset: int) -> Future[int]:
-        request = pb.PeerDeleteRequest(partition=self.ref, before=offset)
-        return self._call(PartitionMethod.DELETE, request, _log_start, self._settings.call_timeout)
+        request = calls.DeleteRequest(self.ref, offset)
+        return self._call(calls.DELETE, request, calls.DELETE.answered, self._settings.call_timeout)
 
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
     ) -> Future[None]:
-        request = pb.PeerMarkerRequest(
-            partition=self.ref,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            committed=committed,
-            coordinator_epoch=coordinator_epoch,
-        )
-        return self._call(PartitionMethod.MARKER, request, _nothing, self._settings.call_timeout)
+        request = calls.MarkerRequest(self.ref, producer, committed, coordinator_epoch)
+        return self._call(calls.MARKER, request, _nothing, self._settings.call_timeout)
 
     def follow(
         self,
@@ -139,23 +118,22 @@ class LeaderProxy:
         tail: bool,
         receiving: tuple[int, int] | None,
         progress: Progress | None = None,
-    ) -> Future[pb.FollowResponse]:
+    ) -> Future[calls.FollowResponse]:
         """`receiving`: the (stream, epoch) that is being received, `progress` what was counted in it."""
-        request = pb.FollowRequest(
-            partition=self.ref,
-            end=end,
-            epochs=[pb.EpochStart(leader_epoch=epoch, start=start) for epoch, start in epochs],
-            tail=tail,
-        )
-        if receiving is not None:
-            request.receiving.stream, request.receiving.epoch = receiving
+        report = b""
         if progress is not None:
-            report = Report(Mode.LIVE, progress.first, progress.next, totals=progress.totals)
-            request.receiving.report = report.encode()
-        return self._call(PartitionMethod.FOLLOW, request, self._followed, self._settings.call_timeout)
+            report = Report(Mode.LIVE, progress.first, progress.next, totals=progress.totals).encode()
+        request = calls.FollowRequest(
+            self.ref,
+            end,
+            tuple(calls.EpochStart(*one) for one in epochs),
+            tail,
+            None if receiving is None else calls.ReceivingStream(*receiving, report),
+        )
+        return self._call(calls.FOLLOW, request, self._followed, self._settings.call_timeout)
 
-    def _followed(self, answer: Answer) -> pb.FollowResponse:
-        found = pb.FollowResponse.FromString(answer.head)
+    def _followed(self, answer: Answer) -> calls.FollowResponse:
+        found = calls.FOLLOW.answered(answer)
         if not 0 <= found.begin <= found.end or not 0 <= found.log_start <= found.end:
             raise TreecastError(Fault.INTERNAL, f"host {self.host} answers what makes no sense: {found}")
         self.epoch = found.leader_epoch
@@ -163,20 +141,19 @@ class LeaderProxy:
         return found
 
     def unfollow(self) -> Future[None]:
-        request = pb.UnfollowRequest(partition=self.ref)
-        return self._call(PartitionMethod.UNFOLLOW, request, _nothing, self._settings.call_timeout)
+        return self._call(calls.UNFOLLOW, self.ref, _nothing, self._settings.call_timeout)
 
     def _call(
         self,
-        method: PartitionMethod,
-        request: Message,
+        method: Method[Q, A],
+        request: Q,
         read: Callable[[Answer], T],
         timeout: float,
         body: bytes = b"",
     ) -> Future[T]:
         if not self.up:
             timeout = min(timeout, 2 * self._settings.down_grace)
-        asked = self._channels.call(self.host, method, request.SerializeToString(), body, timeout=timeout)
+        asked = self._channels.call(self.host, method.number, method.head(request), body, timeout=timeout)
         answer: Future[T] = asyncio.get_running_loop().create_future()
         self._pending[asked] = None
         asked.add_done_callback(partial(self._settle, answer, read))
@@ -197,8 +174,6 @@ class LeaderProxy:
             answer.set_result(read(asked.result()))
         except asyncio.CancelledError:
             error = TreecastError(Fault.LEADER_UNAVAILABLE, f"host {self.host} cannot be reached")
-        except DecodeError as wrong:
-            error = TreecastError(Fault.INTERNAL, f"the answer cannot be read: {wrong}")
         except Exception as wrong:
             error = as_client_hears(wrong)
         if error is not None:
@@ -214,20 +189,6 @@ def as_client_hears(error: BaseException) -> BaseException:
     if error.fault in _NOT_YET or never_sent:
         return TreecastError(Fault.LEADER_UNAVAILABLE, error.detail)
     return error
-
-
-def _offset(answer: Answer) -> OffsetAtTime:
-    found = pb.PeerOffsetResponse.FromString(answer.head)
-    return OffsetAtTime(found.offset, found.timestamp, found.leader_epoch)
-
-
-def _epoch_end(answer: Answer) -> tuple[int, int]:
-    found = pb.PeerEpochEndResponse.FromString(answer.head)
-    return found.leader_epoch, found.end_offset
-
-
-def _log_start(answer: Answer) -> int:
-    return pb.PeerDeleteResponse.FromString(answer.head).log_start
 
 
 def _nothing(answer: Answer) -> None:

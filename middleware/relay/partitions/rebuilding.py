@@ -12,19 +12,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
+from treecast.middleware.api.entries import LostRange, PartitionEntry, TopicEntry
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.relay.entries import Leader, Lost, TopicEntry
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.tables import Change, Tables
 
 from .copies import Copier, Survey
 from .lost_disk import Copy, Event, Known, Step, choose, follow, gone, next_epoch
-from .ports import Claim, Record, Topics
-from .settings import PartitionSettings
+from .ports import Claim, PartitionSettings, Record, Topics
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ REBUILDS: Final = "rebuilds"
 class Rebuild:
     """One partition that waits for this host."""
 
-    def __init__(self, name: TopicPartition, entry: TopicEntry, leader: Leader, now: float) -> None:
+    def __init__(self, name: TopicPartition, entry: TopicEntry, leader: PartitionEntry, now: float) -> None:
         self.name = name
         self.entry = entry
         self.leader = leader
@@ -126,16 +125,16 @@ class Rebuilding:
         if before is not None and (after is None or after.topic_id != before.topic_id):
             for name in [name for name in self._rebuilds if name.topic == before.name]:
                 self._end(name)
-        for index, leader in enumerate(after.leaders if after is not None else ()):
+        for index, leader in enumerate(after.partitions if after is not None else ()):
             assert after is not None
             name = TopicPartition(after.name, index)
-            mine = leader.waits and leader.host_id == self._host_id
+            mine = leader.waits and leader.leader == self._host_id
             if mine and name not in self._rebuilds:
                 self._begin(name, after, leader)
             elif not mine and name in self._rebuilds:
                 self._end(name)
 
-    def _begin(self, name: TopicPartition, entry: TopicEntry, leader: Leader) -> None:
+    def _begin(self, name: TopicPartition, entry: TopicEntry, leader: PartitionEntry) -> None:
         loop = asyncio.get_running_loop()
         rebuild = self._rebuilds[name] = Rebuild(name, entry, leader, loop.time())
         rebuild.task = loop.create_task(self._go(rebuild), name=f"rebuild {name}")
@@ -236,14 +235,16 @@ class Rebuilding:
     def _claimed(self, rebuild: Rebuild, known: Known, end: int, log_epoch: int) -> Claim:
         whole = known.own.end > 0 and rebuild.key not in self._copied
         lost = gone(known, end, whole=whole)
-        epoch = next_epoch(known, rebuild.leader.epoch, [self._run, log_epoch + 1])
+        epoch = next_epoch(known, rebuild.leader.leader_epoch, [self._run, log_epoch + 1])
         now_ms = int(self._clock() * 1000)
         return Claim(
             rebuild.entry.topic_id,
             rebuild.name.partition,
-            rebuild.leader.epoch,
+            rebuild.leader.leader_epoch,
             epoch,
-            lost=Lost(lost.first, lost.heard, epoch, self._host_id, now_ms) if lost is not None else None,
+            lost=LostRange(lost.first, lost.heard, epoch, self._host_id, now_ms)
+            if lost is not None
+            else None,
         )
 
     async def _led(self, rebuild: Rebuild, claim: Claim, end: int) -> None:

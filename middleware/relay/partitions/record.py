@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
+from treecast.middleware.api.entries import END, LOST, PartitionEnd
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.link import Link, called
 
 from .lost_disk import Recorded
-from .ports import Claim, Ended
-
-T = TypeVar("T")
+from .ports import Claim
 
 
 class LinkRecord:
@@ -22,29 +19,20 @@ class LinkRecord:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def put_ends(self, ends: Sequence[Ended]) -> None:
-        messages = [
-            pb.PartitionEnd(
-                topic_id=one.topic_id.bytes,
-                partition=one.partition,
-                leader_epoch=one.leader_epoch,
-                end=one.end,
-            )
-            for one in ends
-        ]
-        await _called(self._link.client.put_ends(self._link.session, messages))
+    async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
+        messages = [END.write(one) for one in ends]
+        await called(self._link.client.put_ends(self._link.session, messages))
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
-        found = await _called(self._link.client.get_ends(topic_id.bytes))
+        found = await called(self._link.client.get_ends(topic_id.bytes))
         return {one.partition: Recorded(one.leader_epoch, one.end) for one in found}
 
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
         client, session = self._link.client, self._link.session
-        answer = await _called(client.give_up(session, topic_id.bytes, partitions))
+        answer = await called(client.give_up(session, topic_id.bytes, partitions))
         await self._link.seen(answer.revision)
 
     async def take_lead(self, claim: Claim) -> None:
-        lost = claim.lost
         request = pb.TakeLeadRequest(
             session=self._link.session,
             topic_id=claim.topic_id.bytes,
@@ -52,20 +40,7 @@ class LinkRecord:
             known_epoch=claim.known_epoch,
             leader_epoch=claim.leader_epoch,
             promoted=claim.promoted,
+            lost=None if claim.lost is None else LOST.write(claim.lost),
         )
-        if lost is not None:
-            request.lost.first, request.lost.heard = lost.first, lost.heard
-            request.lost.leader_epoch, request.lost.host = lost.leader_epoch, lost.host
-            request.lost.time_ms = lost.time_ms
-        answer = await _called(self._link.client.take_lead(request))
+        answer = await called(self._link.client.take_lead(request))
         await self._link.seen(answer.revision)
-
-
-async def _called(call: Awaitable[T]) -> T:
-    """UNKNOWN_MEMBER is about this host, which is about to attach again."""
-    try:
-        return await call
-    except TreecastError as error:
-        if error.fault is not Fault.UNKNOWN_MEMBER:
-            raise
-        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error

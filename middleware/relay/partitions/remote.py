@@ -30,9 +30,9 @@ from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, check_batches
 
+from .ports import PartitionSettings
 from .proxy import LeaderProxy
 from .replica import Replica
-from .settings import PartitionSettings
 from .watches import Watches
 
 T = TypeVar("T")

@@ -25,21 +25,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.fabric import Fabric
-from treecast.middleware.fabric.origin import Joined
+from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
 
+from . import calls
 from .lost_disk import refuses
+from .ports import PartitionSettings
 from .proxy import LeaderProxy
-from .settings import PartitionSettings
 from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Replica:
         self._on_agreed = on_agreed
         self.checked = False  # all it has is what the leader had, when it was last asked
         self.current = False
-        self.joined: Joined | None = None
+        self.joined: JoinedStream | None = None
         self.known_end = 0  # the leader's log was at least so long
         self._goal = 0  # at which it is current
         self._growth = Growth()
@@ -184,7 +184,7 @@ class Replica:
                 return
         raise TreecastError(Fault.INTERNAL, "the leader and this replica do not agree where their logs part")
 
-    def _take(self, answer: pb.FollowResponse, end: int) -> bool:
+    def _take(self, answer: calls.FollowResponse, end: int) -> bool:
         """Whether the replica ends where the stream begins; else the leader is to be asked again."""
         self.known_end = max(self.known_end, answer.end)
         self._start = answer.log_start
@@ -202,7 +202,7 @@ class Replica:
         self._join(answer)
         return True
 
-    def _refuses(self, answer: pb.FollowResponse) -> bool:
+    def _refuses(self, answer: calls.FollowResponse) -> bool:
         """Whether what is here is kept against the leader's word. It sends no stream to who refuses."""
         log = self.partition.log
         if not refuses(
@@ -229,7 +229,7 @@ class Replica:
         self._changed()
         return True
 
-    def _cut(self, answer: pb.FollowResponse) -> None:
+    def _cut(self, answer: calls.FollowResponse) -> None:
         """Lets go of what is not the leader's."""
         log, begin = self.partition.log, answer.begin
         now_ms = int(self._clock() * 1000)
@@ -247,7 +247,7 @@ class Replica:
                 "%s: %d to %d is not the leader's, and goes", self.partition.name, log.end_offset, before
             )
 
-    def _join(self, answer: pb.FollowResponse) -> None:
+    def _join(self, answer: calls.FollowResponse) -> None:
         self.checked = True
         if answer.directory != self._agreed:
             self._agreed = answer.directory

@@ -7,24 +7,18 @@ from asyncio import Future
 from collections.abc import Awaitable
 from typing import Final
 
-from google.protobuf.message import Message
-
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.partition import LocalPartition
-from treecast.middleware.broker.values import Appended, Isolation, PartitionRead
-from treecast.middleware.fabric.channel import Methods
+from treecast.middleware.broker.values import Appended, Isolation, OffsetAtTime, PartitionRead
+from treecast.middleware.fabric.channel import Methods, Nothing, Reply
 from treecast.middleware.model.buffers import Buffer, in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import ProducerIdentity
 
+from . import calls
 from .leading import Led
-from .ports import PartitionMethod
 
 MOST_FETCHED: Final = 8 << 20  # bytes of one answer, unless one batch has more
 WATCH_SECONDS: Final = 20.0
 _NOTHING: Final = b""
-
-Reply = tuple[Message, Buffer]
 
 
 class Serving:
@@ -32,105 +26,98 @@ class Serving:
 
     def __init__(self, led: Led, methods: Methods) -> None:
         self._led = led
-        methods.register(PartitionMethod.PRODUCE, pb.PeerProduceRequest, self.produce)
-        methods.register(PartitionMethod.FETCH, pb.PeerFetchRequest, self.fetch)
-        methods.register(PartitionMethod.WATCH, pb.PeerWatchRequest, self.watch, cancellable=True)
-        methods.register(PartitionMethod.OFFSET, pb.PeerOffsetRequest, self.offset)
-        methods.register(PartitionMethod.EPOCH_END, pb.PeerEpochEndRequest, self.epoch_end)
-        methods.register(PartitionMethod.DELETE, pb.PeerDeleteRequest, self.delete)
-        methods.register(PartitionMethod.MARKER, pb.PeerMarkerRequest, self.marker)
+        methods.register(calls.PRODUCE, self.produce)
+        methods.register(calls.FETCH, self.fetch)
+        methods.register(calls.WATCH, self.watch, cancellable=True)
+        methods.register(calls.OFFSET, self.offset)
+        methods.register(calls.EPOCH_END, self.epoch_end)
+        methods.register(calls.DELETE, self.delete)
+        methods.register(calls.MARKER, self.marker)
 
     def produce(
-        self, host: int, request: pb.PeerProduceRequest, body: memoryview
-    ) -> Reply | Awaitable[Reply]:
+        self, host: int, request: calls.ProduceRequest, body: memoryview
+    ) -> Reply[calls.ProduceResponse] | Awaitable[Reply[calls.ProduceResponse]]:
         partition = self._led.find(request.partition)
         if request.acks not in (-1, 0, 1):
             raise TreecastError(Fault.INVALID_REQUEST, f"acks is {request.acks}: 0, 1 and -1 are known")
-        name = request.transactional_id if request.HasField("transactional_id") else None
-        appended = partition.append(body, request.acks, name)
+        appended = partition.append(body, request.acks, request.transactional_id)
         if isinstance(appended, Future):
             return _appended_later(partition, appended)
         return _appended(partition, appended), _NOTHING
 
-    def fetch(self, host: int, request: pb.PeerFetchRequest, body: memoryview) -> Reply:
+    def fetch(self, host: int, request: calls.FetchRequest, body: memoryview) -> Reply[calls.FetchResponse]:
         partition = self._led.find(request.partition)
         found = partition.read(
             request.offset,
             min(request.max_bytes, MOST_FETCHED),
-            _isolation(request.read_committed),
+            request.isolation,
             at_least_one=request.at_least_one,
         )
-        answer = pb.PeerFetchResponse(
-            high_watermark=found.high_watermark,
-            last_stable=found.last_stable_offset,
-            log_start=found.log_start_offset,
-            leader_epoch=partition.leader_epoch,
-            aborted=[
-                pb.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in found.aborted
-            ],
+        answer = calls.FetchResponse(
+            found.high_watermark,
+            found.last_stable_offset,
+            found.log_start_offset,
+            partition.leader_epoch,
+            tuple(found.aborted),
         )
         return answer, _joined(found)
 
-    async def watch(self, host: int, request: pb.PeerWatchRequest, body: memoryview) -> Reply:
+    async def watch(self, host: int, request: calls.WatchRequest, body: memoryview) -> Reply[int]:
         partition = self._led.find(request.partition)
-        isolation = _isolation(request.read_committed)
+        isolation = request.isolation
         if _readable(partition, isolation) <= request.beyond:
             await _growth(partition, isolation)
-        return pb.PeerWatchResponse(readable=_readable(partition, isolation)), _NOTHING
+        return _readable(partition, isolation), _NOTHING
 
-    def offset(self, host: int, request: pb.PeerOffsetRequest, body: memoryview) -> Reply:
+    def offset(self, host: int, request: calls.OffsetRequest, body: memoryview) -> Reply[OffsetAtTime]:
         partition = self._led.find(request.partition)
-        found = partition.offset_for_time(request.timestamp, _isolation(request.read_committed))
-        answer = pb.PeerOffsetResponse(
-            offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch
-        )
-        return answer, _NOTHING
+        return partition.offset_for_time(request.timestamp, request.isolation), _NOTHING
 
-    def epoch_end(self, host: int, request: pb.PeerEpochEndRequest, body: memoryview) -> Reply:
-        epoch, end = self._led.find(request.partition).end_of_epoch(request.leader_epoch)
-        return pb.PeerEpochEndResponse(leader_epoch=epoch, end_offset=end), _NOTHING
+    def epoch_end(
+        self, host: int, request: calls.EpochEndRequest, body: memoryview
+    ) -> Reply[tuple[int, int]]:
+        return self._led.find(request.partition).end_of_epoch(request.leader_epoch), _NOTHING
 
-    def delete(self, host: int, request: pb.PeerDeleteRequest, body: memoryview) -> Reply:
-        start = self._led.find(request.partition).delete_before(request.before)
-        return pb.PeerDeleteResponse(log_start=start), _NOTHING
+    def delete(self, host: int, request: calls.DeleteRequest, body: memoryview) -> Reply[int]:
+        return self._led.find(request.partition).delete_before(request.before), _NOTHING
 
-    def marker(self, host: int, request: pb.PeerMarkerRequest, body: memoryview) -> Reply | Awaitable[Reply]:
-        if not (0 <= request.producer_epoch < 1 << 15 and request.producer_id >= 0):
+    def marker(
+        self, host: int, request: calls.MarkerRequest, body: memoryview
+    ) -> Reply[Nothing] | Awaitable[Reply[Nothing]]:
+        producer = request.producer
+        if not (0 <= producer.epoch < 1 << 15 and producer.producer_id >= 0):
             raise TreecastError(
-                Fault.INVALID_REQUEST, f"there is no producer {request.producer_id}:{request.producer_epoch}"
+                Fault.INVALID_REQUEST, f"there is no producer {producer.producer_id}:{producer.epoch}"
             )
         flushed = self._led.find(request.partition).append_marker(
-            ProducerIdentity(request.producer_id, request.producer_epoch),
+            producer,
             committed=request.committed,
             coordinator_epoch=request.coordinator_epoch,
         )
-        return (pb.PeerMarkerResponse(), _NOTHING) if flushed is None else _flushed(flushed)
+        return (Nothing(), _NOTHING) if flushed is None else _flushed(flushed)
 
 
-async def _flushed(flushed: Future[None]) -> Reply:
+async def _flushed(flushed: Future[None]) -> Reply[Nothing]:
     await flushed
-    return pb.PeerMarkerResponse(), _NOTHING
-
-
-def _isolation(read_committed: bool) -> Isolation:
-    return Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
+    return Nothing(), _NOTHING
 
 
 def _readable(partition: LocalPartition, isolation: Isolation) -> int:
     return partition.log.stable_offset if isolation else partition.log.end_offset
 
 
-def _appended(partition: LocalPartition, appended: Appended) -> pb.PeerProduceResponse:
-    return pb.PeerProduceResponse(
-        base_offset=appended.base_offset,
-        log_append_time=appended.log_append_time,
-        log_start=appended.log_start_offset,
-        leader_epoch=partition.leader_epoch,
+def _appended(partition: LocalPartition, appended: Appended) -> calls.ProduceResponse:
+    return calls.ProduceResponse(
+        appended.base_offset,
+        appended.log_append_time,
+        appended.log_start_offset,
+        partition.leader_epoch,
     )
 
 
-async def _appended_later(partition: LocalPartition, appended: Future[Appended]) -> Reply:
+async def _appended_later(
+    partition: LocalPartition, appended: Future[Appended]
+) -> Reply[calls.ProduceResponse]:
     return _appended(partition, await appended), _NOTHING
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from asyncio import Future
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.broker.cluster import ReadWaiter
 from treecast.middleware.broker.values import Isolation, PartitionRead
 from treecast.middleware.fabric.channel import Answer
+from treecast.middleware.model.errors import TreecastError
 
+from . import calls
 from .proxy import LeaderProxy
 
 _UNKNOWN: Final = -1
@@ -83,10 +83,8 @@ class Watches:
             return
         readable = _UNKNOWN
         if asked.exception() is None:
-            try:
-                readable = pb.PeerWatchResponse.FromString(asked.result().head).readable
-            except DecodeError:
-                pass
+            with contextlib.suppress(TreecastError):
+                readable = calls.WATCH.answered(asked.result())
         if readable == _UNKNOWN:
             asyncio.get_running_loop().call_later(_PAUSE, self._wake, isolation)
         elif readable > self.known(isolation):

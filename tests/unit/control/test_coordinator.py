@@ -13,28 +13,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.control import commands
-from treecast.middleware.control import store as store_module
-from treecast.middleware.control.codec import decode_change, encode_change
-from treecast.middleware.control.commands import Session
-from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
-from treecast.middleware.control.history import History, Revision
-from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
-from treecast.middleware.control.values import (
+from treecast.middleware.api.entries import (
     Counter,
     CounterEntry,
     HomeEntry,
     HomeKind,
     HostEntry,
     InterestEntry,
-    ItemWrite,
     Kind,
     PartitionEntry,
     Presence,
     StateEntry,
     TopicEntry,
+    decode_change,
+    encode_change,
     put,
 )
+from treecast.middleware.control import commands
+from treecast.middleware.control import store as store_module
+from treecast.middleware.control.commands import Session
+from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
+from treecast.middleware.control.history import History, Revision
+from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
+from treecast.middleware.control.values import ItemWrite
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.settings import FsyncPolicy
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.api.coordinator_client import CoordinatorClient
+from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -69,7 +70,11 @@ class Answered:
     async def check(self, client: CoordinatorClient) -> None:
         async with contextlib.aclosing(client.watch()) as updates:
             found = await anext(updates)
-        topics = {change.key: change.topic.topic_id for change in found.changes if change.HasField("topic")}
+        topics = {
+            change.key: change.entry.topic_id.bytes
+            for change in found.changes
+            if isinstance(change.entry, TopicEntry)
+        }
         assert topics.items() >= self.topics.items()
         ids = [number for block in self.blocks for number in block]
         assert len(set(ids)) == len(ids)

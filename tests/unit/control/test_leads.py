@@ -8,20 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from treecast.middleware.api.coordinator_client import CoordinatorClient
+from treecast.middleware.api.entries import (
+    HostEntry,
+    LostRange,
+    PartitionEntry,
+    TopicEntry,
+    decode_change,
+    encode_change,
+)
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.control import commands
 from treecast.middleware.control.cluster_state import ClusterState
-from treecast.middleware.control.codec import decode_change, encode_change
 from treecast.middleware.control.commands import Session
 from treecast.middleware.control.state import step
-from treecast.middleware.control.values import (
-    HostEntry,
-    Limits,
-    LostRange,
-    PartitionEntry,
-    StateSettings,
-    TopicEntry,
-)
+from treecast.middleware.control.values import Limits, StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 
 SETTINGS = StateSettings(lease=10, limits=Limits(lost=3))

@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from treecast.middleware.api.entries import (
+    Counter,
+    CounterEntry,
+    HomeKind,
+    Presence,
+    decode_change,
+    encode_change,
+)
 from treecast.middleware.control import commands
 from treecast.middleware.control.cluster_state import ClusterState
-from treecast.middleware.control.codec import decode_change, encode_change
 from treecast.middleware.control.restore import restored, write_store
 from treecast.middleware.control.state import step
 from treecast.middleware.control.store import SqliteStore
-from treecast.middleware.control.values import Counter, CounterEntry, HomeKind, Presence, StateSettings
+from treecast.middleware.control.values import StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 
 
@@ -61,7 +68,7 @@ def test_all_is_there_and_hosts_are_away_until_they_attach(tmp_path: Path) -> No
 
 def test_what_was_given_out_is_not_given_again() -> None:
     found = {
-        change.entry.counter: change.entry.value
+        change.entry.name: change.entry.value
         for change in restored(told())
         if isinstance(change.entry, CounterEntry)
     }

@@ -18,12 +18,12 @@ from treecast.middleware.api.coordinator_client import (
     Position,
     Update,
 )
+from treecast.middleware.api.entries import Change
 from treecast.middleware.api.rpc import methods
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.control.codec import read_change
 from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
-from treecast.middleware.control.values import Change, Limits, StateSettings
+from treecast.middleware.control.values import Limits, StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 
 Connect = Callable[..., CoordinatorClient]
@@ -54,7 +54,7 @@ class Replica:
             if update.snapshot:
                 self.known.clear()
                 self.snapshots += 1
-            for change in map(read_change, update.changes):
+            for change in update.changes:
                 if change.entry is None:
                     self.known.pop((change.kind, change.key), None)
                 else:

@@ -15,26 +15,25 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from treecast.middleware.control import commands
-from treecast.middleware.control.cluster_state import ClusterState
-from treecast.middleware.control.codec import decode_change, encode_change
-from treecast.middleware.control.commands import Session
-from treecast.middleware.control.history import History, Revision
-from treecast.middleware.control.hosts import TABLE, Event, follow
-from treecast.middleware.control.state import step
-from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
-from treecast.middleware.control.values import (
-    FIRST_STATE_ID,
-    LAST_STATE_ID,
+from treecast.middleware.api.entries import (
     Change,
     Counter,
     CounterEntry,
     HomeEntry,
     HomeKind,
     Presence,
-    StateSettings,
+    decode_change,
+    encode_change,
     put,
 )
+from treecast.middleware.control import commands
+from treecast.middleware.control.cluster_state import ClusterState
+from treecast.middleware.control.commands import Session
+from treecast.middleware.control.history import History, Revision
+from treecast.middleware.control.hosts import TABLE, Event, follow
+from treecast.middleware.control.state import step
+from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
+from treecast.middleware.control.values import FIRST_STATE_ID, LAST_STATE_ID, StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -126,6 +125,21 @@ def test_leaders_are_spread_and_stay() -> None:
     assert [p.leader for p in more.partitions] == [3, 3]
     step(state, commands.DeleteTopic("t"))
     assert (state.led(1), state.led(3), state.partitions) == (0, 2, 2)
+
+
+def test_a_host_without_a_broker_leads_nothing() -> None:
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    attached(state, "a")
+    step(state, commands.Attach("agent", "i", "h:1", "1", leads_nothing=True))
+    topic = step(state, commands.CreateTopic("t", uuid.UUID(int=1), 3)).answer
+    assert [p.leader for p in topic.partitions] == [1, 1, 1]
+    with pytest.raises(TreecastError, match="no broker") as refused:
+        step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1, {}, ("agent",)))
+    assert refused.value.fault is Fault.INVALID_ASSIGNMENT
+    step(state, commands.Attach("agent", "i", "h:1", "2"))  # which has one now
+    more = step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1)).answer
+    assert [p.leader for p in more.partitions] == [2]
 
 
 def test_state_ids_come_back_as_late_as_they_can() -> None:

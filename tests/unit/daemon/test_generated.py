@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.api.plain import as_dict
+from treecast.middleware.api.messages import as_dict
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,9 +7,9 @@ import json
 import pytest
 from tests.unit.relay.world import TestHost, World, content, until
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
 from treecast.middleware.fabric.core.accounting import Account, Ledger, Row
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.partitions import calls
 from treecast.middleware.relay.partitions.accounts import ACCOUNTS, decode, encode
 from treecast.middleware.storage.tables import Change
 from treecast.middleware.wire.segment_bodies import Expiry, Mode, Rejection, Report, Totals
@@ -156,8 +156,8 @@ async def test_a_disk_that_refuses_costs_no_account(world: World, monkeypatch: p
 async def test_a_report_that_is_none_is_refused_and_the_account_stays(world: World) -> None:
     a, b = await followed(world)
     await until(lambda: row(a, 2).closed)
-    request = pb.FollowRequest(partition=b.partition().leader.ref, end=20)
-    request.receiving.report = b"nonsense"
+    receiving = calls.ReceivingStream(0, 0, b"nonsense")
+    request = calls.FollowRequest(b.partition().leader.ref, 20, receiving=receiving)
     with pytest.raises(TreecastError, match="no report"):
         a.relay.leading.follow(2, request, memoryview(b""))
     assert row(a, 2).addressed == 20

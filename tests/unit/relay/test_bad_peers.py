@@ -5,23 +5,25 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.relay.world import World, batch, content, until
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pp
-from treecast.middleware.api.v1 import peer_streams_pb2 as ps
+from treecast.middleware.broker.values import Isolation
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.interest import StreamMethod
-from treecast.middleware.relay.partitions.ports import PartitionMethod
+from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.relay.interest import INTEREST, InterestRequest
+from treecast.middleware.relay.partitions import calls
+from treecast.middleware.relay.streams import GROUP_JOIN, GROUP_LEAVE, PROBE_SEEN, GroupRequest, ProbeSeen
 from treecast.middleware.wire.segment_assembly import Message
 
 NUMBERS = (0, 1, -1, 5, 2**31 - 1, -(2**31))
 LARGE = (*NUMBERS, 2**63 - 1, -(2**63), 2**40)
 
 
-def ref(rng: random.Random, topic_id: bytes) -> pp.PartitionRef:
-    return pp.PartitionRef(
-        topic_id=rng.choice([topic_id, topic_id, topic_id, b"", b"x" * 16, b"y" * 99]),
-        partition=rng.choice([0, 0, 0, 1, 7, 2**32 - 1]),
+def ref(rng: random.Random, topic_id: bytes) -> calls.PartitionRef:
+    return calls.PartitionRef(
+        topic_id=rng.choice([topic_id, topic_id, topic_id, b"", b"x" * 16, b"y" * 99]),  # type: ignore[arg-type]
+        partition=rng.choice([0, 0, 0, 1, 7, -1, 2**32 - 1]),
     )
 
 
@@ -30,43 +32,30 @@ def request(rng: random.Random, topic_id: bytes) -> tuple[int, bytes, bytes]:
     which = ref(rng, topic_id)
     large = lambda: rng.choice(LARGE)  # noqa: E731
     number = lambda: rng.choice(NUMBERS)  # noqa: E731
-    epochs = [pp.EpochStart(leader_epoch=number(), start=large()) for _ in range(rng.randint(0, 3))]
-    receiving = pp.ReceivingStream(stream=rng.randint(0, 3), epoch=rng.randint(0, 3))
+    epochs = [calls.EpochStart(number(), large()) for _ in range(rng.randint(0, 3))]
+    receiving = calls.ReceivingStream(rng.randint(0, 3), rng.randint(0, 3))
+    isolation = rng.choice(list(Isolation))
     heads = {
-        PartitionMethod.FOLLOW: pp.FollowRequest(
-            partition=which, end=large(), epochs=epochs, tail=rng.random() < 0.5, receiving=receiving
-        ),
-        PartitionMethod.UNFOLLOW: pp.UnfollowRequest(partition=which),
-        PartitionMethod.PRODUCE: pp.PeerProduceRequest(
-            partition=which, acks=number(), transactional_id=rng.choice(["", "x", "y" * 70_000])
-        ),
-        PartitionMethod.FETCH: pp.PeerFetchRequest(
-            partition=which, offset=large(), max_bytes=rng.choice([0, 1, 2**32 - 1])
-        ),
-        PartitionMethod.OFFSET: pp.PeerOffsetRequest(partition=which, timestamp=large()),
-        PartitionMethod.EPOCH_END: pp.PeerEpochEndRequest(partition=which, leader_epoch=number()),
-        PartitionMethod.DELETE: pp.PeerDeleteRequest(
-            partition=which, before=rng.choice([-7, 2**40, -(2**63)])
-        ),
-        PartitionMethod.MARKER: pp.PeerMarkerRequest(
-            partition=which, producer_id=large(), producer_epoch=number(), coordinator_epoch=number()
-        ),
-        PartitionMethod.LOG_START: pp.LogStartNotice(partition=which, log_start=large()),
-        StreamMethod.INTEREST: ps.InterestRequest(
-            base=rng.choice([0, 3]),
-            version=rng.choice([0, 2**64 - 1]),
-            added=[ps.TopicPattern(levels=["", "#", "x"])],
-        ),
-        StreamMethod.GROUP_JOIN: ps.GroupJoinRequest(state_id=rng.choice([0, 5, 2**22, 2**32 - 1])),
-        StreamMethod.GROUP_LEAVE: ps.GroupLeaveRequest(state_id=rng.choice([0, 5, 2**32 - 1])),
-        StreamMethod.PROBE_SEEN: ps.ProbeSeen(state_id=1, nonce=rng.choice([0, 2**64 - 1])),
+        calls.FOLLOW: calls.FollowRequest(which, large(), tuple(epochs), rng.random() < 0.5, receiving),
+        calls.UNFOLLOW: which,
+        calls.PRODUCE: calls.ProduceRequest(which, number(), rng.choice(["", "x", "y" * 70_000])),
+        calls.FETCH: calls.FetchRequest(which, large(), rng.choice([0, 1, 2**32 - 1]), isolation, False),
+        calls.OFFSET: calls.OffsetRequest(which, large(), isolation),
+        calls.EPOCH_END: calls.EpochEndRequest(which, number()),
+        calls.DELETE: calls.DeleteRequest(which, rng.choice([-7, 2**40, -(2**63)])),
+        calls.MARKER: calls.MarkerRequest(which, ProducerIdentity(large(), number()), False, number()),
+        calls.LOG_START: calls.LogStartNotice(which, large()),
+        INTEREST: InterestRequest(rng.choice([0, 3]), rng.choice([-1, 0, 2**64 - 1]), [("", "#", "x")]),
+        GROUP_JOIN: GroupRequest(rng.choice([0, 5, 2**22, 2**32 - 1])),
+        GROUP_LEAVE: GroupRequest(rng.choice([0, 5, -1, 2**32 - 1])),
+        PROBE_SEEN: ProbeSeen(1, rng.choice([0, 2**64 - 1])),
     }
     method = rng.choice(list(heads))
-    head = heads[method].SerializeToString()
+    head = method.head(heads[method])
     if rng.random() < 0.2:
         head = rng.randbytes(rng.randint(0, 60))
     body = rng.choice([b"", b"x", rng.randbytes(200), batch(b"v")[:-3]])
-    return int(method), head, body
+    return method.number, head, body
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -103,16 +92,15 @@ async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> N
     led = a.relay.leading
     follow = led.follow
 
-    async def lies(host: int, request: pp.FollowRequest, body: memoryview) -> object:
+    async def lies(host: int, request: calls.FollowRequest, body: memoryview) -> object:
         answer, nothing = await follow(host, request, body)  # type: ignore[misc]
-        answer.begin = 2**40
-        return answer, nothing
+        return replace(answer, begin=2**40), nothing
 
-    a.channels.handler.__self__._entries[PartitionMethod.FOLLOW].handler = lies  # type: ignore[attr-defined]
+    a.channels.handler.__self__._entries[calls.FOLLOW.number].handler = lies  # type: ignore[attr-defined]
     await b.read(0)
     await until(lambda: b.partition().replica._task is not None)
     assert (await b.read(0)).size > 0  # of the leader
-    a.channels.handler.__self__._entries[PartitionMethod.FOLLOW].handler = follow  # type: ignore[attr-defined]
+    a.channels.handler.__self__._entries[calls.FOLLOW.number].handler = follow  # type: ignore[attr-defined]
     await until(b.copied())
     stream = led.of_topic("t")[0]
     tail = stream.log._tail

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.relay.world import SETTINGS, TestHost, World, content, until
 
-from treecast.middleware.api.v1 import peer_partitions_pb2 as pb
+from treecast.middleware.api.entries import PartitionEntry
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import Leader
+from treecast.middleware.relay.partitions import calls
 from treecast.middleware.relay.partitions.lost_disk import Recorded, Step
 from treecast.middleware.relay.partitions.operator import LED, REFUSED, WAITS
 
@@ -30,12 +30,12 @@ async def _closed(world: World) -> object:
     await world.close()
 
 
-def leader(world: World, topic: str = "t") -> Leader:
-    return world.topics[topic].leaders[0]
+def leader(world: World, topic: str = "t") -> PartitionEntry:
+    return world.topics[topic].partitions[0]
 
 
 def led(world: World) -> bool:
-    return not leader(world).waits and world.hosts[leader(world).host_id].partitions.find("t", 0) is not None
+    return not leader(world).waits and world.hosts[leader(world).leader].partitions.find("t", 0) is not None
 
 
 async def copied_to(*hosts: TestHost) -> None:
@@ -73,8 +73,8 @@ async def test_the_last_copy_is_not_cut_and_the_host_leads_again_from_it(world: 
     await until(a.copied())
     assert content(a.log()) == content(b.log())
     assert (a.counters.truncations, a.counters.restarted_replicas, a.counters.refused_replicas) == (0, 0, 0)
-    assert b.log().leader_epoch == leader(world).epoch >= b.run
-    assert b.log().epoch_entries == [(0, 0), (leader(world).epoch, 5)]
+    assert b.log().leader_epoch == leader(world).leader_epoch >= b.run
+    assert b.log().epoch_entries == [(0, 0), (leader(world).leader_epoch, 5)]
     (lost,) = leader(world).lost
     assert (lost.first, lost.heard) == (5, 5)
 
@@ -239,7 +239,7 @@ async def test_an_answer_about_less_than_is_here_by_now_is_no_reason_to_refuse(w
     replica, asked_at = a.partition().replica, a.log().end_offset
     await b.produce(b"two")  # it comes while the answer of a leader on another disk is under way
     await until(a.copied())
-    answer = pb.FollowResponse(begin=asked_at, end=2, directory="another")
+    answer = calls.FollowResponse(begin=asked_at, end=2, directory="another")
     assert not replica._take(answer, asked_at)
     assert (replica.refused, a.log().end_offset) == ("", 2)
     replica.want()
@@ -282,8 +282,8 @@ async def test_promoted(world: World) -> None:
     said = await c.relay.operator.promote(topic, 0, "host1", accept_loss=False)
     assert "host1 leads t-0 from offset 2 on" in said
     await until(lambda: led(world))
-    assert leader(world).host_id == 1
-    assert leader(world).epoch > b.run
+    assert leader(world).leader == 1
+    assert leader(world).leader_epoch > b.run
     assert await c.produce(b"three") == 2
     await until(c.copied())  # it follows the new leader by itself
     await c.read(0)
@@ -347,7 +347,7 @@ async def test_a_host_whose_disk_is_lost_again_and_again(world: World) -> None:
         (b,) = await world.start(2)
         await until(lambda: led(world))
         await until(lambda: a.partition().replica.checked and c.partition().replica.checked)
-        epochs.append(leader(world).epoch)
+        epochs.append(leader(world).leader_epoch)
     assert epochs == sorted(set(epochs))
     assert b.log().end_offset == 4
     assert content(a.log()) == content(b.log()) == content(c.log())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from treecast.middleware.api.entries import PartitionEnd
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.relay.partitions.ends import Ends
-from treecast.middleware.relay.partitions.ports import Ended
 
 T = uuid.UUID(int=1)
 
@@ -23,7 +23,7 @@ class Told:
     def __init__(self) -> None:
         self.history = "one"
         self.away = False
-        self.calls: list[list[Ended]] = []
+        self.calls: list[list[PartitionEnd]] = []
         self.logs: list[Any] = []
         self.ends = Ends(self, self, self, lambda: self.history, 1.0)  # type: ignore[arg-type]
 
@@ -37,7 +37,7 @@ class Told:
     def topics(self) -> dict[str, Any]:
         return {"t": SimpleNamespace(topic_id=T)}
 
-    async def put_ends(self, ends: Sequence[Ended]) -> None:
+    async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
         if self.away:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "away")
         self.calls.append(list(ends))
@@ -48,12 +48,12 @@ async def test_what_has_grown_is_told_once_and_together() -> None:
     one, two = told.log(5, (0, 0)), told.log(7, (0, 0), (3, 4))
     told.log(0)  # nothing was written to it
     await told.ends.tell()
-    assert told.calls == [[Ended(T, 0, 0, 5), Ended(T, 1, 3, 7)]]
+    assert told.calls == [[PartitionEnd(T, 0, 0, 5), PartitionEnd(T, 1, 3, 7)]]
     await told.ends.tell()
     assert len(told.calls) == 1
     two.end_offset = 9
     await told.ends.tell()
-    assert told.calls[1:] == [[Ended(T, 1, 3, 9)]]
+    assert told.calls[1:] == [[PartitionEnd(T, 1, 3, 9)]]
     one.epoch_entries.append((8, 5))  # begun, and nothing written
     await told.ends.tell()
     assert len(told.calls) == 2
@@ -67,7 +67,7 @@ async def test_what_was_not_heard_is_told_again() -> None:
         await told.ends.tell()
     told.away = False
     await told.ends.tell()
-    assert told.calls == [[Ended(T, 0, 0, 5)]]
+    assert told.calls == [[PartitionEnd(T, 0, 0, 5)]]
 
 
 async def test_a_coordinator_of_another_history_is_told_all() -> None:
@@ -76,4 +76,4 @@ async def test_a_coordinator_of_another_history_is_told_all() -> None:
     await told.ends.tell()
     told.history = "another"  # it lost its store
     await told.ends.tell()
-    assert told.calls == [[Ended(T, 0, 0, 5)]] * 2
+    assert told.calls == [[PartitionEnd(T, 0, 0, 5)]] * 2

@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from tests.unit.fabric.channel.hosts import QUICK, kill
 from tests.unit.relay.world import CLUSTER, KEY, LOOPBACK, until
 
-from treecast.middleware.api.v1 import peer_streams_pb2 as pb
 from treecast.middleware.fabric.channel import Channels, Methods
 from treecast.middleware.model.counters import ChannelCounters, RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.interest import Interest, InterestSettings, StreamMethod, matches, spelled
+from treecast.middleware.relay.interest import (
+    INTEREST,
+    Interest,
+    InterestRequest,
+    InterestSettings,
+    matches,
+    spelled,
+)
 
 
 class Host:
@@ -101,11 +107,11 @@ async def test_a_host_that_does_not_answer_is_not_waited_for_long() -> None:
         await a.interest.confirmed(a.interest.want(("t",)))
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def silent(*_: object) -> tuple[pb.InterestResponse, bytes]:
+        async def silent(*_: object) -> tuple[int, bytes]:
             await never
             raise AssertionError
 
-        b.methods._entries[StreamMethod.INTEREST].handler = silent
+        b.methods._entries[INTEREST.number].handler = silent
         await a.interest.confirmed(a.interest.want(("u",)))
         assert a.counters.unconfirmed_interest == 1
         never.cancel()
@@ -121,9 +127,9 @@ async def test_who_lost_count_is_told_everything() -> None:
 
 async def test_bad_interest_is_refused() -> None:
     async with hosts(1, 2) as (a, b):
-        request = pb.InterestRequest(version=5, added=[pb.TopicPattern()])
+        request = InterestRequest(0, 5, [()])
         with pytest.raises(TreecastError) as caught:
-            await a.methods.ask(2, StreamMethod.INTEREST, request, pb.InterestResponse, 5.0)
+            await a.methods.ask(2, INTEREST, request, 5.0)
         assert caught.value.fault is Fault.INVALID_REQUEST
         assert b.interest.of(1) == set()
 

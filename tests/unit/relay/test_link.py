@@ -12,12 +12,13 @@ import pytest
 from tests.unit.relay.test_definitions import House
 from tests.unit.relay.world import until
 
+from treecast.middleware.api import coordinator_client
 from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.values import NewTopic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay import link
-from treecast.middleware.relay.entries import TopicEntry
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ async def test_the_watch_outlives_an_update_that_cannot_be_taken(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is asked for again, and nothing of it is missing in the end."""
-    refused, real = 0, link.read_change
+    refused, real = 0, coordinator_client.heard_change
 
     def breaks(change):
         nonlocal refused
@@ -71,7 +72,7 @@ async def test_the_watch_outlives_an_update_that_cannot_be_taken(
             raise RuntimeError("a change that is not understood")
         return real(change)
 
-    monkeypatch.setattr(link, "read_change", breaks)
+    monkeypatch.setattr(coordinator_client, "heard_change", breaks)
     made = await house.definitions.create_topic(NewTopic("t"))
     assert (refused, house.definitions.topics()) == (3, {"t": made})
     assert len(logged(caplog)) == 1

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.fabric.channel.hosts import CLUSTER, QUICK, Host, until
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.entries import Change, HostEntry, Kind, Position, Presence, Update
 from treecast.middleware.fabric.channel import listen_on_one_number
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.relay.entries import Change, HostEntry, Kind, Presence
 from treecast.middleware.relay.neighbours import Neighbours, Port, Ways
-from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.relay.view import ClusterView
 
 OWN = 7
 

@@ -10,29 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.entries import (
+from treecast.middleware.api.entries import (
     Change,
     HomeEntry,
     HomeKind,
     HostEntry,
     InterestEntry,
     Kind,
-    Leader,
+    PartitionEntry,
+    Position,
     Presence,
     StateEntry,
     TopicEntry,
-    read_change,
+    Update,
+    heard_change,
 )
-from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.relay.view_store import ViewStore
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
 
 def topic(name: str, *leaders: int, number: int = 1, **config: str) -> Change:
-    entry = TopicEntry(name, uuid.UUID(int=number), tuple(Leader(host, 0) for host in leaders), config)
+    entry = TopicEntry(
+        name, uuid.UUID(int=number), tuple(PartitionEntry(host, 0) for host in leaders), config
+    )
     return Change(Kind.TOPIC, name, entry)
 
 
@@ -65,7 +69,12 @@ def test_look_ups() -> None:
     assert view.position == Position("x", 7)
     assert (view.host(1), view.host(2)) == (view.host_named("h1"), None)
     assert view.topic_by_id(uuid.UUID(int=1)) == view.topic("t")
-    assert [view.leader("t", index) for index in (0, 1, 2, -1)] == [Leader(1, 0), Leader(2, 0), None, None]
+    assert [view.leader("t", index) for index in (0, 1, 2, -1)] == [
+        PartitionEntry(1, 0),
+        PartitionEntry(2, 0),
+        None,
+        None,
+    ]
     assert view.leader("u", 0) is None
     assert view.group_home("g").epoch == 5
     assert view.transaction_home("g").epoch == 6
@@ -162,14 +171,8 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
     made.close()
 
 
-def message(name: str, *leaders: int) -> pb.EntryChange:
-    partitions = [pb.PartitionEntry(leader=leader) for leader in leaders]
-    entry = pb.TopicEntry(name=name, topic_id=bytes([ord(name)] * 16), partitions=partitions)
-    return pb.EntryChange(kind=pb.ENTRY_KIND_TOPIC, key=name, topic=entry)
-
-
-def gone(name: str) -> pb.EntryChange:
-    return pb.EntryChange(kind=pb.ENTRY_KIND_TOPIC, key=name)
+def gone(name: str) -> Change:
+    return Change(Kind.TOPIC, name, None)
 
 
 def names(tables: Tables) -> tuple[list[str], Position]:
@@ -182,13 +185,31 @@ def names(tables: Tables) -> tuple[list[str], Position]:
 async def test_what_is_kept_is_what_was_told(tables: Tables) -> None:
     store = ViewStore(tables)
     assert store.load() is None
-    await store.save(True, Position("x", 3), [message("t", 1), message("u", 2)])
+    await store.save(
+        Update(
+            True,
+            Position("x", 3),
+            (
+                topic("t", 1),
+                topic("u", 2),
+            ),
+        )
+    )
     assert names(tables) == (["t", "u"], Position("x", 3))
-    await store.save(False, Position("x", 5), [gone("t"), message("v", 1)])
+    await store.save(
+        Update(
+            False,
+            Position("x", 5),
+            (
+                gone("t"),
+                topic("v", 1),
+            ),
+        )
+    )
     assert names(tables) == (["u", "v"], Position("x", 5))
     later = ViewStore(tables)
     later.load()
-    await later.save(True, Position("y", 1), [message("w", 1)])
+    await later.save(Update(True, Position("y", 1), (topic("w", 1),)))
     assert names(tables) == (["w"], Position("y", 1))
 
 
@@ -196,16 +217,34 @@ async def test_what_the_disk_refuses_is_kept_with_the_next(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ViewStore(tables)
-    await store.save(True, Position("x", 1), [message("t", 1), message("u", 1)])
+    await store.save(
+        Update(
+            True,
+            Position("x", 1),
+            (
+                topic("t", 1),
+                topic("u", 1),
+            ),
+        )
+    )
 
     async def refuse(changes: object) -> None:
         raise TreecastError(Fault.STORAGE, "full")
 
     with monkeypatch.context() as patched:
         patched.setattr(tables, "commit", refuse)
-        await store.save(False, Position("x", 2), [gone("t"), message("v", 1)])
+        await store.save(
+            Update(
+                False,
+                Position("x", 2),
+                (
+                    gone("t"),
+                    topic("v", 1),
+                ),
+            )
+        )
     assert names(tables) == (["t", "u"], Position("x", 1))
-    await store.save(False, Position("x", 3), [message("w", 1)])
+    await store.save(Update(False, Position("x", 3), (topic("w", 1),)))
     assert names(tables) == (["u", "v", "w"], Position("x", 3))
 
 
@@ -220,5 +259,5 @@ async def test_what_the_disk_refuses_is_kept_with_the_next(
 )
 def test_nonsense_is_refused(change: pb.EntryChange) -> None:
     with pytest.raises(TreecastError, match="what makes no sense") as refused:
-        read_change(change)
+        heard_change(change)
     assert refused.value.fault is Fault.INTERNAL

@@ -16,6 +16,17 @@ from tests.unit.fabric.channel.hosts import kill as kill_channels
 from tests.unit.fabric.edges import KEYS, lose
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.entries import (
+    Change,
+    HostEntry,
+    Kind,
+    PartitionEnd,
+    PartitionEntry,
+    Position,
+    Presence,
+    TopicEntry,
+    Update,
+)
 from treecast.middleware.broker.cluster import PartitionLeader
 from treecast.middleware.broker.directory import DataDirectory
 from treecast.middleware.broker.long_poll import LongPolls
@@ -38,15 +49,13 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.relay.entries import Change, HostEntry, Kind, Leader, Presence, TopicEntry
 from treecast.middleware.relay.interest import InterestSettings
 from treecast.middleware.relay.partitions.lost_disk import Recorded
-from treecast.middleware.relay.partitions.ports import Claim, Ended
+from treecast.middleware.relay.partitions.ports import Claim, PartitionSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
-from treecast.middleware.relay.partitions.settings import PartitionSettings
 from treecast.middleware.relay.sharing import Sharing
 from treecast.middleware.relay.streams import CarrierSettings
-from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
@@ -125,17 +134,17 @@ class World:
         self.directories[number] = directory
         for name, entry in self.topics.items():
             leaders = tuple(
-                replace(leader, waits=True) if leader.host_id == number else leader
-                for leader in entry.leaders
+                replace(leader, waits=True) if leader.leader == number else leader
+                for leader in entry.partitions
             )
-            self.topics[name] = replace(entry, leaders=leaders)
+            self.topics[name] = replace(entry, partitions=leaders)
         await self.tell()
 
     async def topic(self, name: str, *leaders: int, **config: object) -> TopicEntry:
         """Makes it, or leads it otherwise."""
         overrides = {key.replace("_", "."): str(value) for key, value in config.items()}
         topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.{self.revision}")
-        entry = TopicEntry(name, topic_id, tuple(Leader(leader, 0) for leader in leaders), overrides)
+        entry = TopicEntry(name, topic_id, tuple(PartitionEntry(leader, 0) for leader in leaders), overrides)
         self.topics[name] = entry
         await self.tell()
         return entry
@@ -194,7 +203,7 @@ class FakeRecord:
         if self.world.away:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is away")
 
-    async def put_ends(self, ends: Sequence[Ended]) -> None:
+    async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
         self._here()
         for one in ends:
             self.world.ends[one.topic_id, one.partition] = Recorded(one.leader_epoch, one.end)
@@ -209,14 +218,14 @@ class FakeRecord:
     async def take_lead(self, claim: Claim) -> None:
         self._here()
         (entry,) = [topic for topic in self.world.topics.values() if topic.topic_id == claim.topic_id]
-        before = entry.leaders[claim.partition]
-        if before.epoch != claim.known_epoch:
+        before = entry.partitions[claim.partition]
+        if before.leader_epoch != claim.known_epoch:
             raise TreecastError(Fault.FENCED_LEADER_EPOCH, "somebody was quicker")
-        assert claim.leader_epoch > before.epoch
+        assert claim.leader_epoch > before.leader_epoch
         lost = (*before.lost, claim.lost) if claim.lost is not None else before.lost
-        leaders = list(entry.leaders)
-        leaders[claim.partition] = Leader(self.number, claim.leader_epoch, False, lost)
-        self.world.topics[entry.name] = replace(entry, leaders=tuple(leaders))
+        leaders = list(entry.partitions)
+        leaders[claim.partition] = PartitionEntry(self.number, claim.leader_epoch, False, lost)
+        self.world.topics[entry.name] = replace(entry, partitions=tuple(leaders))
         await self.world.tell()
 
 
@@ -397,13 +406,13 @@ class TestHost:
         return Presence.ATTACHED if number in self.world.hosts else Presence.AWAY
 
     def _topic(self, entry: TopicEntry) -> Topic:
-        return Topic(entry.name, entry.topic_id, len(entry.leaders), TopicConfig.of(entry.config))
+        return Topic(entry.name, entry.topic_id, len(entry.partitions), TopicConfig.of(entry.config))
 
     def _led(self, entry: TopicEntry) -> dict[int, int]:
         return {
-            number: leader.epoch
-            for number, leader in enumerate(entry.leaders)
-            if leader.host_id == self.number and not leader.waits
+            number: leader.leader_epoch
+            for number, leader in enumerate(entry.partitions)
+            if leader.leader == self.number and not leader.waits
         }
 
     def connected(self, hosts: Mapping[int, TestHost]) -> bool:
@@ -514,7 +523,7 @@ class TestHost:
 
     def copied(self, topic: str = "t", index: int = 0) -> Callable[[], bool]:
         """Whether this host's replica has all that the leader has."""
-        leader = self.world.topics[topic].leaders[index].host_id
+        leader = self.world.topics[topic].partitions[index].leader
 
         def check() -> bool:
             there = self.world.hosts[leader].log(topic, index)

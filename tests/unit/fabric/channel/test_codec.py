@@ -32,7 +32,7 @@ GOLDEN_FRAME = (
 )
 GOLDEN_HELLO = (
     Hello("cluster", 1, 9, NONCE, 2, 0x10000, 0x20000, b"lastone."),
-    "54436368" "0001" "0001" "00000001" "00000002" "0000000000000009" "00010000" "00020000"
+    "54436368" "0002" "0001" "00000001" "00000002" "0000000000000009" "00010000" "00020000"
     "000102030405060708090a0b0c0d0e0f" "6c6173746f6e652e" "07" "636c7573746572",
 )  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_refused_headers(data: str, problem: Problem) -> None:
     ("position", "value", "problem"),
     [
         (0, 0, Problem.NOT_A_CHANNEL),
-        (5, 2, Problem.VERSION),
+        (5, 1, Problem.VERSION),
         (7, 3, Problem.ENCODING),
         (56, 200, Problem.ENCODING),
         (57, 0xFF, Problem.ENCODING),

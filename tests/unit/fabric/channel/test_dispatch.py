@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import gc
 import warnings
 from collections.abc import Awaitable, Callable
@@ -11,17 +10,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.unit.fabric.channel.hosts import Host, until
 
-from treecast.middleware.api.v1.peer_pb2 import Echo
-from treecast.middleware.fabric.channel import Answer, MethodNumber, Methods
+from treecast.middleware.fabric.channel import ECHO, Answer, Echo, Method, Methods
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 
-
-class Number(enum.IntEnum):
-    AT_ONCE = 40
-    LATER = 41
-    REFUSED = 42
-    UNKNOWN = 43
+AT_ONCE = Method(40, Echo, Echo)
+LATER = Method(41, Echo, Echo)
+REFUSED = Method(42, Echo, Echo)
+UNKNOWN = Method(43, Echo, Echo)
 
 
 def at_once(host: int, request: Echo, body: memoryview) -> tuple[Echo, Buffer]:
@@ -40,55 +36,55 @@ def refused(host: int, request: Echo, body: memoryview) -> tuple[Echo, Buffer]:
 async def methods(start_host: Callable[..., Awaitable[Host]]) -> Methods:
     """The methods of host 1, which is connected to host 2; host 2 serves `Number`."""
     served, own = Methods(), Methods()
-    served.register(Number.AT_ONCE, Echo, at_once)
-    served.register(Number.LATER, Echo, later)
-    served.register(Number.REFUSED, Echo, refused, cancellable=True)
+    served.register(AT_ONCE, at_once)
+    served.register(LATER, later)
+    served.register(REFUSED, refused, cancellable=True)
     a, b = await start_host(1, own.handle), await start_host(2, served.handle)
     a.knows(b)
     own.use(a.channels)
     served.use(b.channels)
-    assert b.channels.cancellable == {Number.REFUSED}
+    assert b.channels.cancellable == {REFUSED.number}
     await until(lambda: a.channels.is_up(2))
     return own
 
 
 async def test_asking(methods: Methods) -> None:
-    for number, text in ((Number.AT_ONCE, "1 x"), (Number.LATER, "1 x"), (MethodNumber.ECHO, "x")):
-        answer, body = await methods.ask(2, number, Echo(text="x"), Echo, 10.0, b"body")
+    for number, text in ((AT_ONCE, "1 x"), (LATER, "1 x"), (ECHO, "x")):
+        answer, body = await methods.ask(2, number, Echo(text="x"), 10.0, b"body")
         assert (answer.text, bytes(body)) == (text, b"body")
-    assert methods.tell(2, Number.AT_ONCE, Echo(text="x"))
+    assert methods.tell(2, AT_ONCE, Echo(text="x"))
 
 
 async def test_refusals(methods: Methods) -> None:
-    for number, fault in ((Number.REFUSED, Fault.NOT_LEADER), (Number.UNKNOWN, Fault.NOT_SUPPORTED)):
+    for number, fault in ((REFUSED, Fault.NOT_LEADER), (UNKNOWN, Fault.NOT_SUPPORTED)):
         with pytest.raises(TreecastError) as caught:
-            await methods.ask(2, number, Echo(text="x"), Echo, 10.0)
+            await methods.ask(2, number, Echo(text="x"), 10.0)
         assert caught.value.fault is fault
 
 
 def test_a_head_that_is_no_such_message() -> None:
     with pytest.raises(TreecastError) as caught:
-        Methods().handle(2, MethodNumber.ECHO, b"\xff\xff", memoryview(b""))
+        Methods().handle(2, ECHO.number, b"\xff\xff", memoryview(b""))
     assert caught.value.fault is Fault.INVALID_REQUEST
 
 
 def test_a_number_has_one_handler() -> None:
     methods = Methods()
-    methods.register(Number.AT_ONCE, Echo, at_once)
+    methods.register(AT_ONCE, at_once)
     with pytest.raises(ValueError, match="already"):
-        methods.register(Number.AT_ONCE, Echo, later)
-    answer = methods.handle(3, Number.AT_ONCE, Echo(text="y").SerializeToString(), memoryview(b"b"))
+        methods.register(AT_ONCE, later)
+    answer = methods.handle(3, AT_ONCE.number, AT_ONCE.head(Echo("y")), memoryview(b"b"))
     assert isinstance(answer, Answer)
-    assert Echo.FromString(answer.head).text == "3 y"
+    assert AT_ONCE.answered(answer).text == "3 y"
 
 
 async def test_a_handler_that_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> None:
     """A call and its end may come in one piece: then the handler's task never takes a step."""
     methods = Methods()
-    methods.register(Number.LATER, Echo, later, cancellable=True)
+    methods.register(LATER, later, cancellable=True)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        answer = methods.handle(2, Number.LATER, Echo(text="x").SerializeToString(), memoryview(b""))
+        answer = methods.handle(2, LATER.number, LATER.head(Echo("x")), memoryview(b""))
         assert not isinstance(answer, Answer)
         task = asyncio.ensure_future(answer)
         task.cancel()
@@ -110,8 +106,8 @@ async def test_a_handler_that_ends_in_spite_of_its_cancelling_has_answered() -> 
         return request, b"all the same"
 
     methods = Methods()
-    methods.register(Number.LATER, Echo, stubborn, cancellable=True)
-    answer = methods.handle(2, Number.LATER, Echo(text="x").SerializeToString(), memoryview(b""))
+    methods.register(LATER, stubborn, cancellable=True)
+    answer = methods.handle(2, LATER.number, LATER.head(Echo("x")), memoryview(b""))
     assert not isinstance(answer, Answer)
     task = asyncio.ensure_future(answer)
     await asyncio.sleep(0)

@@ -105,13 +105,13 @@ def test_refused_handshakes(dialler, acceptor, problem: Problem, found_by_accept
 def test_another_version() -> None:
     pair = Pair(session(identity(1), 2), session(identity(2)))
     ((frame, _),) = frames(pair.dialler.data())
-    hello = msgspec.structs.replace(Hello("a cluster", 1, 1, b"n" * 16, 2), version=2).encode()
+    hello = msgspec.structs.replace(Hello("a cluster", 1, 1, b"n" * 16, 2), version=1).encode()
     pair.acceptor.take(
         pair.acceptor.session.receive(encode_frame(Frame(len(hello), Kind.HELLO)) + hello, 0.0)
     )
     assert frame.kind is Kind.HELLO
     assert pair.acceptor.end.problem is Problem.VERSION
-    assert "2 there, 1 here" in str(pair.acceptor.end)
+    assert "1 there, 2 here" in str(pair.acceptor.end)
 
 
 def test_a_proof_is_worth_nothing_elsewhere() -> None:

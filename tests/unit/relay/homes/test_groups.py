@@ -8,6 +8,7 @@ import pytest
 from tests.unit.broker.groups.host import fault_of, joining
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
+from treecast.middleware.api.entries import Change, HomeEntry, HomeKind, Kind, Position, Update
 from treecast.middleware.broker.values import (
     CommittedOffset,
     Joined,
@@ -17,10 +18,7 @@ from treecast.middleware.broker.values import (
 )
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.relay.entries import Change, HomeEntry, Kind
-from treecast.middleware.relay.entries import HomeKind as EntryKind
 from treecast.middleware.relay.homes import rows
-from treecast.middleware.relay.view import Position, Update
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
@@ -471,7 +469,7 @@ async def alone(host: TownHost, groups: dict[str, int]) -> None:
 
 async def test_homes_of_other_things_are_no_concern_of_groups(town: Town) -> None:
     a = await town.host("a")
-    for number, kind in enumerate((EntryKind.SHARE, EntryKind.REPLICAS)):
+    for number, kind in enumerate((HomeKind.SHARE, HomeKind.REPLICAS)):
         home = HomeEntry(kind, "workers/jobs", a.host_id, 1)
         change = Change(Kind.HOME, f"{number}", home)
         a.view.apply(Update(False, Position(a.view.position.history, a.view.position.revision), (change,)))

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.unit.relay.homes.town import until
 
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.homes.mirror import HomeMirror, Kept
-from treecast.middleware.relay.homes.ports import StateWrite
-from treecast.middleware.relay.homes.settings import MirrorSettings
+from treecast.middleware.relay.homes.ports import MirrorSettings, StateWrite
 
 G, H = HomeName(HomeKind.GROUP, "g"), HomeName(HomeKind.GROUP, "h")
 AWAY = TreecastError(Fault.COORDINATOR_UNAVAILABLE)

@@ -11,7 +11,7 @@ from tests.unit.relay.homes.test_groups import T0, commit, committed, fault_of, 
 from tests.unit.relay.homes.town import Town, TownHost, until
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.broker.homes import HomeKind
+from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.values import CommittedOffset, InitProducer, MemberIdentity
 from treecast.middleware.fabric.channel import Channels, ChannelSettings
 from treecast.middleware.model.errors import Fault
@@ -105,8 +105,8 @@ async def test_a_transaction(wired: Wired) -> None:
     assert a.is_home("tx", HomeKind.TRANSACTION)
     assert await b.transaction.add_partitions("tx", producer, [where]) == {}
     await b.transaction.add_offsets("tx", producer, "g")
-    await b.transaction.verify("tx", producer, where)
-    assert await fault_of(b.transaction.verify("tx", producer, TopicPartition("p", 1))) is (
+    await b.homes.guards.verify("tx", producer, where)
+    assert await fault_of(b.homes.guards.verify("tx", producer, TopicPartition("p", 1))) is (
         Fault.INVALID_TRANSACTION_STATE
     )
     offsets = {T0: CommittedOffset(7)}

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.broker.groups.host import fault_of
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.api.entries import HomeKind
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.transactions.producer_ids import BLOCK, STRIDE
 from treecast.middleware.broker.transactions.state import State
 from treecast.middleware.broker.values import CommittedOffset, InitProducer, MemberIdentity
@@ -28,7 +29,7 @@ async def begun(host: TownHost, *partitions: TopicPartition, timeout_ms: int = 6
     producer = await init(host, timeout_ms=timeout_ms)
     assert await host.transaction.add_partitions("tx", producer, partitions) == {}
     for partition in partitions:
-        waiting = host.transaction.verify("tx", producer, partition)
+        waiting = host.homes.guards.verify("tx", producer, partition)
         if waiting is not None:
             await waiting
         host.town.partitions[partition].open[producer.producer_id] = producer
@@ -71,13 +72,13 @@ async def test_a_transaction_by_way_of_another_host(town: Town, decision: bool) 
 async def test_the_leader_asks_the_home(town: Town) -> None:
     a, b = await town.host("a"), await town.host("b")
     producer = await begun(a, P0)
-    assert a.transaction.verify("tx", producer, P0) is None
+    assert a.homes.guards.verify("tx", producer, P0) is None
     with pytest.raises(TreecastError):
-        a.transaction.verify("tx", producer, P1)
-    await b.transaction.verify("tx", producer, P0)
-    assert await fault_of(b.transaction.verify("tx", producer, P1)) is Fault.INVALID_TRANSACTION_STATE
+        a.homes.guards.verify("tx", producer, P1)
+    await b.homes.guards.verify("tx", producer, P0)
+    assert await fault_of(b.homes.guards.verify("tx", producer, P1)) is Fault.INVALID_TRANSACTION_STATE
     old = ProducerIdentity(producer.producer_id, producer.epoch - 1)
-    assert await fault_of(b.transaction.verify("tx", old, P0)) is Fault.INVALID_PRODUCER_EPOCH
+    assert await fault_of(b.homes.guards.verify("tx", old, P0)) is Fault.INVALID_PRODUCER_EPOCH
 
 
 async def test_offsets_in_a_transaction_whose_group_lives_elsewhere(town: Town) -> None:
@@ -267,7 +268,7 @@ async def test_a_restart_goes_on_within_its_block_while_the_coordinator_is_away(
 async def stage(host: TownHost, name: str, where: TopicPartition) -> dict[str, ProducerIdentity]:
     producer = await host.transaction.init_producer(InitProducer(name, 60_000, NO_PRODUCER))
     assert await host.transaction.add_partitions(name, producer, [where]) == {}
-    waiting = host.transaction.verify(name, producer, where)
+    waiting = host.homes.guards.verify(name, producer, where)
     if waiting is not None:
         await waiting
     host.town.partitions[where].open[producer.producer_id] = producer

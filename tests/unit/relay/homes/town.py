@@ -14,23 +14,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.api.entries import HomeKind, Position, Update, decode_change, home_key
 from treecast.middleware.broker.cluster import GROUPS, TRANSACTIONS, Kind
 from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
-from treecast.middleware.broker.homes import HomeKind, HomeName
+from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions import ProducerIds, TransactionCoordinator, TransactionSettings
-from treecast.middleware.control import commands, values
+from treecast.middleware.control import commands
 from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
 from treecast.middleware.control.store import SqliteStore
 from treecast.middleware.fabric.channel import Answer, ChannelError, Methods
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
-from treecast.middleware.relay.entries import read_change
 from treecast.middleware.relay.homes import Homes, HomeSettings, MirrorSettings
 from treecast.middleware.relay.homes.ports import HomeAt, StateWrite
-from treecast.middleware.relay.view import ClusterView, Position, Update
+from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
@@ -304,7 +303,7 @@ class TownHost:
             revision, snapshot = after[-1].number, False
         else:
             return
-        changes = tuple(read_change(pb.EntryChange.FromString(message)) for message in messages)
+        changes = tuple(map(decode_change, messages))
         update = Update(snapshot, Position(coordinator.history_id, revision), changes)
         self.known.append(update)
         self.view.apply(update)
@@ -355,14 +354,14 @@ class Port:
         return answer
 
     async def ask(self, name: HomeName) -> HomeAt:
-        command = commands.AskHome(self._host.session, values.HomeKind(name.kind.value), name.id)
+        command = commands.AskHome(self._host.session, name.kind, name.id)
         entry = await self._do(command)
         return HomeAt(entry.host_id, entry.epoch)
 
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
         made = tuple(
             commands.HomeWrite(
-                values.HomeKind(w.name.kind.value),
+                w.name.kind,
                 w.name.id,
                 w.epoch,
                 () if w.forget else tuple(w.items.items()),
@@ -376,9 +375,9 @@ class Port:
         return refusals
 
     async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
-        kind = values.HomeKind(name.kind.value)
+        kind = name.kind
         await self._do(commands.CheckHome(self._host.session, kind, name.id, epoch))
-        key = values.home_key(kind, name.id)
+        key = home_key(kind, name.id)
         items, more = await self._host.town.coordinator.home_items(key, b"", 1 << 20)
         assert not more
         return dict(items)

@@ -1,0 +1,292 @@
+"""What the coordinator keeps and tells of a cluster: its entries, and how they lie in its messages.
+
+Each is an immutable value under a kind and a text key, and a message of
+`proto/treecast/v1/coordinator.proto`, on the wire and on the disk alike.
+
+| kind     | key                                                                         | entry           |
+| -------- | --------------------------------------------------------------------------- | --------------- |
+| HOST     | the host's name                                                             | `HostEntry`     |
+| TOPIC    | the topic's name, Kafka's spelling                                          | `TopicEntry`    |
+| HOME     | `g:` group id, `t:` transactional id, `r:` replica controller, `s:` share   | `HomeEntry`     |
+| STATE    | the state id, decimal                                                       | `StateEntry`    |
+| INTEREST | the host id, decimal                                                        | `InterestEntry` |
+| COUNTER  | the counter's name                                                          | `CounterEntry`  |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from msgspec import Struct
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicId
+
+from .messages import form
+from .v1 import coordinator_pb2 as pb
+
+
+class Kind(enum.IntEnum):
+    """The numbers are those of the proto file and of the disk."""
+
+    HOST = 1
+    TOPIC = 2
+    HOME = 3
+    STATE = 4
+    INTEREST = 5
+    COUNTER = 6
+
+
+class Presence(enum.IntEnum):
+    """Whether a host is there. ABSENT is a name that was never seen, and is not stored."""
+
+    ABSENT = 0
+    ATTACHED = 1
+    AWAY = 2  # its lease ran out
+    DETACHED = 3  # it left in order
+
+
+class HomeKind(enum.IntEnum):
+    GROUP = 1
+    TRANSACTION = 2
+    REPLICAS = 3  # STARE's replica controller
+    SHARE = 4  # MQTT's shared subscriptions
+
+
+_PREFIXES: Final = {
+    HomeKind.GROUP: "g:",
+    HomeKind.TRANSACTION: "t:",
+    HomeKind.REPLICAS: "r:",
+    HomeKind.SHARE: "s:",
+}
+
+
+class Counter(enum.Enum):
+    """Numbers that only rise, but for STATE_ID, which begins again after the last id."""
+
+    HOST_ID = "host-id"  # the last that was given
+    PRODUCER_ID = "producer-id"  # the next to give
+    STATE_ID = "state-id"  # the next to try
+    HOME_EPOCH = "home-epoch"  # the highest epoch of all homes that were forgotten
+
+
+class HostEntry(Struct, frozen=True):
+    """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones.
+
+    `run`: the highest number of a run of this name that was heard of, over all its directories.
+    `leads_nothing`: it has no broker, and is given no partitions to lead.
+    """
+
+    host_id: int
+    name: str
+    instance: str
+    address: str
+    version: str
+    incarnation: int
+    presence: Presence
+    run: int = 0
+    leads_nothing: bool = False
+
+
+class LostRange(Struct, frozen=True):
+    """What is gone of a partition: all from `first` on that `host`, which led it, alone had.
+
+    `heard`: records before it were heard of. The log goes on at `first` with `leader_epoch`. `time_ms`: of
+    the host that leads since.
+    """
+
+    first: int
+    heard: int
+    leader_epoch: int
+    host: int
+    time_ms: int
+
+
+class PartitionEntry(Struct, frozen=True):
+    """`waits`: the leader came back with another data directory, and does not lead it yet."""
+
+    leader: int  # host id
+    leader_epoch: int
+    waits: bool = False
+    lost: tuple[LostRange, ...] = ()  # oldest first
+
+
+class TopicEntry(Struct, frozen=True):
+    name: str
+    topic_id: TopicId
+    partitions: tuple[PartitionEntry, ...]
+    config: Mapping[str, str]  # overrides
+
+
+class HomeEntry(Struct, frozen=True):
+    """Which host owns a group id or a transactional id. Writers of lower epochs are refused."""
+
+    kind: HomeKind
+    id: str
+    host_id: int
+    epoch: int
+
+    @property
+    def key(self) -> str:
+        return home_key(self.kind, self.id)
+
+
+class StateEntry(Struct, frozen=True):
+    """A state id (22 bits) and the topic, as levels, that it stands for."""
+
+    state_id: int
+    levels: tuple[str, ...]
+    holders: tuple[int, ...]  # host ids, ascending
+
+
+class InterestEntry(Struct, frozen=True):
+    host_id: int
+    incarnation: int
+    version: int
+    patterns: tuple[str, ...]
+
+
+class CounterEntry(Struct, frozen=True):
+    name: Counter
+    value: int
+
+
+Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry
+
+
+class Change(Struct, frozen=True):
+    """Sets what is under `key`, or removes it where `entry` is None."""
+
+    kind: Kind
+    key: str
+    entry: Entry | None
+
+
+class Position(Struct, frozen=True):
+    """How far the coordinator's history is known. The empty one: nothing is."""
+
+    history: str = ""
+    revision: int = 0
+
+
+START: Final = Position()
+
+
+class Update(Struct, frozen=True):
+    """With `snapshot`, `changes` are everything, in place of what was known. `position` comes with it."""
+
+    snapshot: bool
+    position: Position
+    changes: tuple[Change, ...]
+
+
+class PartitionEnd(Struct, frozen=True):
+    """Where a log ends that its host leads, and the leader epoch of its last record."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    end: int
+
+
+def home_key(kind: HomeKind, id: str) -> str:
+    return _PREFIXES[kind] + id
+
+
+def put(entry: Entry) -> Change:
+    """The change that sets `entry` under its own kind and key."""
+    match entry:
+        case HostEntry():
+            return Change(Kind.HOST, entry.name, entry)
+        case TopicEntry():
+            return Change(Kind.TOPIC, entry.name, entry)
+        case HomeEntry():
+            return Change(Kind.HOME, entry.key, entry)
+        case StateEntry():
+            return Change(Kind.STATE, str(entry.state_id), entry)
+        case InterestEntry():
+            return Change(Kind.INTEREST, str(entry.host_id), entry)
+        case CounterEntry():
+            return Change(Kind.COUNTER, entry.name.value, entry)
+
+
+# --- as messages
+
+HOST: Final = form(HostEntry, pb.HostEntry)
+TOPIC: Final = form(TopicEntry, pb.TopicEntry)
+HOME: Final = form(HomeEntry, pb.HomeEntry)
+STATE: Final = form(StateEntry, pb.StateEntry)
+INTEREST: Final = form(InterestEntry, pb.InterestEntry)
+COUNTER: Final = form(CounterEntry, pb.CounterEntry)
+LOST: Final = form(LostRange, pb.LostRange)
+END: Final = form(PartitionEnd, pb.PartitionEnd)
+
+
+def change_message(change: Change) -> pb.EntryChange:
+    message = pb.EntryChange(kind=pb.EntryKind.Name(change.kind), key=change.key)
+    match change.entry:
+        case HostEntry() as host:
+            message.host.CopyFrom(HOST.write(host))
+        case TopicEntry() as topic:
+            message.topic.CopyFrom(TOPIC.write(topic))
+        case HomeEntry() as home:
+            message.home.CopyFrom(HOME.write(home))
+        case StateEntry() as state:
+            message.state.CopyFrom(STATE.write(state))
+        case InterestEntry() as interest:
+            message.interest.CopyFrom(INTEREST.write(interest))
+        case CounterEntry() as counter:
+            message.counter.CopyFrom(COUNTER.write(counter))
+    return message
+
+
+def read_change(message: pb.EntryChange) -> Change:
+    """ValueError where a number or a name in it means nothing."""
+    return Change(Kind(message.kind), message.key, _read_entry(message))
+
+
+def _read_entry(message: pb.EntryChange) -> Entry | None:
+    match message.WhichOneof("value"):
+        case "host":
+            if not message.host.presence:
+                raise ValueError("a host that was never seen")
+            return HOST.read(message.host)
+        case "topic":
+            return TOPIC.read(message.topic)
+        case "home":
+            return HOME.read(message.home)
+        case "state":
+            return STATE.read(message.state)
+        case "interest":
+            return INTEREST.read(message.interest)
+        case "counter":
+            return COUNTER.read(message.counter)
+    return None
+
+
+def encode_change(change: Change) -> bytes:
+    """As it lies in the coordinator's store."""
+    return change_message(change).SerializeToString(deterministic=True)
+
+
+def decode_change(data: bytes) -> Change:
+    """Raises STORAGE for bytes that are no change."""
+    try:
+        return read_change(pb.EntryChange.FromString(data))
+    except (DecodeError, ValueError) as error:
+        raise TreecastError(
+            Fault.STORAGE, f"the coordinator's store holds a broken entry: {error}"
+        ) from error
+
+
+def heard_change(message: pb.EntryChange) -> Change:
+    """A change as a host is told of it: INTERNAL where it makes no sense."""
+    try:
+        return read_change(message)
+    except ValueError as error:
+        raise TreecastError(
+            Fault.INTERNAL, f"the coordinator tells of {message.key[:100]!r} what makes no sense: {error}"
+        ) from error

@@ -1,0 +1,53 @@
+"""How a host, with a broker or without, says who it is to the coordinator; and the number of its run."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import treecast
+from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.broker import DataDirectory, Membership
+
+_BEGINNING = 1_767_225_600  # 2026-01-01, Unix time
+
+_log = logging.getLogger(__name__)
+
+
+def attach_request(
+    directory: DataDirectory, membership: Membership, announced: Address, *, leads_nothing: bool = False
+) -> pb.AttachRequest:
+    """`announced`: where others reach the fabric."""
+    return pb.AttachRequest(
+        name=membership.name,
+        instance=membership.instance,
+        address=str(announced),
+        version=treecast.__version__,
+        run=directory.run,
+        clock_run=run_by_clock(time.time()),
+        leads_nothing=leads_nothing,
+    )
+
+
+def take_run(attachment: Attachment, directory: DataDirectory) -> None:
+    """Runs of this name in other directories may have had higher numbers, which other hosts remember."""
+    if attachment.answer is not None and attachment.answer.run > directory.run:
+        _log.warning(
+            "%s is not the data directory that %s had before, or an older state of it: this is run %d",
+            directory.path,
+            attachment.request.name,
+            attachment.answer.run,
+        )
+        directory.raise_run(attachment.answer.run)
+    attachment.request.run = directory.run  # it is told at each attach
+
+
+def run_by_clock(now: float) -> int:
+    """A number that a new directory's run may have: above what any directory comes to by counting its runs.
+
+    Seconds since 2026, as `now` (Unix time) says, and at most half of what a leader epoch may be: a clock
+    that is far ahead leaves room to count on.
+    """
+    return min(max(int(now) - _BEGINNING, 0), 2**30)

@@ -1,0 +1,239 @@
+"""`BrokerlessHost`: an agent's end of the fabric, a host that has no broker.
+
+It owns a data directory, has an id, a lease and a port like every host. It publishes and subscribes by event
+streams and reads and writes partitions of others, of which it may hold replicas. It leads nothing, and groups
+and transactions have no home here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from treecast.middleware.api.coordinator_client import Attachment, CoordinatorClient
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.entries import TopicEntry
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.broker import DataDirectory, Membership
+from treecast.middleware.broker.cluster import PartitionLeader
+from treecast.middleware.broker.long_poll import LongPolls
+from treecast.middleware.broker.partitions import LocalPartitions
+from treecast.middleware.broker.pubsub import Message, PubSub, PubSubSettings
+from treecast.middleware.broker.pubsub_host import HostPubSub
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
+from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.storage.flusher import Flusher
+from treecast.middleware.storage.log import PartitionLog
+from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
+from treecast.middleware.storage.tables import Tables
+
+from .attaching import attach_request, take_run
+from .fabric_host import FabricHost
+from .link import Link
+from .neighbours import Neighbours, Port, Ways
+from .partitions.ports import PartitionSettings
+from .partitions.replicas import Replicas
+from .streams import CarrierSettings
+from .view import ClusterView
+from .view_store import ViewStore
+
+FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
+
+
+class ViewTopics:
+    """Implements `partitions.ports.Topics`: the topics, as the view has them."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._topics: dict[str, Topic] = {}
+        view.topics.subscribe(self._changed)
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self._topics
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic:
+        entry = self._view.topic_by_id(topic_id)
+        if entry is None:
+            raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+        return self._topics[entry.name]
+
+    def _changed(self, before: TopicEntry | None, after: TopicEntry | None) -> None:
+        if before is not None:
+            self._topics.pop(before.name, None)
+        if after is not None:
+            config = TopicConfig.of(after.config)
+            self._topics[after.name] = Topic(after.name, after.topic_id, len(after.partitions), config)
+
+
+class FabricHostSettings(Struct, frozen=True):
+    """`coordinator`: HOST:PORT of a daemon's control address, or of a coordinator on its own. `address`: of
+    the fabric, TCP and UDP; port 0 picks one."""
+
+    name: str
+    data: Path
+    coordinator: str
+    token: JoinToken
+    address: Address = Address("127.0.0.1", 0)
+    fabric: FabricSettings = FabricSettings()
+    pubsub: PubSubSettings = PubSubSettings()
+    fsync: FsyncPolicy = FsyncPolicy.INTERVAL
+
+
+class OwnHost(Struct, frozen=True):
+    """Implements `fabric_host.FabricHostParts`."""
+
+    host: Host
+    tables: Tables
+    partitions: LocalPartitions
+    clock: Callable[[], float]
+    run: int
+    polls: LongPolls
+    pubsub: HostPubSub
+    counters: Counters
+
+
+class _LeadsNothing:
+    """Implements `broker.partition.TransactionGuard`."""
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
+    ) -> asyncio.Future[None] | None:
+        raise TreecastError(Fault.NOT_LEADER, "this host leads nothing")
+
+
+class BrokerlessHost:
+    """From `open` to `close`. `hub` is where it subscribes; its journal keeps what it has promised to publish
+    until the hosts that want it have it."""
+
+    def __init__(self, settings: FabricHostSettings, counters: Counters) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._opened: list[Callable[[], Awaitable[None] | None]] = []  # what `close` has to do, last first
+        self.hub: PubSub
+        self.link: Link
+        self.fabric_host: FabricHost
+
+    async def open(self) -> None:
+        """Raises TreecastError, or OSError where the port is taken; `close` has to be called all the same."""
+        settings = self._settings
+        directory = DataDirectory.open(settings.data, None, settings.token.cluster_id)
+        self._opened.append(lambda: directory.close(clean=True))
+        stream, datagrams = listen_on_one_number(settings.address)
+        port = Port(Address(*stream.getsockname()[:2]), stream, datagrams)
+        self._opened.append(port.close)
+        self.link = await self._attach(directory, port.address)
+        own = self._own(directory)
+        self._compose(own, port)
+        await self._start(own.tables)
+        self._join_events()
+
+    async def _attach(self, directory: DataDirectory, address: Address) -> Link:
+        """COORDINATOR_UNAVAILABLE where nobody answers a new host; another goes on with what it knows."""
+        settings, known = self._settings, directory.meta.membership
+        client = CoordinatorClient(settings.coordinator, settings.token)
+        self._opened.append(client.close)
+        instance = known.instance if known is not None else secrets.token_hex(16)
+        membership = Membership(settings.name, instance, settings.coordinator)
+        request = attach_request(directory, membership, address, leads_nothing=True)
+        attachment = Attachment(client, request)
+        try:
+            await attachment.attach()
+        except TreecastError as error:
+            if known is None or error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                raise
+        take_run(attachment, directory)
+        host_id = attachment.session.host_id if attachment.attached else directory.meta.host_id
+        directory.join(settings.token.cluster_id, host_id, membership)
+        attachment.start()
+        return Link(client, attachment, ClusterView(), self._counters.relay)
+
+    def _own(self, directory: DataDirectory) -> OwnHost:
+        tables, flusher = Tables(directory.tables, self._settings.fsync), Flusher()
+        log_settings, counters = LogSettings(fsync=self._settings.fsync), self._counters
+
+        def open_log(path: str, config: TopicConfig, claim: Callable[[], None] | None = None) -> PartitionLog:
+            now_ms = int(time.time() * 1000)
+            return PartitionLog.open(path, config, log_settings, counters.storage, now_ms, claim=claim)
+
+        partitions = LocalPartitions(
+            directory.logs, open_log, flusher, _LeadsNothing(), counters.broker, time.time
+        )
+        partitions.sweep()
+        self._opened += [tables.close, partitions.close, flusher.close]
+        host = Host(directory.meta.host_id, self._settings.name)
+        polls, fsync = LongPolls(asyncio.get_running_loop()), self._settings.fsync
+        pubsub = HostPubSub(self._settings.pubsub, str(directory.pubsub), fsync, counters, time.time)
+        self._opened.append(pubsub.close)
+        self.hub = pubsub.hub
+        return OwnHost(host, tables, partitions, time.time, directory.run, polls, pubsub, counters)
+
+    def _compose(self, own: OwnHost, port: Port) -> None:
+        settings, link, counters = self._settings, self.link, self._counters
+        ways = Ways(port, settings.token, ChannelSettings(), settings.fabric)
+        neighbours = Neighbours(
+            ways, own.host.host_id, own.run, settings.token.cluster_id, link.view, counters
+        )
+        replicas = Replicas(
+            own,
+            ViewTopics(link.view),
+            link.view,
+            neighbours.channels,
+            neighbours.methods,
+            neighbours.fabric,
+            PartitionSettings(),
+            counters.relay,
+            link.directory,
+        )
+        self.fabric_host = FabricHost(own, link, neighbours, replicas, CarrierSettings())
+
+    async def _start(self, tables: Tables) -> None:
+        link = self.link
+        link.load(ViewStore(tables))
+        self._opened.append(lambda: link.close(detach=True))
+        link.start()
+        if link.attached:
+            await link.first_seen(FIRST_SECONDS)
+        self.fabric_host.sharing.interest.hold()  # until event streams can be opened
+        for life in self.fabric_host.lives():
+            self._opened.append(life.close)
+            await life.start()
+
+    def _join_events(self) -> None:
+        sharing, events = self.fabric_host.sharing, self.fabric_host.events
+        self.hub.use_reach(events)
+        self._opened.append(sharing.leave_events)
+        sharing.join_events(events)
+
+    async def close(self) -> None:
+        """Safe to call twice."""
+        while self._opened:
+            closing = self._opened.pop()()
+            if closing is not None:
+                await closing
+
+    # --- what it does
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1) -> None:
+        """To this host's own subscribers, and to all hosts that want it. `topic`: as MQTT spells it."""
+        self.hub.wall = time.time()
+        message = Message(topic.encode(), payload, qos)
+        self.hub.publish(message, self.hub.targets(message.topic), None)
+
+    async def wanted(self) -> None:
+        """Returns when all hosts that can be reached know what is subscribed to here, or had their time."""
+        interest = self.fabric_host.sharing.interest
+        await interest.confirmed(interest.version)
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        """UNKNOWN_TOPIC where there is none."""
+        return self.fabric_host.replicas.partition(topic, index)
