@@ -271,7 +271,8 @@ class Fabric:
         if self._joined.get(joined.key[:2]) is not joined or self._closed:
             return
         now = self.now()
-        at = self._streams.receivers.keep(*joined.key, progress, now)
+        origin, stream, epoch = joined.key
+        at = self._streams.receivers.keep(origin, stream, epoch, progress, now)
         if at <= now:
             self._work_soon()
         elif not self._soon and at < self._timer_at:
