@@ -85,7 +85,7 @@ class Hop:
         origin.add_receiver(2, 0)
         self.replica = FollowedPartition(NAME, _log(folder / "far"))
         settings = PartitionSettings()
-        leader = LeaderProxy(uuid.UUID(int=1), 0, 1, Channels.__new__(Channels), settings)
+        leader = LeaderProxy(topic.topic_id, 0, 1, Channels.__new__(Channels), settings)
         follower = Replica(
             self.replica,
             leader,
