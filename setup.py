@@ -42,7 +42,6 @@ HOT_MODULES: list[str] = [
     "middleware/routing/virtual/encoder.py",
     "middleware/storage/aborted.py",
     "middleware/storage/epochs.py",
-    "middleware/storage/control.py",
     "middleware/storage/producers.py",
     "middleware/storage/replay.py",
     "middleware/storage/index.py",

@@ -136,6 +136,10 @@ class SwitchedNetwork:
         """Begins a new account; what is under way is counted there."""
         self.carried = Carried()
 
+    def bring(self, switch: int, state: SwitchState) -> int:
+        """Changes one switch; how many writes it took."""
+        return self._at[switch].control.bring_to(state)
+
     def put(self, source: int, frame: bytes) -> None:
         """One packet from a host, or from inside a switch, where it comes in by a port without a link."""
         inside = not self.network.is_host[source]

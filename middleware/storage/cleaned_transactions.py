@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .aborted import AbortedEntry
-from .control import ABORT, COMMIT, Marker
+from .replay import ABORT, COMMIT, Marker
 
 
 class CleanedTransactions:

@@ -29,9 +29,9 @@ from treecast.middleware.wire.record_batch import BatchHeader, read_records, reb
 from . import swap
 from .aborted import AbortedEntry, encode_entry
 from .cleaned_transactions import CleanedTransactions
-from .control import read_marker
 from .disk import Disk, refused, write_all
 from .index import SegmentIndexes, empty_indexes
+from .replay import read_marker
 from .scan import BatchScanner
 from .segment import Segment, stem
 

@@ -14,9 +14,8 @@ from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stam
 
 from . import epochs, replicate
 from .aborted import AbortedEntry, encode_entry
-from .control import read_marker
 from .disk import refused, write_rest
-from .replay import apply_batch
+from .replay import apply_batch, read_marker
 from .segment import Segment, stem
 from .snapshot import encode_snapshot
 

@@ -14,7 +14,7 @@ from ...routing.schemes.destinations import Destinations
 from ...routing.schemes.hops import Hops
 from ...routing.schemes.stored import Hybrid, publisher_tree, replacements
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, rng_of, value
-from .chapter3 import network_of
+from .chapter3 import network_of, pick
 
 SWITCHES = 256
 SHARES = (10, 30, 60)
@@ -28,11 +28,6 @@ COLUMNS = ("receivers %", "strategy", "header bytes", "rules", *(f"KB, {payload}
 
 def points(options: Options) -> list[tuple[Any, ...]]:
     return [(share,) for share in SHARES]
-
-
-def pick(options: Options, network: Network, share: int, run: int) -> tuple[int, list[int]]:
-    source, *others = rng_of(options, "clients", share, run).sample(network.hosts, len(network.hosts))
-    return source, others[: round(share / 100 * len(network.hosts))]
 
 
 def work(options: Options, task: Task) -> list[Row]:

@@ -124,17 +124,16 @@ class _Printer:
         return f"({', '.join(shown)})"
 
     def function(self, one: Function) -> Iterable[str]:
-        yield f"{show_type(one.result)} {one.name}{self.parameters(one.parameters)} {{"
-        yield from self.block(one.body, 1)
-        yield "}"
+        return self._braced(show_type(one.result), one)
 
     def action(self, one: Action) -> Iterable[str]:
-        yield f"action {one.name}{self.parameters(one.parameters)} {{"
-        yield from self.block(one.body, 1)
-        yield "}"
+        return self._braced("action", one)
 
     def control(self, one: Control) -> Iterable[str]:
-        yield f"control {one.name}{self.parameters(one.parameters)} {{"
+        return self._braced("control", one)
+
+    def _braced(self, what: str, one: Function | Action | Control) -> Iterable[str]:
+        yield f"{what} {one.name}{self.parameters(one.parameters)} {{"
         yield from self.block(one.body, 1)
         yield "}"
 

@@ -254,24 +254,22 @@ class Declarations(Tables):
 
     # --- controls, parsers, packages
 
-    def _package(self, annotations: tuple[Annotation, ...]) -> ast.Package:
+    def _head(self, what: str) -> tuple[Token, tuple[str, ...], tuple[ast.Parameter, ...]]:
+        """`package name<T>(parameters)` and the like. The names in it last until `pop`."""
         self.advance()
-        name = self.name("of a package")
+        name = self.name(f"of a {what}")
         self.declare(name.text, True)
         self.push()
-        types = self._type_parameters()
-        parameters = self.parameters()
+        return name, self._type_parameters(), self.parameters()
+
+    def _package(self, annotations: tuple[Annotation, ...]) -> ast.Package:
+        name, types, parameters = self._head("package")
         self.pop()
         self.expect(";", "after a package")
         return ast.Package(name.text, types, parameters, annotations, name.span)
 
     def _control(self, annotations: tuple[Annotation, ...]) -> ast.Control:
-        self.advance()
-        name = self.name("of a control")
-        self.declare(name.text, True)
-        self.push()
-        types = self._type_parameters()
-        parameters = self.parameters()
+        name, types, parameters = self._head("control")
         constructor = self.parameters() if self.token.kind == "(" else ()
         if self.accept(";"):
             self.pop()
@@ -305,12 +303,7 @@ class Declarations(Tables):
         return self.variable_or_instance(annotations)
 
     def _parser(self, annotations: tuple[Annotation, ...]) -> ast.Parser:
-        self.advance()
-        name = self.name("of a parser")
-        self.declare(name.text, True)
-        self.push()
-        types = self._type_parameters()
-        parameters = self.parameters()
+        name, types, parameters = self._head("parser")
         constructor = self.parameters() if self.token.kind == "(" else ()
         if self.accept(";"):
             self.pop()
