@@ -20,7 +20,7 @@ from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
-from .settings import FACES, NOT_SERVED, PREFIX, Key, Settings, keys
+from .settings import AUTO, FACES, NOT_SERVED, PREFIX, UNICAST, Key, Settings, given_carriers, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of ours that are not settings of a daemon.
@@ -228,6 +228,7 @@ def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
                     " give --fabric HOST:PORT"
                 )
         return
+    _check_carriers(settings, where)
     if settings.join and not _parse(settings.join, where("join")).port:
         raise ConfigError(f"{where('join')}: port 0 is nobody's; give the port of the other's --control")
     if settings.fabric_advertised:
@@ -237,6 +238,19 @@ def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
             f"{where('fabric')}: {settings.fabric} listens everywhere, and others have to be told one"
             " address: give it with --fabric-advertised HOST:PORT"
         )
+
+
+def _check_carriers(settings: Settings, where: Callable[[str], str]) -> None:
+    if settings.carrier in (AUTO, UNICAST):
+        return
+    from treecast.middleware.fabric.carriers.registry import Carriers  # here, since start-up counts
+    from treecast.middleware.fabric.settings import FabricSettings
+
+    found = given_carriers(settings)
+    try:
+        Carriers(FabricSettings(carriers=tuple(found), options=found))
+    except ValueError as error:
+        raise ConfigError(f"{where('carrier')}: {settings.carrier!r} does not fit: {error}") from error
 
 
 def _check_address(face: str, text: str, where: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from treecast.middleware.broker.parts import LocalParts
 
 from .adoption import Adoption
+from .carrier_choice import CarrierSettings
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .events.events import Events
@@ -12,13 +13,12 @@ from .events.share_homes import LinkHomes
 from .homes import Homes, LinkCoordinator
 from .interest import InterestSettings
 from .link import Link
-from .neighbours import ChannelLife, FabricLife, Neighbours, Ways
+from .neighbours import ChannelLife, Endpoint, FabricLife, Neighbours
 from .partitions.doubts import Doubts
 from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
 from .partitions.settings import PartitionSettings
 from .sharing import Sharing
-from .streams import CarrierSettings
 from .view_store import ViewStore
 
 FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
@@ -50,13 +50,15 @@ class Opening:
         await self._link.close(detach=True)
 
 
-def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
+def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
     """The cluster over the local parts of a joined host.
 
     Lives start in order: what is known and led here, the fabric, who answers for partitions and homes (they
     register their calls and ask nobody yet), the channels.
     """
-    neighbours = Neighbours(ways, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters)
+    neighbours = Neighbours(
+        endpoint, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters
+    )
     definitions = RelayDefinitions(
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
@@ -83,7 +85,7 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         neighbours.fabric,
         partitions,
         InterestSettings(),
-        CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings(),
+        CarrierSettings(),
         parts.counters.relay,
     )
     events = Events(

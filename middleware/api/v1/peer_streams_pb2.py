@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-treecast/middleware/api/v1/peer_streams.proto\x12\x0btreecast.v1\"\x86\x01\n\x0fInterestRequest\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12(\n\x05\x61\x64\x64\x65\x64\x18\x03 \x03(\x0b\x32\x19.treecast.v1.TopicPattern\x12*\n\x07removed\x18\x04 \x03(\x0b\x32\x19.treecast.v1.TopicPattern\"\x1e\n\x0cTopicPattern\x12\x0e\n\x06levels\x18\x01 \x03(\t\"#\n\x10InterestResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\"$\n\x10GroupJoinRequest\x12\x10\n\x08state_id\x18\x01 \x01(\r\"\x13\n\x11GroupJoinResponse\"%\n\x11GroupLeaveRequest\x12\x10\n\x08state_id\x18\x01 \x01(\r\"\x14\n\x12GroupLeaveResponse\",\n\tProbeSeen\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12\r\n\x05nonce\x18\x02 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-treecast/middleware/api/v1/peer_streams.proto\x12\x0btreecast.v1\"\x86\x01\n\x0fInterestRequest\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12(\n\x05\x61\x64\x64\x65\x64\x18\x03 \x03(\x0b\x32\x19.treecast.v1.TopicPattern\x12*\n\x07removed\x18\x04 \x03(\x0b\x32\x19.treecast.v1.TopicPattern\"\x1e\n\x0cTopicPattern\x12\x0e\n\x06levels\x18\x01 \x03(\t\"#\n\x10InterestResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\"2\n\x10GroupJoinRequest\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12\x0c\n\x04\x66orm\x18\x02 \x01(\t\"\x13\n\x11GroupJoinResponse\"3\n\x11GroupLeaveRequest\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12\x0c\n\x04\x66orm\x18\x02 \x01(\t\"\x14\n\x12GroupLeaveResponse\",\n\tProbeSeen\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12\r\n\x05nonce\x18\x02 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,13 +38,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INTERESTRESPONSE']._serialized_start=231
   _globals['_INTERESTRESPONSE']._serialized_end=266
   _globals['_GROUPJOINREQUEST']._serialized_start=268
-  _globals['_GROUPJOINREQUEST']._serialized_end=304
-  _globals['_GROUPJOINRESPONSE']._serialized_start=306
-  _globals['_GROUPJOINRESPONSE']._serialized_end=325
-  _globals['_GROUPLEAVEREQUEST']._serialized_start=327
-  _globals['_GROUPLEAVEREQUEST']._serialized_end=364
-  _globals['_GROUPLEAVERESPONSE']._serialized_start=366
-  _globals['_GROUPLEAVERESPONSE']._serialized_end=386
-  _globals['_PROBESEEN']._serialized_start=388
-  _globals['_PROBESEEN']._serialized_end=432
+  _globals['_GROUPJOINREQUEST']._serialized_end=318
+  _globals['_GROUPJOINRESPONSE']._serialized_start=320
+  _globals['_GROUPJOINRESPONSE']._serialized_end=339
+  _globals['_GROUPLEAVEREQUEST']._serialized_start=341
+  _globals['_GROUPLEAVEREQUEST']._serialized_end=392
+  _globals['_GROUPLEAVERESPONSE']._serialized_start=394
+  _globals['_GROUPLEAVERESPONSE']._serialized_end=414
+  _globals['_PROBESEEN']._serialized_start=416
+  _globals['_PROBESEEN']._serialized_end=460
 # @@protoc_insertion_point(module_scope)

@@ -31,20 +31,24 @@ class InterestResponse(_message.Message):
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class GroupJoinRequest(_message.Message):
-    __slots__ = ("state_id",)
+    __slots__ = ("state_id", "form")
     STATE_ID_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
     state_id: int
-    def __init__(self, state_id: _Optional[int] = ...) -> None: ...
+    form: str
+    def __init__(self, state_id: _Optional[int] = ..., form: _Optional[str] = ...) -> None: ...
 
 class GroupJoinResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GroupLeaveRequest(_message.Message):
-    __slots__ = ("state_id",)
+    __slots__ = ("state_id", "form")
     STATE_ID_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
     state_id: int
-    def __init__(self, state_id: _Optional[int] = ...) -> None: ...
+    form: str
+    def __init__(self, state_id: _Optional[int] = ..., form: _Optional[str] = ...) -> None: ...
 
 class GroupLeaveResponse(_message.Message):
     __slots__ = ()

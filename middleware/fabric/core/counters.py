@@ -48,7 +48,7 @@ class StreamCounters:
     def __init__(self) -> None:
         self.sent: dict[str, int] = {}
         self.sent_bytes = 0  # payload
-        self.shipped: dict[tuple[bool, str], Shipped] = {}  # by (to a group, purpose); origins only
+        self.shipped: dict[tuple[int, str], Shipped] = {}  # by (carrier, purpose); origins only
         self.received = 0  # segments
         self.refused: dict[str, int] = {}
         self.multicast_repairs = 0  # segments
@@ -65,9 +65,9 @@ class StreamCounters:
         self.sent[kind] = self.sent.get(kind, 0) + count
         self.sent_bytes += size
 
-    def ship(self, grouped: bool, purpose: str, packets: int, size: int) -> None:
-        """`packets` of `size` bytes in all have gone to a group, or to hosts one by one."""
-        way = (grouped, purpose)
+    def ship(self, carrier: int, purpose: str, packets: int, size: int) -> None:
+        """`packets` of `size` bytes in all have gone by the carrier of this number."""
+        way = (carrier, purpose)
         shipped = self.shipped.get(way)
         if shipped is None:
             shipped = self.shipped[way] = Shipped()

@@ -57,8 +57,12 @@ def request(rng: random.Random, topic_id: bytes) -> tuple[int, bytes, bytes]:
             version=rng.choice([0, 2**64 - 1]),
             added=[ps.TopicPattern(levels=["", "#", "x"])],
         ),
-        StreamMethod.GROUP_JOIN: ps.GroupJoinRequest(state_id=rng.choice([0, 5, 2**22, 2**32 - 1])),
-        StreamMethod.GROUP_LEAVE: ps.GroupLeaveRequest(state_id=rng.choice([0, 5, 2**32 - 1])),
+        StreamMethod.GROUP_JOIN: ps.GroupJoinRequest(
+            state_id=rng.choice([0, 5, 2**22, 2**32 - 1]), form=rng.choice(["", "ip-multicast", "é"])
+        ),
+        StreamMethod.GROUP_LEAVE: ps.GroupLeaveRequest(
+            state_id=rng.choice([0, 5, 2**32 - 1]), form="ip-multicast"
+        ),
         StreamMethod.PROBE_SEEN: ps.ProbeSeen(state_id=1, nonce=rng.choice([0, 2**64 - 1])),
     }
     method = rng.choice(list(heads))
