@@ -205,6 +205,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         if not address.port:
             raise ConfigError(f"{where('kafka_advertised')}: clients cannot be told port 0")
     _check_fabric(settings, where)
+    _check_carriers(settings, where)
     if any(character.isspace() for character in settings.name):
         raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
@@ -228,7 +229,6 @@ def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
                     " give --fabric HOST:PORT"
                 )
         return
-    _check_carriers(settings, where)
     if settings.join and not _parse(settings.join, where("join")).port:
         raise ConfigError(f"{where('join')}: port 0 is nobody's; give the port of the other's --control")
     if settings.fabric_advertised:

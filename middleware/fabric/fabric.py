@@ -206,10 +206,9 @@ class Fabric:
         log: StreamLog | None = None,
         live_from: int | None = None,
         name: str = "",
-        open_to_all: bool = False,
         settings: StreamSettings | None = None,
     ) -> Origin:
-        """Begins to serve a stream of this host. See `Sender` for `log`, `live_from` and `open_to_all`.
+        """Begins to serve a stream of this host. See `Sender` for `log` and `live_from`.
 
         `settings` are the stream's own, made from `stream_settings`. ValueError where it is served already.
         """
@@ -222,7 +221,6 @@ class Fabric:
             name=name,
             log=log,
             live_from=live_from,
-            open_to_all=open_to_all,
             turn=self._streams.turn,
         )
         served = self._streams.add(sender)
@@ -242,9 +240,8 @@ class Fabric:
         epoch: int,
         sink: Sink,
         *,
-        progress: Progress | None = None,
+        progress: Progress,
         judge: Judge = take_all,
-        later_epochs: bool = False,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
@@ -254,9 +251,8 @@ class Fabric:
         `held` is where all that the sink has taken can be read again: it repairs for others what they lack
         when the origin is gone.
 
-        `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
-        itself, from its first record (for streams of events, not for partitions). With `keeps` the origin is
-        told of what was taken when `Joined.keep` says so.
+        `progress` is where. A higher epoch is another stream, to be joined. With `keeps` the origin is told
+        of what was taken when `Joined.keep` says so.
         """
         receiver = self._streams.receivers.join(
             origin,
@@ -265,7 +261,6 @@ class Fabric:
             self.now(),
             progress=progress,
             judge=judge,
-            later_epochs=later_epochs,
             settings=settings,
             held=held,
             keeps=keeps,
@@ -423,7 +418,6 @@ class Fabric:
         if streams.probes:
             self._answer_probes()
         self._take(now)
-        streams.receivers.over.clear()
         if answer:
             self._ship(streams.answers(now))
         # while much waits for the kernel, streams wait too: what was sent now would be dropped

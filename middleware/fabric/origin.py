@@ -112,7 +112,6 @@ class Origin:
         records: int,
         *,
         after: tuple[After, ...] = (),
-        content: bytes = b"",
         expires: float = NEVER,
     ) -> int | None:
         """The message's sequence; None while too much waits to be sent. Only where the log is the fabric's.
@@ -120,9 +119,7 @@ class Origin:
         `expires` is a time of the fabric's clock. What is published in one turn of the event loop is sent
         together, but for the first of it. ValueError as `Sender.publish`.
         """
-        sequence = self._sender.publish(
-            payload, records, self._fabric.now(), after=after, content=content, expires=expires
-        )
+        sequence = self._sender.publish(payload, records, self._fabric.now(), after=after, expires=expires)
         self._fabric.send_new(self)
         return sequence
 

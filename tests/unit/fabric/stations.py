@@ -226,7 +226,6 @@ class Stations(Links):
         station.socket.clear()
         station.held = 0
         self._deliver(station)
-        station.streams.receivers.over.clear()
         sent += self._ship(station, station.streams.answers(self.now))
         at = NEVER
         if self.backlog(station.host) <= _BACKLOG:
