@@ -34,9 +34,9 @@ from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.relay.partitions.leading import LedStream
+from treecast.middleware.relay.partitions.ports import PartitionSettings
 from treecast.middleware.relay.partitions.proxy import LeaderProxy
 from treecast.middleware.relay.partitions.replica import Replica
-from treecast.middleware.relay.partitions.settings import PartitionSettings
 from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog, StreamMemory
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
@@ -85,7 +85,7 @@ class Hop:
         origin.add_receiver(2, 0)
         self.replica = FollowedPartition(NAME, _log(folder / "far"))
         settings = PartitionSettings()
-        leader = LeaderProxy(bytes(16), 0, 1, Channels.__new__(Channels), settings)
+        leader = LeaderProxy(topic.topic_id, 0, 1, Channels.__new__(Channels), settings)
         follower = Replica(
             self.replica,
             leader,
