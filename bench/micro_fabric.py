@@ -45,7 +45,7 @@ def _fabric(host: int, tags: bool) -> Any:
     from treecast.middleware.wire.segment import NO_KEYS, KeyRing
 
     keys = KeyRing({1: b"k" * 32}, 1) if tags else NO_KEYS
-    settings = FabricSettings(mtu=PACKET, multicast=False)
+    settings = FabricSettings(mtu=PACKET, carriers=())
     return Fabric(host, settings, keys, FabricCounters(), random.Random(host))
 
 

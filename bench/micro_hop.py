@@ -52,7 +52,7 @@ def _fabric(host: int) -> Fabric:
     """Its socket is read by `hop`, and not by the loop."""
     fabric = Fabric(
         host,
-        FabricSettings(multicast=False),
+        FabricSettings(carriers=()),
         KeyRing({1: b"k" * 32}, 1),
         FabricCounters(),
         random.Random(host),

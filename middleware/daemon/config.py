@@ -20,7 +20,7 @@ from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
-from .settings import FACES, NOT_SERVED, PREFIX, Key, Settings, keys
+from .settings import AUTO, FACES, NOT_SERVED, PREFIX, UNICAST, Key, Settings, given_carriers, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of ours that are not settings of a daemon.
@@ -205,6 +205,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         if not address.port:
             raise ConfigError(f"{where('kafka_advertised')}: clients cannot be told port 0")
     _check_fabric(settings, where)
+    _check_carriers(settings, where)
     if any(character.isspace() for character in settings.name):
         raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
@@ -237,6 +238,19 @@ def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
             f"{where('fabric')}: {settings.fabric} listens everywhere, and others have to be told one"
             " address: give it with --fabric-advertised HOST:PORT"
         )
+
+
+def _check_carriers(settings: Settings, where: Callable[[str], str]) -> None:
+    if settings.carrier in (AUTO, UNICAST):
+        return
+    from treecast.middleware.fabric.carriers.registry import Carriers  # here, since start-up counts
+    from treecast.middleware.fabric.settings import FabricSettings
+
+    found = given_carriers(settings)
+    try:
+        Carriers(FabricSettings(carriers=tuple(found), options=found))
+    except ValueError as error:
+        raise ConfigError(f"{where('carrier')}: {settings.carrier!r} does not fit: {error}") from error
 
 
 def _check_address(face: str, text: str, where: str) -> None:

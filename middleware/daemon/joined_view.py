@@ -13,6 +13,8 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Topic
 from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
+from treecast.middleware.fabric.carriers.labels import NAME as LABELS
+from treecast.middleware.fabric.carriers.labels import LabelRules
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
@@ -119,7 +121,7 @@ class JoinedHost:
         except ValueError as error:
             raise TreecastError(Fault.INVALID_REQUEST, str(error)) from error
         try:
-            self._neighbours.fabric.set_trees(request.version, network, rules)
+            self._neighbours.fabric.carriers.named(LABELS).learn(LabelRules(request.version, network, rules))
         except ValueError as error:
             raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
         return request.version
@@ -127,7 +129,7 @@ class JoinedHost:
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
         """To whom this host has sent by labels. POLICY_VIOLATION where it does not use them."""
         try:
-            observed = self._neighbours.fabric.observed()
+            observed = self._neighbours.fabric.carriers.named(LABELS).observed()
         except ValueError as error:
             raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
         return [pb.ReceiverSet(hosts=hosts, packets=count) for hosts, count in sorted(observed.items())]
@@ -227,7 +229,7 @@ class JoinedHost:
             epoch=epoch,
             outgoing=True,
             end=origin.end,
-            state_id=origin.state_id or 0,
+            state_id=origin.group,
             accounts=[
                 self._account(receiver, row, peers.get(receiver)) for receiver, row in origin.rows().items()
             ],

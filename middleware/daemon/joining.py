@@ -39,12 +39,12 @@ from treecast.middleware.relay.attaching import attach_request, take_run
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link
-from treecast.middleware.relay.neighbours import Port, Ways
+from treecast.middleware.relay.neighbours import Endpoint, Port
 from treecast.middleware.relay.view import ClusterView
 
 from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
-from .settings import STORE, Carrier, Settings
+from .settings import STORE, Settings, given_carriers
 from .tokens import FILE, given_token, keep_token, kept_token
 
 if TYPE_CHECKING:
@@ -98,18 +98,14 @@ class Joining:
     def cluster(self, parts: LocalParts) -> JoinedCluster:
         """A `broker.JoinCluster`."""
         assert self._port is not None
-        ways = Ways(self._port, self.token, ChannelSettings(), self._fabric_settings())
-        self.relay = join(parts, self.link, ways)
+        endpoint = Endpoint(self._port, self.token, ChannelSettings(), self._fabric_settings())
+        self.relay = join(parts, self.link, endpoint)
         self.relay.sharing.interest.hold()  # until faces have taken up their sessions
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:
-        carrier = self._settings.carrier
-        return FabricSettings(
-            multicast=carrier is not Carrier.UNICAST,
-            subscribe=carrier is Carrier.STARE,
-            labels=self._settings.labels_via if carrier is Carrier.LABELS else "",
-        )
+        found = given_carriers(self._settings)
+        return FabricSettings(carriers=tuple(found), options=found)
 
     def stare(self) -> JoinedStare:
         """Once the relay has started."""

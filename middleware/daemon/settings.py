@@ -19,6 +19,7 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 PREFIX = "TREECAST_"
 INT31 = 2**31 - 1
+AUTO, UNICAST = "auto", "unicast"  # of carriers; the others are named by the fabric
 STORE = "coordinator.db"  # in the data directory, where the coordinator is embedded
 
 
@@ -35,16 +36,6 @@ class LogFormat(enum.Enum):
     AUTO = "auto"
     CONSOLE = "console"
     JSON = "json"
-
-
-class Carrier(enum.Enum):
-    """AUTO is the best that is found to work, host by host; STARE as well, on STARE's switches; LABELS by
-    stacks of labels, on switches that follow them."""
-
-    AUTO = "auto"
-    LABELS = "labels"
-    STARE = "stare"
-    UNICAST = "unicast"
 
 
 def _address(what: str) -> Meta:
@@ -117,14 +108,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = ""
     carrier: Annotated[
-        Carrier,
+        str,
         Meta(
             description="what may carry topics to other hosts; auto: ip-multicast where several hosts want a"
             " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and switches"
             " of STARE's are told which topics this host wants; labels: stacks of labels,"
-            " once the tree manager has told this host of the network, and unicast to the rest"
+            " once the tree manager has told this host of the network, and unicast to the rest;"
+            " several with commas between them, as in labels,auto: each topic goes by the first that may"
+            " reach its hosts",
+            extra={"placeholder": "auto|labels|stare|unicast"},
         ),
-    ] = Carrier.AUTO
+    ] = AUTO
     labels_via: Annotated[
         str,
         Meta(
@@ -338,6 +332,18 @@ class Key(Struct, frozen=True):
     def default_text(self) -> str:
         """The default as an operator would write it; empty where it depends on the machine."""
         return value_text(self.default)
+
+
+def given_carriers(settings: Settings) -> dict[str, str]:
+    """The fabric's carriers beside unicast, the preferred first, and their options: NAME or NAME=OPTION."""
+    found: dict[str, str] = {}
+    for text in settings.carrier.split(","):
+        name, _, option = text.strip().partition("=")
+        if name != UNICAST:
+            found["ip-multicast" if name == AUTO else name] = option
+    if "labels" in found:
+        found["labels"] = found["labels"] or settings.labels_via
+    return found
 
 
 def value_text(value: object) -> str:

@@ -78,7 +78,7 @@ class JoinedStare:
     def start(self) -> None:
         fabric = self._neighbours.fabric
         try:
-            if not self._fabric.multicast:
+            if not self._fabric.carriers:
                 raise OSError("multicast is switched off")
             self.edge.open_network(fabric.address, self._fabric, self._counters.fabric)
         except OSError as error:

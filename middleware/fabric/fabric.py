@@ -12,8 +12,10 @@
     joined = fabric.join(7, stream, epoch, sink, progress=Progress(first, first))
     joined.next, joined.lag, joined.progress; joined.leave()
 
-    fabric.join_group(state); fabric.on_probe = answer          # at the receivers
-    fabric.send_probe(state, nonce); origin.use_group(state, confirmed hosts)
+    carrier = fabric.carriers.pick(hosts, mtu, 2)               # what may carry to several hosts at once
+    fabric.carriers.named("ip-multicast").join(state); fabric.on_probe = answer    # at the receivers
+    fabric.send_probe("ip-multicast", state, nonce, hosts)
+    origin.use_carrier("ip-multicast", confirmed hosts, state)
     fabric.on_unreached = probe_again                           # a host is back on unicast
     fabric.state()                                   # interface, MTU, carriers, why one is refused
 
@@ -40,24 +42,23 @@ from msgspec.structs import replace
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.model.timers import no_sooner
-from treecast.middleware.routing.network import Network
-from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.wire import stare
-from treecast.middleware.wire.segment import KeyRing
+from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
+from treecast.middleware.wire.segment_bodies import Probe
 
 from .carriers.carrier import CarrierState
-from .carriers.interfaces import NO_INTERFACE, Interface
+from .carriers.registry import Carriers
+from .carriers.unicast import Unicast
 from .core.log import StreamLog
 from .core.outcomes import Delivery, Judge, Progress, take_all
 from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
-from .core.streams import Shipment, Streams
+from .core.streams import UNICAST, Shipment, Streams
 from .core.timing import Random
-from .groups import Groups, encode_probe
+from .edge import Edge
 from .origin import JoinedStream, Origin, Sink
-from .receiving import Inlets
+from .receiving import End, Inlets
 from .settings import FabricSettings
-from .ways import End, Ways
+from .sockets.interfaces import NO_INTERFACE, Interface
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +108,9 @@ class Fabric:
         self.host = host
         self.counters = counters
         self.on_probe: OnProbe | None = None  # (sending host, state id, nonce)
-        self.on_unreached: OnUnreached | None = None  # (origin, a host that its group does not reach)
+        self.on_unreached: OnUnreached | None = None  # (origin, a host that its carrier does not reach)
+        self.on_reach: Callable[[], None] | None = None  # carriers reach other hosts than before
+        self.carriers = Carriers(settings)
         self.interface = NO_INTERFACE
         self.stream_settings = settings.stream
         self._settings = settings
@@ -141,15 +144,23 @@ class Fabric:
         """As `start`; the sockets are those of the calling thread's network namespace."""
         self._loop = loop
         self.now = self._clock or loop.time
-        self._ways = ways = Ways(
-            self.host, self._settings, self.counters, loop, self._on_readable, self._work
+        self._edge = edge = Edge(
+            self.host,
+            self._settings,
+            self.counters,
+            self._random,
+            loop,
+            self.now,
+            self._complaints.add,
+            self._on_readable,
+            self._work,
+            self._reach_changed,
         )
-        ways.open(address)
-        self._udp = ways.udp
-        self._unicast, self._multicast = ways.unicast, ways.multicast
-        self._groups = Groups(ways, self._random, subscribe=self._settings.subscribe)
-        self.interface = ways.interface
-        self.stream_settings = replace(self._settings.stream, mtu=ways.segment_bytes)
+        edge.bind(address)
+        self._udp = edge.udp
+        self.interface = edge.interface
+        mtu = edge.segment_bytes(self.carriers.overhead)
+        self.stream_settings = replace(self._settings.stream, mtu=mtu)
         self._streams = Streams(
             self.host,
             self.stream_settings,
@@ -157,22 +168,24 @@ class Fabric:
             self._random,
             self._complaints.add,
             assembly_bytes=self._settings.assembly_bytes,
-            room_bytes=ways.receive_buffer * _PAYLOAD // _TRUESIZE,
+            room_bytes=edge.receive_buffer * _PAYLOAD // _TRUESIZE,
         )
-        self._inlets = Inlets(ways, self._streams, self._settings.bursts, self._complaints)
+        self._inlets = edge.inlets = Inlets(self._streams, self._settings.bursts)
+        self.carriers.open(edge)
+        self._unicast: Unicast = self.carriers.unicast
+        self._carriers = self.carriers.all
 
     @property
     def address(self) -> tuple[str, int]:
         """Where unicast segments are received."""
-        return self._ways.address
+        return self._edge.address
 
     def close(self) -> None:
         """Ends it at once; receivers elsewhere find out by silence."""
         if self._timer is not None:
             self._timer.cancel()
         self._closed = True
-        self._groups.close()
-        self._ways.close()
+        self.carriers.close()
         self._origins.clear()
         self._joined.clear()
 
@@ -183,7 +196,7 @@ class Fabric:
 
         ValueError where it is not.
         """
-        self._ways.set_host(host, address)
+        self.carriers.set_address(host, None if address is None else self._edge.checked(address))
 
     def originate(
         self,
@@ -193,10 +206,9 @@ class Fabric:
         log: StreamLog | None = None,
         live_from: int | None = None,
         name: str = "",
-        open_to_all: bool = False,
         settings: StreamSettings | None = None,
     ) -> Origin:
-        """Begins to serve a stream of this host. See `Sender` for `log`, `live_from` and `open_to_all`.
+        """Begins to serve a stream of this host. See `Sender` for `log` and `live_from`.
 
         `settings` are the stream's own, made from `stream_settings`. ValueError where it is served already.
         """
@@ -209,7 +221,6 @@ class Fabric:
             name=name,
             log=log,
             live_from=live_from,
-            open_to_all=open_to_all,
             turn=self._streams.turn,
         )
         served = self._streams.add(sender)
@@ -229,9 +240,8 @@ class Fabric:
         epoch: int,
         sink: Sink,
         *,
-        progress: Progress | None = None,
+        progress: Progress,
         judge: Judge = take_all,
-        later_epochs: bool = False,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
@@ -241,9 +251,8 @@ class Fabric:
         `held` is where all that the sink has taken can be read again: it repairs for others what they lack
         when the origin is gone.
 
-        `progress` is where; None asks the origin for now. With `later_epochs` a higher epoch follows by
-        itself, from its first record (for streams of events, not for partitions). With `keeps` the origin is
-        told of what was taken when `JoinedStream.keep` says so.
+        `progress` is where. A higher epoch is another stream, to be joined. With `keeps` the origin is told
+        of what was taken when `JoinedStream.keep` says so.
         """
         receiver = self._streams.receivers.join(
             origin,
@@ -252,7 +261,6 @@ class Fabric:
             self.now(),
             progress=progress,
             judge=judge,
-            later_epochs=later_epochs,
             settings=settings,
             held=held,
             keeps=keeps,
@@ -283,63 +291,30 @@ class Fabric:
         if self._joined.get(joined.key[:2]) is joined:
             self.leave(*joined.key[:2])
 
-    # --- labels
+    # --- probes
 
-    def set_name(self, host: int, name: str | None) -> None:
-        """How a network of label switches calls a host; None: not any more."""
-        self._groups.set_name(host, name)
+    def send_probe(self, carrier: str, group: int, nonce: int, hosts: Iterable[int]) -> None:
+        """By this carrier, to hosts that it may reach: who gets it has `on_probe` called, and answers on
+        another way.
 
-    def set_trees(self, version: int, network: Network, rules: RuleBase) -> None:
-        """The network of label switches around, and the trees that all of them hold now.
-
-        From its return on nothing is sent by others. ValueError where labels are not used here, or for an
-        older version than the last.
+        ValueError where the carrier is not in use here, or has no such group; OSError where it cannot send.
         """
-        self._groups.set_trees(version, network, rules)
-
-    def observed(self) -> dict[tuple[str, ...], int]:
-        """Packets that were sent by labels, by the hosts that they were for. ValueError where labels are not
-        used here."""
-        return self._groups.observed()
-
-    # --- groups
-
-    def check_group(self, state_id: int) -> None:
-        """ValueError where it is no state id, OSError where groups cannot be used."""
-        stare.check_state(state_id)
-        self._multicast.check()
-
-    @property
-    def multicasts(self) -> bool:
-        """Whether groups can be used; `state()` says why not."""
-        return not self._multicast.refusal
-
-    def join_group(self, state_id: int) -> None:
-        """Becomes a member of the state's group. OSError where the kernel or the interface refuses."""
-        if self._groups.join(state_id):
-            self._work_soon()
-
-    def leave_group(self, state_id: int) -> None:
-        if self._groups.leave(state_id):
-            self._work_soon()
-
-    @property
-    def group_carrier(self) -> str:
-        """The name of what carries to groups."""
-        return self._groups.carrier
-
-    @property
-    def registered(self) -> bool:
-        """Whether a switch of STARE's has acknowledged a group that this host wants."""
-        return self._groups.registered
-
-    def send_probe(self, state_id: int, nonce: int, hosts: Iterable[int] = ()) -> None:
-        """To the group, of which `hosts` are members: who gets it has `on_probe` called, and answers on
-        another way. OSError where groups cannot be used."""
-        self.check_group(state_id)
-        probe = encode_probe(self.host, state_id, nonce, self._keys)
-        self._multicast.send(state_id, [probe], sorted(hosts))
+        found = self.carriers.named(carrier)
+        found.check(group)
+        probe = control(Kind.PROBE, self.host, 0, 0, self.host, Probe(group, nonce).encode())
+        found.send(group, [encode(probe, self._keys)], sorted(hosts))
         self.counters.probes_sent += 1
+
+    def _answer_probes(self) -> None:
+        for sender, probe in self._streams.probes:
+            self.counters.probes_received += 1
+            if self.on_probe is not None and (not probe.state or self.carriers.is_member(probe.state)):
+                self.on_probe(sender, probe.state, probe.nonce)
+        self._streams.probes.clear()
+
+    def _reach_changed(self) -> None:
+        if self.on_reach is not None:
+            self.on_reach()
 
     # --- to look at
 
@@ -350,8 +325,8 @@ class Fabric:
             self.address,
             self.interface,
             self.stream_settings.mtu,
-            self._ways.receive_buffer,
-            (self._unicast.state(), self._groups.state()),
+            self._edge.receive_buffer,
+            self.carriers.states(),
             len(self._origins),
             len(self._joined),
         )
@@ -438,15 +413,12 @@ class Fabric:
             return
         now = self._worked_at = self.now()
         streams = self._streams
-        if self._groups.subscribes:
-            self._groups.subscribe(streams.acks, now)
         # after a stall, what is about to be asked for may be in a socket already
         answer = not streams.receivers.due(now) or self._inlets.take_some(now) or self._put_off >= _PUT_OFF
         self._put_off = 0 if answer else self._put_off + 1
         if streams.probes:
             self._answer_probes()
         self._take(now)
-        streams.receivers.over.clear()
         if answer:
             self._ship(streams.answers(now))
         # while much waits for the kernel, streams wait too: what was sent now would be dropped
@@ -481,27 +453,21 @@ class Fabric:
 
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
-            if one.grouped:
-                self._multicast.send(one.target, one.datagrams, one.hosts)
+            if one.carrier == UNICAST:
+                self._unicast.send(0, one.datagrams, one.hosts)
             else:
-                self._unicast.send(one.target, one.datagrams)
+                self._carriers[one.carrier].send(one.group, one.datagrams, one.hosts)
 
     def _fall_back(self) -> None:
-        """Hosts that a group does not reach are back on unicast already."""
+        """Hosts that a carrier does not reach are back on unicast already."""
         found, self._streams.unreached = self._streams.unreached, []
         for served, host in found:
             self.counters.fell_back += 1
-            _log.warning("fabric: the group of state %s does not reach host %d", served.state_id, host)
+            name = self.carriers.all[served.carrier].name
+            _log.warning("fabric: %s (group %d) does not reach host %d", name, served.group, host)
             origin = self._origins.get(served.number)
             if origin is not None and self.on_unreached is not None:
                 self.on_unreached(origin, host)
-
-    def _answer_probes(self) -> None:
-        for sender, probe in self._streams.probes:
-            self.counters.probes_received += 1
-            if self.on_probe is not None and probe.state in self._multicast:
-                self.on_probe(sender, probe.state, probe.nonce)
-        self._streams.probes.clear()
 
     def _deliver(self, taken: list[tuple[tuple[int, int, int], Delivery]]) -> None:
         """One call per run of one stream's messages; what comes after what keeps its order."""
@@ -525,8 +491,6 @@ class Fabric:
 
     def _set_timer(self, now: float) -> None:
         at = self._streams.next_deadline(now)
-        if self._groups.subscribes:
-            at = min(at, self._groups.next_deadline())
         if self._udp.queued:
             at = max(at, now + _PAUSE)  # `_writable` comes earlier
         if at <= now:

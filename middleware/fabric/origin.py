@@ -17,13 +17,10 @@ from .core.receiver import Receiver
 from .core.sender import Sender
 from .core.settings import NEVER
 from .core.states import PeerState, ReceiverState
-from .core.streams import Served
+from .core.streams import UNICAST, Served
 
 if TYPE_CHECKING:
     from .fabric import Fabric
-
-
-UNICAST = "unicast"
 
 
 class PeerView(Struct, frozen=True):
@@ -33,7 +30,7 @@ class PeerView(Struct, frozen=True):
     state: PeerState
     next: int
     heard: float  # by the fabric's clock
-    carrier: str  # what live data goes to it by: unicast, ip-multicast, stare
+    carrier: str  # the name of what live data goes to it by
     window: int  # bytes that may be on their way to it: of live data, or of its replay
     turnaround: float  # seconds from sending to the report of it
     out_for: float  # seconds that it has not been live
@@ -81,13 +78,18 @@ class Origin:
         return self._sender.name
 
     @property
-    def state_id(self) -> int | None:
-        """Of the group in use."""
-        return self.served.state_id
+    def carrier(self) -> str:
+        """The name of what live data goes by to those confirmed."""
+        return self._name_of(self.served.carrier)
+
+    @property
+    def group(self) -> int:
+        """Of the carrier; 0 where it has none."""
+        return self.served.group
 
     @property
     def confirmed(self) -> frozenset[int]:
-        """The hosts that get live data by the group."""
+        """The hosts that get live data by the carrier."""
         return self.served.confirmed
 
     @property
@@ -110,7 +112,6 @@ class Origin:
         records: int,
         *,
         after: tuple[After, ...] = (),
-        content: bytes = b"",
         expires: float = NEVER,
     ) -> int | None:
         """The message's sequence; None while too much waits to be sent. Only where the log is the fabric's.
@@ -118,9 +119,7 @@ class Origin:
         `expires` is a time of the fabric's clock. What is published in one turn of the event loop is sent
         together, but for the first of it. ValueError as `Sender.publish`.
         """
-        sequence = self._sender.publish(
-            payload, records, self._fabric.now(), after=after, content=content, expires=expires
-        )
+        sequence = self._sender.publish(payload, records, self._fabric.now(), after=after, expires=expires)
         self._fabric.send_new(self)
         return sequence
 
@@ -136,7 +135,7 @@ class Origin:
     def remove_receiver(self, host: int) -> None:
         """What it has not settled has expired for it."""
         self._sender.remove_receiver(host)
-        self.served.use(self.state_id, self.confirmed - {host}, self._fabric.now())
+        self._use(self.served.carrier, self.group, self.confirmed - {host})
         self._fabric.wake(self)
 
     def rows(self) -> dict[int, Row]:
@@ -175,29 +174,33 @@ class Origin:
             live.bytes,
         )
 
-    def _carrier_of(self, host: int) -> str:
-        return self._carrier(self.state_id is not None and host in self.confirmed)
+    def _name_of(self, carrier: int) -> str:
+        return self._fabric.carriers.all[carrier].name
 
-    def _carrier(self, grouped: bool) -> str:
-        return self._fabric.group_carrier if grouped else UNICAST
+    def _carrier_of(self, host: int) -> str:
+        return self._name_of(self.served.carrier if host in self.confirmed else UNICAST)
 
     def sent(self) -> list[SentView]:
         """What all of it has cost, repairs and heartbeats too."""
         shipped = sorted(self.counters.shipped.items())
         return [
-            SentView(self._carrier(grouped), purpose, one.packets, one.size)
-            for (grouped, purpose), one in shipped
+            SentView(self._name_of(carrier), purpose, one.packets, one.size)
+            for (carrier, purpose), one in shipped
         ]
 
-    def use_group(self, state_id: int, hosts: Iterable[int]) -> None:
-        """What goes to all that are live goes once to the state's group, for the hosts that it reaches.
+    def use_carrier(self, name: str, hosts: Iterable[int], group: int = 0) -> None:
+        """What goes to all that are live goes by this carrier to the hosts that it reaches, at once.
 
         All others get it by unicast, and so does a host that is later found to miss most of it: then the
-        fabric's `on_unreached` is called, and the host may be probed again. ValueError where the state id is
-        none, OSError where groups cannot be used here.
+        fabric's `on_unreached` is called, and the host may be probed again. ValueError where the carrier is
+        not in use here or has no such group, OSError where it cannot send now.
         """
-        self._fabric.check_group(state_id)
-        self.served.use(state_id, frozenset(hosts), self._fabric.now())
+        carriers = self._fabric.carriers
+        carriers.named(name).check(group)
+        self._use(carriers.number(name), group, frozenset(hosts))
+
+    def _use(self, carrier: int, group: int, hosts: frozenset[int]) -> None:
+        self.served.use(carrier, group, hosts, self._fabric.now())
 
     def group_stands(self) -> None:
         """What has waited for a group goes on."""
@@ -208,10 +211,10 @@ class Origin:
         """A group is being formed: a burst waits for it so long, at most, before it goes by unicast."""
         self._sender.live.await_group(self._fabric.now() + seconds)
 
-    def drop_group(self) -> None:
+    def drop_carrier(self) -> None:
         """Back to unicast; no group is waited for."""
         self.group_stands()
-        self.served.use(None, frozenset(), self._fabric.now())
+        self._use(UNICAST, 0, frozenset())
 
     def close(self) -> None:
         """No message follows. Receivers are told until they have settled all; then `finished` is true."""

@@ -7,30 +7,47 @@ and the loop calls again where there is.
 from __future__ import annotations
 
 import logging
-from typing import Final
+import socket
+from typing import Final, Protocol
 
-from treecast.middleware.model.complaints import Complaints
-from treecast.middleware.wire import stare
-
-from .carriers.labels import segments
-from .carriers.sockets import BUFFER_BYTES
-from .core.streams import EdgeFault, Streams
-from .ways import End, Ways
+from .core.streams import Streams, Unwraps
+from .sockets.udp import BUFFER_BYTES, UdpSocket
 
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
 
 
-class Inlet:
-    """One socket; `skip` bytes lie before each segment. All inlets of a host share the buffer."""
+class OtherEnd(Protocol):
+    """A socket that is none of UDP's, as `sockets.ethernet.EthernetSocket`."""
 
-    def __init__(self, end: End, streams: Streams, buffer: memoryview, skip: int, bursts: int) -> None:
+    @property
+    def sock(self) -> socket.socket: ...
+
+    def receive(self, buffer: memoryview) -> tuple[int, int]:
+        """(bytes, size of one packet) of the next burst. BlockingIOError where there is none."""
+        ...
+
+    def flush(self) -> None:
+        """Sends what waits, as far as the kernel takes it."""
+
+    def close(self) -> None: ...
+
+
+End = UdpSocket | OtherEnd
+
+
+class Inlet:
+    """One socket. All inlets of a host share the buffer."""
+
+    def __init__(
+        self, end: End, streams: Streams, buffer: memoryview, unwraps: Unwraps | None, bursts: int
+    ) -> None:
         self.several = False  # the last turn brought more than one burst
         self._end = end
         self._streams = streams
         self._buffer = buffer
-        self._skip = skip
+        self._unwraps = unwraps
         self._bursts = bursts  # at most in a turn
         self._turn = 0
         self._found = 0  # bursts of this turn
@@ -75,36 +92,29 @@ class Inlet:
         return False
 
     def _hand_on(self, length: int, size: int, now: float) -> None:
-        self._streams.burst(self._buffer, length, size, self._skip, now)
-
-
-class LabelInlet(Inlet):
-    """One whose packets have a stack of labels before the segment."""
-
-    def __init__(
-        self, end: End, streams: Streams, buffer: memoryview, bursts: int, complaints: Complaints
-    ) -> None:
-        super().__init__(end, streams, buffer, end.skip, bursts)
-        self._complaints = complaints
-
-    def _hand_on(self, length: int, size: int, now: float) -> None:
-        for at, after in segments(self._buffer, length, size, self._skip):
-            if at < 0:
-                self._complaints.add(EdgeFault.NO_STACK)
-            else:
-                self._streams.carried(self._buffer, at, after, now)
+        if self._unwraps is None:
+            self._streams.burst(self._buffer, length, size, now)
+        else:
+            self._streams.wrapped(self._buffer, length, size, self._unwraps, now)
 
 
 class Inlets:
-    """Those of all sockets that are open."""
+    """Those of all sockets that are open. `bursts`: so many of one of them in a turn, at most."""
 
-    def __init__(self, ways: Ways, streams: Streams, bursts: int, complaints: Complaints) -> None:
-        buffer = memoryview(bytearray(BUFFER_BYTES))
-        self._inlets: dict[End, Inlet] = {ways.udp: Inlet(ways.udp, streams, buffer, 0, bursts)}
-        if ways.group_udp is not None:
-            self._inlets[ways.group_udp] = Inlet(ways.group_udp, streams, buffer, stare.HEADER_SIZE, bursts)
-        if ways.label_end is not None:
-            self._inlets[ways.label_end] = LabelInlet(ways.label_end, streams, buffer, bursts, complaints)
+    def __init__(self, streams: Streams, bursts: int) -> None:
+        self._streams = streams
+        self._bursts = bursts
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._inlets: dict[End, Inlet] = {}
+
+    def add(self, end: End, unwraps: Unwraps | None) -> None:
+        """Takes from this end, too. `unwraps` finds the segments in its packets; None: they are nothing
+        else."""
+        self._inlets[end] = Inlet(end, self._streams, self._buffer, unwraps, self._bursts)
+
+    def remove(self, end: End) -> None:
+        """Takes from this end no more; it need not have been taken from."""
+        self._inlets.pop(end, None)
 
     def of(self, end: End) -> Inlet:
         return self._inlets[end]

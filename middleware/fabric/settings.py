@@ -20,7 +20,5 @@ class FabricSettings(Struct, frozen=True):
     ttl: int = 16  # of multicast
     loopback: bool = True  # multicast reaches other fabric hosts of this machine too
     offload: bool = True  # UDP_SEGMENT and UDP_GRO, where the kernel has them
-    multicast: bool = True
-    subscribe: bool = False  # switches of STARE's are told which groups this host wants
-    labels: str = ""  # stacks of labels in the place of multicast: "ethernet", or HOST of a switch for UDP
-    label_room: int = 64  # bytes of the longest stack, with its count; segments are so much shorter
+    carriers: tuple[str, ...] = ("ip-multicast",)  # of what goes to several hosts, the preferred first
+    options: dict[str, str] = field(default_factory=dict)  # of carriers, by their names

@@ -38,12 +38,12 @@ from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 
 from .attaching import attach_request, take_run
+from .carrier_choice import CarrierSettings
 from .fabric_host import FabricHost
 from .link import Link
-from .neighbours import Neighbours, Port, Ways
+from .neighbours import Endpoint, Neighbours, Port
 from .partitions.ports import PartitionSettings
 from .partitions.replicas import Replicas
-from .streams import CarrierSettings
 from .view import ClusterView
 from .view_store import ViewStore
 
@@ -179,9 +179,9 @@ class BrokerlessHost:
 
     def _compose(self, own: OwnHost, port: Port) -> None:
         settings, link, counters = self._settings, self.link, self._counters
-        ways = Ways(port, settings.token, ChannelSettings(), settings.fabric)
+        endpoint = Endpoint(port, settings.token, ChannelSettings(), settings.fabric)
         neighbours = Neighbours(
-            ways, own.host.host_id, own.run, settings.token.cluster_id, link.view, counters
+            endpoint, own.host.host_id, own.run, settings.token.cluster_id, link.view, counters
         )
         replicas = Replicas(
             own,

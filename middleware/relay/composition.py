@@ -5,17 +5,17 @@ from __future__ import annotations
 from treecast.middleware.broker.parts import LocalParts
 
 from .adoption import Adoption
+from .carrier_choice import CarrierSettings
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .fabric_host import FabricHost
 from .homes import Homes, LinkCoordinator
 from .link import Link
-from .neighbours import Neighbours, Ways
+from .neighbours import Endpoint, Neighbours
 from .partitions.doubts import Doubts
 from .partitions.ports import PartitionSettings
 from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
-from .streams import CarrierSettings
 from .view_store import ViewStore
 
 FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
@@ -47,13 +47,15 @@ class Opening:
         await self._link.close(detach=True)
 
 
-def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
+def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
     """The cluster over the local parts of a joined host.
 
     A fabric host, as any is, and what a broker adds: definitions, what is led here, homes. What is known and
     led here opens first.
     """
-    neighbours = Neighbours(ways, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters)
+    neighbours = Neighbours(
+        endpoint, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters
+    )
     definitions = RelayDefinitions(
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
     )
@@ -74,8 +76,7 @@ def join(parts: LocalParts, link: Link, ways: Ways) -> RelayCluster:
         record,
         link.directory,
     )
-    carriers = CarrierSettings(hosts=1) if ways.fabric.labels else CarrierSettings()
-    host = FabricHost(parts, link, neighbours, partitions, carriers)
+    host = FabricHost(parts, link, neighbours, partitions, CarrierSettings())
     return RelayCluster(
         parts.cluster_id,
         parts.host,

@@ -16,6 +16,7 @@ from typing import Protocol
 from treecast.middleware.broker.pubsub_host import HostPubSub
 from treecast.middleware.model.counters import Counters
 
+from .carrier_choice import CarrierSettings
 from .cluster import Life
 from .events.events import Events
 from .events.shares import LinkHomes
@@ -24,7 +25,6 @@ from .link import Link
 from .neighbours import ChannelLife, FabricLife, Neighbours
 from .partitions.replicas import OwnParts, Replicas
 from .sharing import Sharing
-from .streams import CarrierSettings
 
 
 class FabricHostParts(OwnParts, Protocol):

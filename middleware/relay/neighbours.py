@@ -41,8 +41,8 @@ class Port(Struct):
         self.datagrams.close()
 
 
-class Ways(Struct):
-    """How this host comes to the others: settings of both ways."""
+class Endpoint(Struct):
+    """This host's end of both ways to the others, and their settings."""
 
     port: Port
     token: JoinToken | None  # None: nothing is authenticated
@@ -54,15 +54,21 @@ class Neighbours:
     """The other hosts, as far as they can be reached. `start_fabric`, `start_channels`, `close`."""
 
     def __init__(
-        self, ways: Ways, host_id: int, run: int, cluster_id: str, view: ClusterView, counters: Counters
+        self,
+        endpoint: Endpoint,
+        host_id: int,
+        run: int,
+        cluster_id: str,
+        view: ClusterView,
+        counters: Counters,
     ) -> None:
         """`run`: this host's, which rises; the epoch of its streams."""
-        self._ways = ways
+        self._endpoint = endpoint
         self._host_id = host_id
         self._view = view
         self._resolving: set[asyncio.Task[None]] = set()
         self._sends = False
-        token, rng = ways.token, random.Random()
+        token, rng = endpoint.token, random.Random()
         keys = KeyRing({token.key_id: token.derive(SEGMENTS)}, token.key_id) if token else KeyRing({}, None)
         self.methods = Methods()
         self.channels = Channels(
@@ -70,7 +76,7 @@ class Neighbours:
             run,
             cluster_id,
             channel_key(token),
-            ways.channel,
+            endpoint.channel,
             counters.channel,
             rng,
             self.methods.handle,
@@ -78,12 +84,12 @@ class Neighbours:
         self.methods.use(self.channels)
         self.channels.on_refused = self._note_refused
         self._isolated = False  # the log has it
-        self.fabric = Fabric(host_id, ways.fabric, keys, counters.fabric, rng)
+        self.fabric = Fabric(host_id, endpoint.fabric, keys, counters.fabric, rng)
 
     async def start_fabric(self) -> None:
         """Segments are received from now on. OSError where the port is gone."""
-        address = self._ways.port.address
-        self._ways.port.datagrams.close()
+        address = self._endpoint.port.address
+        self._endpoint.port.datagrams.close()
         await self.fabric.start((address.host, address.port))
         self._sends = True
         self._view.hosts.subscribe(self._moved)
@@ -92,7 +98,7 @@ class Neighbours:
 
     async def start_channels(self) -> None:
         """Other hosts are answered from now on."""
-        await self.channels.start(self._ways.port.address, self._ways.port.stream)
+        await self.channels.start(self._endpoint.port.address, self._endpoint.port.stream)
 
     async def close_channels(self) -> None:
         await self.channels.close()
@@ -140,9 +146,9 @@ class Neighbours:
             if before is not None and before.host_id != self._host_id:
                 self.channels.set_host(before.host_id, None)
                 self.fabric.set_host(before.host_id, None)
-                self.fabric.set_name(before.host_id, None)
+                self.fabric.carriers.set_name(before.host_id, "")
             return
-        self.fabric.set_name(after.host_id, after.name)
+        self.fabric.carriers.set_name(after.host_id, after.name)
         if after.host_id != self._host_id and (before is None or before.address != after.address):
             self._set(after.host_id, after.address)
 
@@ -159,7 +165,7 @@ class Neighbours:
 
     async def _resolve(self, host_id: int, address: Address) -> None:
         """Segments need the numeric address of our own family."""
-        family = socket.AF_INET6 if ":" in self._ways.port.address.host else socket.AF_INET
+        family = socket.AF_INET6 if ":" in self._endpoint.port.address.host else socket.AF_INET
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
                 address.host, address.port, family=family, type=socket.SOCK_DGRAM

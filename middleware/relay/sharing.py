@@ -13,10 +13,10 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
 
+from .carrier_choice import CarrierChoice, CarrierSettings
 from .interest import Interest, InterestSettings
 from .link import Link
 from .partitions.replicas import Replicas
-from .streams import Carriers, CarrierSettings
 
 if TYPE_CHECKING:
     from .events.events import Events
@@ -39,7 +39,7 @@ class Sharing:
         self._own = fabric.host
         self.partitions = partitions
         self.interest = Interest(methods, interest, counters, self._record)
-        self.carriers = Carriers(
+        self.choice = CarrierChoice(
             fabric,
             methods,
             self._allot,
@@ -52,8 +52,8 @@ class Sharing:
         self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
         if partitions.leading is not None:
-            self.carriers.carry(partitions.leading)
-            partitions.leading.on_followers = lambda topic: self.carriers.soon()
+            self.choice.carry(partitions.leading)
+            partitions.leading.on_followers = lambda topic: self.choice.soon()
         link.view.hosts.subscribe(self._host_changed)
         link.view.homes.subscribe(self._home_changed)
 
@@ -64,10 +64,10 @@ class Sharing:
         for wanted in self._link.view.interest:
             if wanted.host_id != self._own:
                 self.interest.remember(wanted.host_id, wanted.patterns)
-        self.carriers.start()
+        self.choice.start()
 
     async def close(self) -> None:
-        await self.carriers.close()
+        await self.choice.close()
         await self.interest.close()
 
     def join_events(self, events: Events) -> None:
@@ -75,19 +75,19 @@ class Sharing:
         self.events = events
         cluster = {host.host_id for host in self._link.view.hosts}
         events.start(self._up, cluster if self._own in cluster else None)
-        events.sending.on_begun = self.carriers.begun
-        self.carriers.carry(events.sending)
+        events.sending.on_begun = self.choice.begun
+        self.choice.carry(events.sending)
 
     async def leave_events(self) -> None:
         events, self.events = self.events, None
         if events is not None:
-            self.carriers.drop(events.sending)
+            self.choice.drop(events.sending)
             await events.close()
 
     def host_up(self, host: int, incarnation: int) -> None:
         self._up.add(host)
         self.interest.host_up(host)
-        self.carriers.host_up(host)
+        self.choice.host_up(host)
         self.partitions.host_up(host, incarnation)
         if self.events is not None:
             self.events.host_up(host)
@@ -102,7 +102,7 @@ class Sharing:
     def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
         if after is None and before is not None:
             self.interest.host_left(before.host_id)
-            self.carriers.host_left(before.host_id)
+            self.choice.host_left(before.host_id)
             if self.events is not None:
                 self.events.host_left(before.host_id)
 

@@ -105,3 +105,13 @@ def decode_labels(
         if label >= 3 << 14:
             raise LabelError(f"entry {label:#06x} has the unknown type 3")
     return labels, start + count * LABEL_SIZE
+
+
+def end_of_labels(data: memoryview, start: int, end: int) -> int:
+    """Where what follows the stack at `start` begins, whatever its labels are; -1 where there is no whole
+    stack before `end`."""
+    if end - start < COUNT_SIZE:
+        return -1
+    count: int = _COUNT.unpack_from(data, start)[0]
+    at = start + COUNT_SIZE + count * LABEL_SIZE
+    return at if count <= MOST_LABELS and at <= end else -1

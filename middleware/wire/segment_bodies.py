@@ -74,7 +74,6 @@ class Rejection(enum.IntEnum):
 class Mode(enum.IntEnum):
     """What a report says of its receiver."""
 
-    JOINING = 0  # it asks where to begin; all its numbers are 0
     LIVE = 1
     CATCHING_UP = 2
     DONE = 3  # a closed stream is settled to its end

@@ -55,7 +55,7 @@ PURE_FILES = (
     "shims/*/codec*.py",
     "shims/*/session*.py",
     *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
-    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "outbox", "events", "settings")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "frame_queue", "events", "settings")),
     *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calling", "serving", "session")),
     *(f"middleware/fabric/stare/{name}.py" for name in ("settings", "timers", "subscriptions", "replica")),
     *(

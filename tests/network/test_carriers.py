@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.network.conftest import StartLab
-from tests.unit.fabric.edges import KEYS, STREAM, Collected, until
+from tests.unit.fabric.edges import IP_MULTICAST, KEYS, STREAM, Collected, join, until
 
 from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link
 from treecast.middleware.dataplane.lab.lab import Lab
@@ -111,16 +111,16 @@ async def test_multicast_crosses_each_link_once_and_reaches_members_only(lab: St
         heard: set[int] = set()
         for host in ("beta", "gamma"):
             fabric = at[host]
-            in_host(made, host, lambda fabric=fabric: fabric.join_group(STATE))
+            in_host(made, host, lambda fabric=fabric: join(fabric, STATE))
             fabric.on_probe = lambda *_, number=fabric.host: heard.add(number)
         origin, sinks = stream(at["alpha"], at["beta"], at["gamma"])
         await carry(origin, sinks, 1)
         for _ in range(_TRIES):
-            at["alpha"].send_probe(STATE, 1)
+            at["alpha"].send_probe(IP_MULTICAST, STATE, 1, ())
             await asyncio.sleep(_NDP_SECONDS)
             if heard == {2, 3}:
                 break
-        origin.use_group(STATE, heard)
+        origin.use_carrier(IP_MULTICAST, heard, STATE)
         published = MESSAGES * BYTES
         for _ in range(_TRIES):  # the bridge floods until its querier has stood for half a second
             sent, received = frames(made, "tx"), frames(made, "rx")
@@ -214,17 +214,17 @@ async def test_ten_thousand_groups(lab: StartLab) -> None:
 async def _probe_all(made: Lab, at: dict[str, Fabric], count: int) -> None:
     """Beta joins so many groups, and hears a probe of each; what is lost is sent again."""
 
-    def join() -> None:
+    def join_all() -> None:
         for number in range(count):
-            at["beta"].join_group(STATE + number)
+            join(at["beta"], STATE + number)
 
     heard: set[int] = set()
     at["beta"].on_probe = lambda _, state, nonce: heard.add(state if state == nonce else -1)
-    in_host(made, "beta", join)
+    in_host(made, "beta", join_all)
     for _ in range(_TRIES):
         for number in range(STATE, STATE + count):
             if number not in heard:
-                at["alpha"].send_probe(number, number)
+                at["alpha"].send_probe(IP_MULTICAST, number, number, ())
                 if number % 100 == 0:
                     await asyncio.sleep(0)
         await asyncio.sleep(0.1)

@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 from tests.network.conftest import StartLab
 from tests.network.test_carriers import MESSAGES, carry, fabrics, in_host, stream
-from tests.unit.fabric.edges import STREAM, until
+from tests.unit.fabric.edges import STREAM, join, leave, until
 
 from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link, Switch
 from treecast.middleware.dataplane.lab.lab import Lab
+from treecast.middleware.fabric.carriers.stare import Stare
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.shims import stare
 
@@ -149,23 +150,25 @@ async def test_streams_travel_by_the_stare_carrier(
     """Segments with VNF id 0: the switch copies them to who has registered, and to nobody else."""
     require(importlib.util.find_spec("finsy"), "finsy is not installed")
     made = await asyncio.to_thread(built, lab, design)
-    settings = FabricSettings(stream=STREAM, subscribe=True)
+    settings = FabricSettings(stream=STREAM, carriers=("stare",))
     async with fabrics(made, *HOSTS, ipv6=ipv6, settings=settings) as at:
         heard: set[int] = set()
         fabric = at["h2"]
-        in_host(made, "h2", lambda: fabric.join_group(STATE))
+        in_host(made, "h2", lambda: join(fabric, STATE))
         fabric.on_probe = lambda *_: heard.add(2)
-        await until(lambda: fabric.registered)
+        carrier = fabric.carriers.named("stare")
+        assert isinstance(carrier, Stare)
+        await until(lambda: carrier.registered)
         origin, sinks = stream(at["h1"], fabric)
         await carry(origin, sinks, 1)
-        at["h1"].send_probe(STATE, 1)
+        at["h1"].send_probe("stare", STATE, 1, [2])
         await until(lambda: heard == {2})
-        origin.use_group(STATE, {2})
+        origin.use_carrier("stare", {2}, STATE)
         before = made.counters("h3")["rx_bytes"]
         await carry(origin, sinks)
         assert [peer.carrier for peer in origin.peers()] == ["stare"]
         assert fabric.state().carriers[1].name == "stare"
         assert made.counters("h3")["rx_bytes"] - before < 20_000  # of a million that h2 got
-        fabric.leave_group(STATE)
-        await until(lambda: not fabric.registered)
+        leave(fabric, STATE)
+        await until(lambda: not carrier.registered)
     assert _replicas(made) >= MESSAGES

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import enum
+import logging
 import socket
 import struct
-from typing import Final
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
 
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.interfaces import Interface
+from treecast.middleware.fabric.sockets.memberships import Memberships
+from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
 from treecast.middleware.wire import stare
 
-from .carrier import CarrierState
-from .interfaces import Interface
-from .memberships import Memberships
-from .sockets import SocketAddress, UdpSocket, shown
+from .carrier import Carrier, CarrierState, Place, Reach
+
+if TYPE_CHECKING:
+    from treecast.middleware.fabric.edge import Edge
+
+NAME: Final = "ip-multicast"
+_log = logging.getLogger(__name__)
 
 _IP_MULTICAST_ALL: Final = 49
 _IPV6_MULTICAST_ALL: Final = 29
@@ -84,69 +94,141 @@ def refuse_segments(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
 
 
-class IpMulticast:
-    """A target is a state id. `sender` is the unicast carrier's socket, `receiver` bound to STARE's port."""
+class StareFault(enum.Enum):
+    """Why a packet to STARE's port carries no segment for this host."""
 
-    def __init__(
-        self, interface: Interface, sender: UdpSocket, receiver: UdpSocket | None, refusal: str = ""
-    ) -> None:
-        self.refusal = refusal or refusal_of(interface)
-        self._ipv6 = sender.sock.family == socket.AF_INET6
-        self._interface = interface
-        self._sender = sender
-        self._receiver = receiver
-        self._memberships = Memberships(interface, sender.sock.family)
+    NO_STARE_HEADER = "no header of STARE before it"
+    BARE_STATE = "a state of STARE without a segment"
+
+
+def make(settings: FabricSettings) -> Carrier:
+    """See `registry`."""
+    return IpMulticast()
+
+
+class IpMulticast:
+    """A group is a state's. Packets leave by the fabric's own socket, and come to one on STARE's port."""
+
+    def __init__(self) -> None:
+        self.name = NAME
+        self.refusal = "it is not open"
+        self.group_form = NAME
+        self.overhead = stare.HEADER_SIZE
+        self.alike = True
+        self._edge: Edge | None = None
+        self._ipv6 = False
+        self._interface: Interface
+        self._memberships: Memberships
+        self._sender: UdpSocket
+        self._receiver: UdpSocket | None = None
         self._routes: dict[int, tuple[bytes, SocketAddress]] = {}  # header and address by state
 
-    def __contains__(self, state: int) -> bool:
-        """Whether the host is a member."""
-        return stare.group(state, ipv6=self._ipv6) in self._memberships
+    def open(self, edge: Edge) -> None:
+        self._edge = edge
+        self._ipv6 = edge.family == socket.AF_INET6
+        self._interface = edge.interface
+        self._memberships = Memberships(edge.interface, edge.family)
+        self._sender = edge.udp
+        self.refusal = refusal_of(edge.interface) or self._open_receiver(edge)
 
-    def join(self, state: int) -> None:
+    def _open_receiver(self, edge: Edge) -> str:
+        """Why its socket cannot be had; empty where it can."""
+        settings, interface = edge.settings, edge.interface
+        sock = edge.new_socket()
+        try:
+            prepare_sender(edge.udp.sock, interface, ttl=settings.ttl, loopback=settings.loopback)
+            bind_receiver(sock, interface)
+        except OSError as error:
+            sock.close()
+            refusal = f"UDP port {stare.PORT} on {interface.name}: {error}"
+            _log.warning("fabric: no multicast: %s", refusal)
+            return refusal
+        self._receiver = edge.udp_end(sock)
+        edge.watch(self._receiver, self)
+        return ""
+
+    def close(self) -> None:
+        if self._edge is not None:
+            self._memberships.close()
+            if self._receiver is not None:
+                self._edge.close_end(self._receiver)
+
+    def set_host(self, host: int, place: Place | None) -> None:
+        """It is of no use here: groups are addressed."""
+
+    def learn(self, rules: object) -> None:
+        raise ValueError("multicast of IP needs no rules")
+
+    def reach(self, hosts: Collection[int]) -> Reach:
+        """All of them, as far as is known: members are told by probes."""
+        assert self._edge is not None
+        return Reach(frozenset(hosts), self._edge.segment_bytes(self.overhead))
+
+    def join(self, group: int) -> None:
         """Becomes a member of the state's group. OSError with the reason where it cannot."""
         if self.refusal:
             raise OSError(self.refusal)
-        self._memberships.join(stare.group(stare.check_state(state), ipv6=self._ipv6))
+        self._memberships.join(stare.group(stare.check_state(group), ipv6=self._ipv6))
 
-    def leave(self, state: int) -> None:
-        self._memberships.leave(stare.group(state, ipv6=self._ipv6))
+    def leave(self, group: int) -> None:
+        self._memberships.leave(stare.group(group, ipv6=self._ipv6))
 
-    def check(self) -> None:
+    def is_member(self, group: int) -> bool:
+        return stare.group(group, ipv6=self._ipv6) in self._memberships
+
+    def check(self, group: int) -> None:
+        stare.check_state(group)
         if self.refusal:
             raise OSError(self.refusal)
 
-    def send(self, target: int, datagrams: list[bytes], hosts: list[int]) -> None:
+    def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
         if self.refusal:
             return
-        header, address = self._routes.get(target) or self._route(target)
+        header, address = self._routes.get(group) or self._route(group)
         self._sender.send([header + datagram for datagram in datagrams], address)
-
-    def forget(self, state: int) -> None:
-        """Nothing more is sent to the state's group."""
-        self._routes.pop(state, None)
 
     def _route(self, state: int) -> tuple[bytes, SocketAddress]:
         header = stare.encode_header(stare.StareHeader(stare.StareKind.PUBLISH, stare.check_state(state)))
-        group = socket.inet_ntop(self._sender.sock.family, stare.group(state, ipv6=self._ipv6))
-        address: SocketAddress = (group, stare.PORT)
-        if self._ipv6:
-            address = (group, stare.PORT, 0, self._interface.index)
-        self._routes[state] = (header, address)
-        return header, address
+        found = (header, self._address(state, stare.StareKind.PUBLISH))
+        self._routes[state] = found
+        return found
+
+    def _address(self, state: int, kind: stare.StareKind) -> SocketAddress:
+        packed = stare.group(state, ipv6=self._ipv6, kind=kind)
+        group = socket.inet_ntop(self._sender.sock.family, packed)
+        return (group, stare.PORT, 0, self._interface.index) if self._ipv6 else (group, stare.PORT)
+
+    def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
+        assert self._edge is not None
+        try:
+            header = stare.decode_header(buffer[start:end])
+        except stare.StareError:
+            self._edge.complain(StareFault.NO_STARE_HEADER)
+            return -1
+        if header.kind is stare.StareKind.SUB_ACK:
+            self._acknowledged(header)
+        elif not header.carries_segment or header.kind is not stare.StareKind.PUBLISH:
+            self._edge.complain(StareFault.BARE_STATE)
+        else:
+            return start + stare.HEADER_SIZE
+        return -1
+
+    def _acknowledged(self, header: stare.StareHeader) -> None:
+        """A switch has answered somebody who told it of a state: the carrier `stare`, or STARE's own edge."""
+
+    def observed(self) -> dict[tuple[str, ...], int]:
+        return {}
 
     def state(self) -> CarrierState:
         receiver = self._receiver
         routes = {address for _, address in self._routes.values()}
         return CarrierState(
-            "ip-multicast",
+            self.name,
             self.refusal,
             address=shown(receiver.sock.getsockname()) if receiver is not None else "",
             targets=len(self._memberships),
             holders=self._memberships.holders,
             segmentation=self._sender.gso,
             coalescing=receiver is not None and receiver.gro,
-            one_by_one=tuple(shown(one) for one in self._sender.without_offload & routes),
+            one_by_one=tuple([shown(one) for one in self._sender.without_offload & routes]),
         )
-
-    def close(self) -> None:
-        self._memberships.close()

@@ -3,29 +3,60 @@
     Ethernet, type 0x9999 | stack (wire.label_stack) | segment         a label switch beside this host
     UDP, port 39321       | stack                    | segment         one that is reached through others
 
-What can be named is what `set_rules` has told: the network with hosts by their names, and the trees that all
+What can be named is what `learn` has told: the network with hosts by their names, and the trees that all
 its switches hold. Until then, and for hosts that are not on it, nothing can be sent. Nobody joins: hosts get
 what names them. Stacks are cached by the set of hosts; where one has no room, the hosts are parted.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Final, Protocol
+import enum
+import logging
+import socket
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import Struct
+
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.ethernet import HEADER, EthernetSocket, open_ethernet
+from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
 from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.wire import stare
-from treecast.middleware.wire.label_stack import COUNT_SIZE, LABEL_SIZE, MOST_LABELS
+from treecast.middleware.wire.label_stack import ETHERTYPE, UDP_PORT, end_of_labels
 
-from .bursts import split
-from .carrier import CarrierState
+from .carrier import Carrier, CarrierState, Place, Reach
+
+if TYPE_CHECKING:
+    from treecast.middleware.fabric.edge import Edge
+
+_log = logging.getLogger(__name__)
 
 NAME: Final = "labels"
-_COUNT: Final = struct.Struct(">H")
+BY_ETHERNET: Final = "ethernet"
+ROOM: Final = 64  # bytes of the longest stack, with its count; segments are so much shorter
 _MOST_SETS: Final = 4096
+
+
+class LabelFault(enum.Enum):
+    """Why a packet of a label switch carries no segment."""
+
+    NO_STACK = "no whole stack of labels before it"
+
+
+class LabelRules(Struct, frozen=True):
+    """The network of label switches around, and the trees that all of them hold."""
+
+    version: int
+    network: Network
+    rules: RuleBase
+
+
+def make(settings: FabricSettings) -> Carrier:
+    """See `registry`. Its option is the way to the switch: `ethernet`, or an address for UDP."""
+    return Labels(settings.options.get(NAME, BY_ETHERNET))
 
 
 class Wire(Protocol):
@@ -39,44 +70,113 @@ class Wire(Protocol):
         ...
 
 
-class Labels:
-    """The carrier of one host. `room`: the longest stack in bytes, with its count."""
+class UdpWire:
+    """Datagrams to one switch, which others may be in front of."""
 
-    def __init__(self, host: int, wire: Wire | None, room: int, refusal: str = "") -> None:
-        self.refusal = refusal
+    def __init__(self, end: UdpSocket, switch: SocketAddress) -> None:
+        self.address = shown(switch)
+        self._end = end
+        self._switch = switch
+
+    def send(self, datagrams: list[bytes]) -> None:
+        self._end.send(datagrams, self._switch)
+
+
+class Labels:
+    """The carrier of one host. `via`: the way to its switch; `room`: the longest stack in bytes."""
+
+    def __init__(self, via: str, room: int = ROOM) -> None:
+        self.name = NAME
+        self.refusal = "it is not open"
+        self.group_form = ""  # nobody joins: who sends names who gets it
+        self.overhead = room
+        self.alike = True
         self.version = 0
-        self._host = host
-        self._wire = wire
+        self._via = via
         self._room = room
+        self._skip = HEADER if via == BY_ETHERNET else 0  # bytes before the stack
+        self._host = 0
+        self._wire: Wire | None = None
+        self._edge: Edge | None = None
+        self._end: UdpSocket | EthernetSocket | None = None
         self._network: Network | None = None
         self._stacks: Stacks | None = None
         self._node: dict[int, int] = {}  # by host id, as the network has them
         self._names: dict[int, str] = {}
-        self._joined: set[int] = set()
         self._prefixes: dict[tuple[int, ...], list[bytes]] = {}
         self._counts: dict[tuple[int, ...], int] = {}  # packets by the hosts that they were for
 
+    # --- the way to the switch
+
+    def open(self, edge: Edge) -> None:
+        self._edge = edge
+        try:
+            wire = self._over_ethernet(edge) if self._via == BY_ETHERNET else self._over_udp(edge)
+        except OSError as error:
+            self.refusal = f"labels by {self._via} on {edge.interface.name or 'no interface'}: {error}"
+            _log.warning("fabric: no labels: %s", self.refusal)
+        else:
+            self.begin(edge.host, wire)
+
+    def begin(self, host: int, wire: Wire) -> None:
+        """The rest of `open`: this host's id, and the way to its switch."""
+        self._host, self._wire, self.refusal = host, wire, ""
+
+    def _over_ethernet(self, edge: Edge) -> Wire:
+        if not edge.interface.index:
+            raise OSError("the fabric's address names no interface: listen on the address of one")
+        settings = edge.settings
+        end = EthernetSocket(
+            open_ethernet(edge.interface, ETHERTYPE, receive_buffer=settings.receive_buffer),
+            ETHERTYPE,
+            edge.counters,
+            queue_bytes=settings.queue_bytes,
+            want_write=lambda wanted: edge.want_write(end, wanted),
+        )
+        self._end = end
+        edge.watch(end, self)
+        return end
+
+    def _over_udp(self, edge: Edge) -> Wire:
+        found = socket.getaddrinfo(
+            self._via, UDP_PORT, edge.family, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST
+        )
+        switch: SocketAddress = found[0][4]  # type: ignore[assignment]
+        sock = edge.new_socket()
+        try:
+            sock.bind((edge.address[0], UDP_PORT))
+        except OSError:
+            sock.close()
+            raise
+        self._end = edge.udp_end(sock)
+        edge.watch(self._end, self)
+        return UdpWire(self._end, switch)
+
+    def close(self) -> None:
+        if self._edge is not None and self._end is not None:
+            self._edge.close_end(self._end)
+
     # --- what is known
 
-    def set_name(self, host: int, name: str | None) -> None:
-        """How the network calls a host; None: it is gone."""
-        if self._names.get(host) == name:
+    def set_host(self, host: int, place: Place | None) -> None:
+        """How the network calls a host; where it is does not matter."""
+        name = place.name if place is not None else ""
+        if self._names.get(host, "") == name:
             return
-        if name is None:
-            del self._names[host]
-        else:
+        if name:
             self._names[host] = name
+        else:
+            del self._names[host]
         self._place()
 
-    def set_rules(self, version: int, network: Network, rules: RuleBase) -> None:
-        """The trees that all switches hold from now on. ValueError for an older version than the last.
-
-        From its return on no stack names a tree that is not among them.
-        """
-        if version < self.version:
-            raise ValueError(f"rules of version {version}, and {self.version} are known")
-        self.version, self._network = version, network
-        self._encoder = Encoder(network, rules)
+    def learn(self, rules: object) -> None:
+        """From its return on no stack names a tree that is not among those of the `LabelRules`."""
+        if not isinstance(rules, LabelRules):
+            raise ValueError(f"{type(rules).__name__} is nothing that labels are made by")
+        if rules.version < self.version:
+            raise ValueError(f"rules of version {rules.version}, and {self.version} are known")
+        self.version, self._network = rules.version, rules.network
+        self._encoder = Encoder(rules.network, rules.rules)
         self._place()
 
     def _place(self) -> None:
@@ -91,40 +191,37 @@ class Labels:
         if self._host in self._node:
             self._stacks = Stacks(self._encoder, self._node[self._host])
 
-    def reaches(self, host: int) -> bool:
-        """Whether the network that is known has the host."""
-        return self._stacks is not None and host in self._node
+        if self._edge is not None:
+            self._edge.reach_changed()
 
-    def check(self) -> None:
-        """OSError where nothing can be sent yet."""
+    def reach(self, hosts: Collection[int]) -> Reach:
+        """Those that the network has, once it is known."""
+        known = () if self._stacks is None else [host for host in hosts if host in self._node]
+        mtu = self._edge.segment_bytes(self._room) if self._edge is not None else 0
+        return Reach(frozenset(known), mtu)
+
+    def check(self, group: int) -> None:
+        if group:
+            raise ValueError(f"labels have no group {group}")
         if self.refusal:
             raise OSError(self.refusal)
         if self._stacks is None:
             raise OSError("no trees: this host was not told of a network of label switches that has it")
 
-    # --- groups: hosts of a state are named by who sends, so that a member only says that it is one
+    # --- groups, which there are not
 
-    def __contains__(self, state: int) -> bool:
-        return state in self._joined
+    def join(self, group: int) -> None:
+        raise ValueError("labels have no groups")
 
-    def join(self, state: int) -> None:
-        """Answers probes of the state from now on. OSError where labels cannot be used."""
-        if self.refusal:
-            raise OSError(self.refusal)
-        self._joined.add(stare.check_state(state))
+    def leave(self, group: int) -> None:
+        """There are none."""
 
-    def leave(self, state: int) -> None:
-        self._joined.discard(state)
-
-    def forget(self, state: int) -> None:
-        """Nothing is kept by state."""
-
-    def close(self) -> None:
-        self._joined.clear()
+    def is_member(self, group: int) -> bool:
+        return False
 
     # --- the wire
 
-    def send(self, target: int, datagrams: list[bytes], hosts: list[int]) -> None:
+    def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
         """One packet for all hosts that the network has, or as few as their stacks have room for."""
         if self._wire is None or self._stacks is None:
             return
@@ -137,6 +234,13 @@ class Labels:
         self._counts[key] = self._counts.get(key, 0) + len(datagrams)
         for prefix in prefixes:
             self._wire.send([prefix + datagram for datagram in datagrams])
+
+    def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
+        """Behind the stack; labels that remain are skipped, whatever they are."""
+        at = end_of_labels(buffer, start + self._skip, end)
+        if at < 0 and self._edge is not None:
+            self._edge.complain(LabelFault.NO_STACK)
+        return at
 
     def observed(self) -> dict[tuple[str, ...], int]:
         """How many packets were sent to which hosts of the network, by their names there; bounded, so that
@@ -175,24 +279,8 @@ class Labels:
 
     def state(self) -> CarrierState:
         return CarrierState(
-            NAME,
+            self.name,
             self.refusal,
             address=self._wire.address if self._wire is not None else "",
             targets=len(self._node),
         )
-
-
-def segments(buffer: memoryview, length: int, size: int, skip: int) -> list[tuple[int, int]]:
-    """Where the segments of a received burst begin and end; (-1, -1) where there is no whole stack.
-
-    Each packet has `skip` bytes before its stack. Labels that remain are skipped, whatever they are.
-    """
-    return [_segment(buffer, at + skip, min(at + size, length)) for at in split(length, size)]
-
-
-def _segment(buffer: memoryview, start: int, end: int) -> tuple[int, int]:
-    if end - start < COUNT_SIZE:
-        return -1, -1
-    count: int = _COUNT.unpack_from(buffer, start)[0]
-    at = start + COUNT_SIZE + count * LABEL_SIZE
-    return (at, end) if count <= MOST_LABELS and at <= end else (-1, -1)

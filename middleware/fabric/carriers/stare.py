@@ -1,93 +1,136 @@
-"""STARE's carrier: ip-multicast in STARE's form, and the switch is told which states this host wants.
+"""ip-multicast in STARE's form, and the switch beside this host is told which states the host wants.
 
 A topic's segments travel to the group of its state id with VNF id 0. Joining the group registers the state
-with the switch beside this host: SUB-register, sent again until SUB-ack and refreshed; leaving it removes it.
-Where no switch of STARE's answers, this is ip-multicast with a few packets more.
+with the switch: SUB-register, sent again until SUB-ack and refreshed; leaving it removes it. Where no switch
+of STARE's answers, this is ip-multicast with a few packets more.
 """
 
 from __future__ import annotations
 
-import socket
-from typing import Final
+import asyncio
+from typing import TYPE_CHECKING, Final
 
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
-from treecast.middleware.fabric.stare.timers import Random
+from treecast.middleware.model.timers import no_sooner
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.stare import StareHeader, StareKind
 
-from .interfaces import Interface
-from .memberships import Memberships
-from .sockets import SocketAddress, UdpSocket
+from .carrier import Carrier
+from .ip_multicast import IpMulticast
+
+if TYPE_CHECKING:
+    from treecast.middleware.fabric.edge import Edge
 
 NAME: Final = "stare"
+_MOST_ACKS: Final = 4096  # of one turn; more are sent again
+_NEVER: Final = float("inf")
 
 
-class Stare:
-    """The switch's side of the groups: `work` after every call, and at `next_deadline`."""
+def make(settings: FabricSettings) -> Carrier:
+    """See `registry`."""
+    return Stare()
 
-    def __init__(self, interface: Interface, sender: UdpSocket, random: Random) -> None:
-        """`sender` sends multicast by the interface."""
-        self._interface = interface
-        self._sender = sender
-        self._ipv6 = sender.sock.family == socket.AF_INET6
-        self._acks = Memberships(interface, sender.sock.family)
-        self._subscriptions = Subscriptions(StareSettings(), random)
+
+class Stare(IpMulticast):
+    """Its groups are those of ip-multicast, so that hosts with either reach each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = NAME
+        self._acks: Memberships
+        self._subscriptions: Subscriptions
         self._wanted: set[int] = set()
         self._changed: list[int] = []
+        self._heard: list[StareHeader] = []  # acknowledgements; they may be for others on this host
+        self._timer: asyncio.Handle | None = None
+        self._closed = False
 
-    def join(self, state: int) -> None:
-        """The host is a member of the state's group. OSError where it may not hear the acknowledgement."""
-        self._acks.join(stare.group(state, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
-        self._wanted.add(state)
-        self._changed.append(state)
+    def open(self, edge: Edge) -> None:
+        super().open(edge)
+        self._acks = Memberships(edge.interface, edge.family)
+        self._subscriptions = Subscriptions(StareSettings(), edge.random)
 
-    def leave(self, state: int) -> None:
-        self._wanted.discard(state)
-        self._changed.append(state)
+    def join(self, group: int) -> None:
+        """OSError where it may not hear the acknowledgement, too."""
+        super().join(group)
+        self._acks.join(stare.group(group, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
+        self._wanted.add(group)
+        self._changed.append(group)
+        self._work_soon()
 
-    def subscription(self, state: int) -> SubState | None:
-        """How it stands with the switch; None where the state is not wanted."""
-        return self._subscriptions.state(state)
+    def leave(self, group: int) -> None:
+        super().leave(group)
+        self._wanted.discard(group)
+        self._changed.append(group)
+        self._work_soon()
 
     @property
     def registered(self) -> bool:
         """Whether a switch has acknowledged anything that is wanted now."""
         return any(self._subscriptions.state(state) is SubState.REGISTERED for state in self._wanted)
 
-    def acknowledged(self, header: StareHeader, now: float) -> None:
-        """A SUB-ack has come; it may be for others on this host."""
-        self._subscriptions.acknowledged(header, now)
+    def _acknowledged(self, header: StareHeader) -> None:
+        if len(self._heard) < _MOST_ACKS:
+            self._heard.append(header)
+        if len(self._heard) == 1:
+            self._work_soon()
 
-    def work(self, now: float) -> None:
-        """Sends what the switch is to be told."""
-        subscriptions = self._subscriptions
-        for state in self._changed:
+    # --- the switch
+
+    def _work_soon(self) -> None:
+        """Once in a turn of the loop, however much has come."""
+        assert self._edge is not None
+        self._cancel()
+        if not self._closed:
+            self._timer = self._edge.loop.call_soon(self._work)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _work(self) -> None:
+        """Takes what the switch has said, and sends what it is to be told."""
+        assert self._edge is not None
+        now, subscriptions = self._edge.now(), self._subscriptions
+        heard, self._heard = self._heard, []
+        for header in heard:
+            subscriptions.acknowledged(header, now)
+        changed, self._changed = self._changed, []
+        for state in changed:
             if state in self._wanted:
                 subscriptions.want(state, now)
             else:
                 subscriptions.unwant(state, now)
-        self._changed.clear()
         subscriptions.work(now)
         for header in subscriptions.requests:
-            self._sender.send([stare.encode_header(header)], self._address(header))
+            self._tell(header)
         for change in subscriptions.changes:
             if change.state is None and change.state_id not in self._wanted:
-                ack = stare.group(change.state_id, ipv6=self._ipv6, kind=StareKind.SUB_ACK)
-                self._acks.leave(ack)
+                self._acks.leave(stare.group(change.state_id, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
         subscriptions.requests.clear()
         subscriptions.changes.clear()
+        self._set_timer(now)
 
-    def _address(self, header: StareHeader) -> SocketAddress:
-        packed = stare.group(header.state, ipv6=self._ipv6, kind=header.kind)
-        group = socket.inet_ntop(self._sender.sock.family, packed)
-        return (group, stare.PORT, 0, self._interface.index) if self._ipv6 else (group, stare.PORT)
+    def _tell(self, header: StareHeader) -> None:
+        self._sender.send([stare.encode_header(header)], self._address(header.state, header.kind))
 
-    def next_deadline(self) -> float:
-        return 0.0 if self._changed else self._subscriptions.next_deadline()
+    def _set_timer(self, now: float) -> None:
+        assert self._edge is not None
+        at: float = self._subscriptions.next_deadline()
+        self._timer = None
+        if at < _NEVER:
+            self._timer = self._edge.loop.call_later(no_sooner(max(0.0, at - now)), self._work)
 
     def close(self) -> None:
         """The switch is told once; what it does not hear it keeps."""
-        for header in self._subscriptions.farewell():
-            self._sender.send([stare.encode_header(header)], self._address(header))
-        self._acks.close()
+        self._closed = True
+        self._cancel()
+        if self._edge is not None:
+            for header in self._subscriptions.farewell():
+                self._tell(header)
+            self._acks.close()
+        super().close()

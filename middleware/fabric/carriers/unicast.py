@@ -1,42 +1,93 @@
-"""UDP to one host after the other."""
+"""UDP to one host after the other. Works wherever IP does, so it carries whatever other carriers don't."""
 
 from __future__ import annotations
 
-from .carrier import CarrierState
-from .sockets import SocketAddress, UdpSocket, shown
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+
+from .carrier import Carrier, CarrierState, Place, Reach
+
+if TYPE_CHECKING:
+    from treecast.middleware.fabric.edge import Edge
+
+NAME: Final = "unicast"
+
+
+def make(settings: FabricSettings) -> Carrier:
+    """See `registry`."""
+    return Unicast()
 
 
 class Unicast:
-    """A target is a host id. Works wherever IP does."""
+    """Packets are bare segments, by the fabric's own socket."""
 
-    refusal = ""
-
-    def __init__(self, udp: UdpSocket) -> None:
-        self._udp = udp
+    def __init__(self) -> None:
+        self.name = NAME
+        self.refusal = ""
+        self.group_form = ""
+        self.overhead = 0
+        self.alike = True
+        self._edge: Edge | None = None
+        self._udp: UdpSocket
         self._addresses: dict[int, SocketAddress] = {}
 
-    def __contains__(self, host: int) -> bool:
-        return host in self._addresses
+    def open(self, edge: Edge) -> None:
+        self._edge = edge
+        self._udp = edge.udp
+        edge.watch(self._udp, None)
 
-    def set_host(self, host: int, address: SocketAddress | None) -> None:
-        """Where a host is reached; None forgets it."""
-        if address is None:
+    def close(self) -> None:
+        if self._edge is not None:
+            self._edge.close_end(self._udp)
+
+    def set_host(self, host: int, place: Place | None) -> None:
+        if place is None or place.address is None:
             self._addresses.pop(host, None)
         else:
-            self._addresses[host] = address
+            self._addresses[host] = place.address
 
-    def send(self, target: int, datagrams: list[bytes]) -> None:
-        address = self._addresses.get(target)
-        if address is not None:
-            self._udp.send(datagrams, address)
+    def learn(self, rules: object) -> None:
+        raise ValueError("unicast needs no rules")
+
+    def reach(self, hosts: Collection[int]) -> Reach:
+        assert self._edge is not None
+        known = frozenset([host for host in hosts if host in self._addresses])
+        return Reach(known, self._edge.segment_bytes(0))
+
+    def join(self, group: int) -> None:
+        raise ValueError("unicast has no groups")
+
+    def leave(self, group: int) -> None:
+        """There are none."""
+
+    def is_member(self, group: int) -> bool:
+        return False
+
+    def check(self, group: int) -> None:
+        """It can always send."""
+
+    def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
+        for host in hosts:
+            address = self._addresses.get(host)
+            if address is not None:
+                self._udp.send(datagrams, address)
+
+    def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
+        return start
+
+    def observed(self) -> dict[tuple[str, ...], int]:
+        return {}
 
     def state(self) -> CarrierState:
         known = set(self._addresses.values())
         return CarrierState(
-            "unicast",
+            self.name,
             address=shown(self._udp.sock.getsockname()),
             targets=len(self._addresses),
             segmentation=self._udp.gso,
             coalescing=self._udp.gro,
-            one_by_one=tuple(shown(one) for one in self._udp.without_offload & known),
+            one_by_one=tuple([shown(one) for one in self._udp.without_offload & known]),
         )

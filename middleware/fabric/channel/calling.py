@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .codec import MAX_CALL, ChannelProtocolError, Frame, Kind, Problem
 from .events import Answered
+from .frame_queue import FrameQueue
 from .incoming import Incoming, check_message
-from .outbox import Outbox
 from .outgoing import Call, CallQueue, Lane, Ring, charge_of
 from .settings import GROUPS
 
@@ -13,13 +13,13 @@ from .settings import GROUPS
 class Calling:
     """`window` is that of the other end, per group; `longest` is ours."""
 
-    def __init__(self, longest: int, ring: Ring, outbox: Outbox) -> None:
+    def __init__(self, longest: int, ring: Ring, frames: FrameQueue) -> None:
         self.lanes: list[Lane] = []
         self.parts: dict[int, Incoming] = {}  # answers that have arrived in part
         self._longest = longest
         self._window = 0
         self._ring = ring
-        self._outbox = outbox
+        self._frames = frames
         self._queue = CallQueue()
         self._next = 0
         self._pending: dict[int, Call] = {}
@@ -58,7 +58,7 @@ class Calling:
         incoming = self.parts.get(call.call)
         if incoming is not None:
             incoming.discard()
-        self._outbox.control(Kind.CANCEL, call=call.call)
+        self._frames.control(Kind.CANCEL, call=call.call)
 
     # --- turns
 

@@ -29,12 +29,11 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
 from .cutter import Scratch
-from .deadlines import Deadlines
+from .deadlines import Deadlines, Patience
 from .events import Ended, Proven
 from .greeting import Identity
 from .link import Link, LinkProtocol
 from .outgoing import Call
-from .patience import Patience
 from .peers import Peer
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings

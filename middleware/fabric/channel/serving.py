@@ -8,8 +8,8 @@ from treecast.middleware.model.buffers import Buffer
 
 from .codec import MAX_CALL, ChannelProtocolError, Frame, Kind, Problem
 from .events import Cancelled, Requested
+from .frame_queue import FrameQueue
 from .incoming import Incoming, check_message
-from .outbox import Outbox
 from .outgoing import Message, Ring, charge_of
 from .settings import GROUP_METHODS, GROUPS, MAX_METHOD
 
@@ -26,13 +26,13 @@ class Handling(Struct):
 class Serving:
     """`window` and `longest` are ours, `answer_limit` is the longest message that the other end takes."""
 
-    def __init__(self, window: int, longest: int, ring: Ring, outbox: Outbox) -> None:
+    def __init__(self, window: int, longest: int, ring: Ring, frames: FrameQueue) -> None:
         self.answer_limit = 0
         self.parts: dict[int, Incoming] = {}  # have arrived in part
         self._window = window
         self._longest = longest
         self._ring = ring
-        self._outbox = outbox
+        self._frames = frames
         self._next = 0
         self._handling: dict[int, Handling] = {}
         self._answering: dict[int, Message] = {}  # answers that have not left whole
@@ -96,7 +96,7 @@ class Serving:
         if answer is not None:
             self.left(answer)
             answer.drop()
-            self._outbox.control(Kind.DROPPED, call=number)
+            self._frames.control(Kind.DROPPED, call=number)
 
     # --- what is answered
 
@@ -124,7 +124,7 @@ class Serving:
             return
         self._give_back(number, handling)
         if not handling.notice:
-            self._outbox.control(Kind.DROPPED, call=number)
+            self._frames.control(Kind.DROPPED, call=number)
             return
         group = handling.group
         self._given_back[group] += handling.charge
@@ -155,6 +155,6 @@ class Serving:
     def tell_credit(self) -> None:
         """One frame a group, however many notices there were."""
         for group in self._due:
-            self._outbox.control(Kind.CREDIT, group, 0, self._given_back[group])
+            self._frames.control(Kind.CREDIT, group, 0, self._given_back[group])
             self._given_back[group] = 0
         self._due.clear()

@@ -38,9 +38,9 @@ from .codec import (
 )
 from .cutter import Cutter, Scratch
 from .events import Ended, Event, Opened, Proven
+from .frame_queue import FrameQueue
 from .greeting import Greeting, Identity
 from .incoming import check_more
-from .outbox import Outbox
 from .outgoing import Call, CallQueue, Lane, Message, Ring
 from .serving import Serving
 from .settings import ChannelSettings
@@ -74,10 +74,10 @@ class Session(Cutter):
         self._settings = settings
         self._greeting = Greeting(identity, settings, nonce, expected, last)
         self._events: list[Event] = []
-        self._outbox = Outbox()
+        self._frames = FrameQueue()
         self._ring = Ring()
-        self._calling = Calling(settings.longest, self._ring, self._outbox)
-        self._serving = Serving(settings.window, settings.longest, self._ring, self._outbox)
+        self._calling = Calling(settings.longest, self._ring, self._frames)
+        self._serving = Serving(settings.window, settings.longest, self._ring, self._frames)
         # life signs
         self._started = now
         self._ticked = now
@@ -87,7 +87,7 @@ class Session(Cutter):
         self._ponged = True
         self._pong_due = -1
         if expected:
-            self._outbox.control(Kind.HELLO, payload=self._greeting.hello())
+            self._frames.control(Kind.HELLO, payload=self._greeting.hello())
 
     @property
     def peer(self) -> Hello:
@@ -217,15 +217,15 @@ class Session(Cutter):
         greeting = self._greeting
         greeting.heard(payload)
         if not greeting.dialled:
-            self._outbox.control(Kind.HELLO, payload=greeting.hello())
-            self._outbox.control(Kind.PROOF, payload=greeting.proof())
+            self._frames.control(Kind.HELLO, payload=greeting.hello())
+            self._frames.control(Kind.PROOF, payload=greeting.proof())
 
     def _take_proof(self, payload: bytes) -> Event:
         greeting, peer = self._greeting, self.peer
         greeting.check_proof(payload)
         if greeting.dialled:
-            self._outbox.control(Kind.PROOF, payload=greeting.proof())
-        self._seal_in, self._outbox.seal = greeting.seals()
+            self._frames.control(Kind.PROOF, payload=greeting.proof())
+        self._seal_in, self._frames.seal = greeting.seals()
         self._calling.begin(peer.window)
         self._serving.answer_limit = peer.longest
         return Proven(peer.host_id, peer.incarnation, peer.last)
@@ -240,7 +240,7 @@ class Session(Cutter):
         if following is None or not self.chooses:
             raise ValueError(f"a connection that is {self.state.name} cannot be chosen here")
         self.state = following
-        self._outbox.control(Kind.OPEN)
+        self._frames.control(Kind.OPEN)
 
     # --- the end
 
@@ -252,13 +252,13 @@ class Session(Cutter):
         text = f"{problem.name} {detail}".encode()[:MAX_REASON]
         self._events.append(self._close(Ended(problem, detail, False)))
         if problem is not Problem.NOT_A_CHANNEL and problem is not Problem.LOST:
-            self._outbox.control(Kind.GOODBYE if sealed else Kind.REFUSE, payload=text)
+            self._frames.control(Kind.GOODBYE if sealed else Kind.REFUSE, payload=text)
 
     def _take_end(self, payload: bytes) -> Event:
         text = "".join(c if c.isprintable() else "?" for c in payload.decode(errors="replace"))
         name, _, detail = text.partition(" ")
         problem = Problem[name] if name in Problem.__members__ else Problem.REFUSED
-        self._outbox.forget_control()
+        self._frames.forget_control()
         return self._close(Ended(problem, detail, True))
 
     def _close(self, event: Ended) -> Event:
@@ -332,7 +332,7 @@ class Session(Cutter):
 
     @property
     def wants_to_send(self) -> bool:
-        if bool(self._outbox) or bool(self._ring):
+        if bool(self._frames) or bool(self._ring):
             return True
         return self.state is State.OPEN and (self._pong_due >= 0 or self._serving.credit_due)
 
@@ -341,20 +341,20 @@ class Session(Cutter):
         if self.state is State.OPEN:
             self._serving.tell_credit()
             if self._pong_due >= 0:
-                self._outbox.control(Kind.PONG, call=self._pong_due)
+                self._frames.control(Kind.PONG, call=self._pong_due)
                 self._pong_due = -1
-        sent = self._outbox.put_control()
+        sent = self._frames.put_control()
         ring = self._ring
         while ring and sent < limit:
             turn = ring.next()
             sent += self._lane_out(turn) if isinstance(turn, Lane) else self._answer_out(turn)
-        return self._outbox.take()
+        return self._frames.take()
 
     def _lane_out(self, lane: Lane) -> int:
         call = self._calling.turn(lane)
         if call is None:
             return 0
-        sent = self._outbox.put_message(call, Kind.REQUEST_MORE)
+        sent = self._frames.put_message(call, Kind.REQUEST_MORE)
         if call.over:
             self._calling.left(lane, call)
         self._ring.again(lane)
@@ -363,7 +363,7 @@ class Session(Cutter):
     def _answer_out(self, answer: Message) -> int:
         if answer.over:
             return 0  # dropped
-        sent = self._outbox.put_message(answer, Kind.ANSWER_MORE)
+        sent = self._frames.put_message(answer, Kind.ANSWER_MORE)
         if answer.over:
             self._serving.left(answer)
         else:
@@ -402,7 +402,7 @@ class Session(Cutter):
         self._ping = (self._ping + 1) & MAX_CALL
         self._pinged = now
         self._ponged = False
-        self._outbox.control(Kind.PING, call=self._ping)
+        self._frames.control(Kind.PING, call=self._ping)
 
     def _take_pong(self, frame: Frame) -> None:
         if frame.call != self._ping or self._ponged:

@@ -13,15 +13,13 @@ class Refused(enum.Enum):
     DUPLICATE = "these records, or this part, are here"
     OTHER_STREAM = "the segment is of another stream"
     OLD_EPOCH = "the epoch is over here"
-    LATER_EPOCH = "the epoch has not begun here, and is not begun by itself"
-    MANY_EPOCHS = "more epochs of one stream than are followed"
+    LATER_EPOCH = "the epoch has not begun here: it is joined by itself"
     UNEXPECTED = "a kind that this end does not take, or not from this sender"
     BODY = "a body that does not fit its kind"
     MISALIGNED = "the message lies across the bounds of others"
     BEYOND_END = "records behind the end of the stream"
     NO_ROOM = "the reorder buffer is full; it will be asked for again"
     FAR_AHEAD = "live data while catching up"
-    NOT_BEGUN = "the receiver does not know yet where to begin"
     OVERSIZED = "the message has more bytes than may be reassembled"
     CONTRADICTION = "segments of one message contradict each other"
     UNKNOWN_HOST = "the host is no receiver of this stream"
@@ -48,7 +46,7 @@ class StreamCounters:
     def __init__(self) -> None:
         self.sent: dict[str, int] = {}
         self.sent_bytes = 0  # payload
-        self.shipped: dict[tuple[bool, str], Shipped] = {}  # by (to a group, purpose); origins only
+        self.shipped: dict[tuple[int, str], Shipped] = {}  # by (carrier, purpose); origins only
         self.received = 0  # segments
         self.refused: dict[str, int] = {}
         self.multicast_repairs = 0  # segments
@@ -65,9 +63,9 @@ class StreamCounters:
         self.sent[kind] = self.sent.get(kind, 0) + count
         self.sent_bytes += size
 
-    def ship(self, grouped: bool, purpose: str, packets: int, size: int) -> None:
-        """`packets` of `size` bytes in all have gone to a group, or to hosts one by one."""
-        way = (grouped, purpose)
+    def ship(self, carrier: int, purpose: str, packets: int, size: int) -> None:
+        """`packets` of `size` bytes in all have gone by the carrier of this number."""
+        way = (carrier, purpose)
         shipped = self.shipped.get(way)
         if shipped is None:
             shipped = self.shipped[way] = Shipped()

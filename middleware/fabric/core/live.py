@@ -22,8 +22,8 @@ from treecast.middleware.wire.segment_bodies import Report, Skipped
 
 from .flight import Flight
 from .log import StreamLog
-from .outbox import Outbox
 from .outgoing import Outgoing, OutgoingMessage
+from .outlet import Outlet
 from .peers import Peer, Peers
 from .settings import NEVER, StreamSettings
 from .timing import TokenBucket, Weight
@@ -50,7 +50,7 @@ class Live:
         "_message",
         "_most",
         "_most_ahead",
-        "_outbox",
+        "_outlet",
         "_part_size",
         "_peers",
         "_rest",
@@ -68,7 +68,7 @@ class Live:
     def __init__(
         self,
         log: StreamLog,
-        outbox: Outbox,
+        outlet: Outlet,
         peers: Peers,
         settings: StreamSettings,
         weight: Weight,
@@ -83,7 +83,7 @@ class Live:
         self._marks = [(now, 0), (now, 0)]  # bytes at two earlier times, for the rate
         self.setter: Peer | None = None  # whose window is the smallest
         self._log = log
-        self._outbox = outbox
+        self._outlet = outlet
         self._peers = peers
         self._settings = settings
         self._weight = weight
@@ -356,15 +356,15 @@ class Live:
     def _send(self, out: list[Outgoing], end: int, now: float) -> None:
         if self._message is not None and (self._may() <= 0 or not self._send_rest(out, now)):
             return
-        for found in self._outbox.entries(self.edge, end):
+        for found in self._outlet.entries(self.edge, end):
             if self._may() <= 0 or not self._bucket.ready(now):
                 return
             if isinstance(found, Skipped):
                 self._passed(found.end, now)
-                self._outbox.skip([found], None)
+                self._outlet.skip([found], None)
                 continue
             self._message = found
-            self._rest = self._outbox.message(found, None, Kind.DATA)
+            self._rest = self._outlet.message(found, None, Kind.DATA)
             self._weight.add(found.records, len(found.payload))
             if not self._send_rest(out, now):
                 return
@@ -425,7 +425,7 @@ class Live:
         """What was sent already of the message under way, for a host that becomes live now."""
         if self._message is None:
             return None
-        return self._outbox.message(self._message, host, Kind.REPLAY, (0, self.sent_parts))
+        return self._outlet.message(self._message, host, Kind.REPLAY, (0, self.sent_parts))
 
     # --- when
 

@@ -39,7 +39,6 @@ from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, Weight
 
 _MODES = {
-    ReceiverState.JOINING: Mode.JOINING,
     ReceiverState.LIVE: Mode.LIVE,
     ReceiverState.CATCHING_UP: Mode.CATCHING_UP,
     ReceiverState.ORPHANED: Mode.LIVE,
@@ -47,7 +46,6 @@ _MODES = {
 }
 
 # Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
-_JOINING: Final = ReceiverState.JOINING
 _LIVE: Final = ReceiverState.LIVE
 _CATCHING_UP: Final = ReceiverState.CATCHING_UP
 _ORPHANED: Final = ReceiverState.ORPHANED
@@ -79,12 +77,11 @@ def always(_: tuple[After, ...]) -> bool:
 class Receiver:
     """`receive`, `to_send`, `next_deadline`; `take` for what is above.
 
-    `progress` is where it goes on after a restart, or begins (`Progress(first, first)`); None asks the
-    origin for its current sequence. `settled` says whether an `after` list is: of streams that the host
-    does not receive, it is. `judge` sees each message in its turn and may filter or refuse it. `held` is
-    where what was taken stays, to repair it for others when the origin is gone; else `hold_bytes` are kept.
-    `room` is what the host's sockets hold. With `keeps` the origin is told of what was taken when `keep` says
-    so, else at once.
+    `progress` is where it goes on after a restart, or begins (`Progress(first, first)`). `settled` says
+    whether an `after` list is: of streams that the host does not receive, it is. `judge` sees each message in
+    its turn and may filter or refuse it. `held` is where what was taken stays, to repair it for others when
+    the origin is gone; else `hold_bytes` are kept. `room` is what the host's sockets hold. With `keeps`
+    the origin is told of what was taken when `keep` says so, else at once.
     """
 
     def __init__(
@@ -95,7 +92,7 @@ class Receiver:
         random: Random,
         now: float,
         *,
-        progress: Progress | None = None,
+        progress: Progress,
         judge: Judge = take_all,
         settled: Callable[[tuple[After, ...]], bool] = always,
         budget: AssemblyBudget | None = None,
@@ -105,7 +102,7 @@ class Receiver:
     ) -> None:
         self.host = host
         self.key = key
-        self.state = _JOINING if progress is None else _LIVE
+        self.state = _LIVE
         self.counters = StreamCounters()
         self.members: tuple[int, ...] = ()
         self.name = ""
@@ -120,9 +117,9 @@ class Receiver:
         self._keeps = keeps
         self._kept: Progress | None = None  # what is reported while something that was taken is not kept
         self._handed = 0  # the end of the last message that was taken
-        self._first = progress.first if progress is not None else 0
-        self._outcomes = Outcomes(progress.totals if progress is not None else None)
-        self._buffer = Reorder(settings, self._budget, progress.next if progress is not None else 0)
+        self._first = progress.first
+        self._outcomes = Outcomes(progress.totals)
+        self._buffer = Reorder(settings, self._budget, progress.next)
         self._weight = Weight(settings)
         self._asking = Asking(settings, random, self.round_trip, self._weight)
         self._holding = Holding(host, key, settings, held, now)
@@ -227,8 +224,6 @@ class Receiver:
         return self.state is _CATCHING_UP or now < self._asking.replay_until
 
     def _after_progress(self, now: float) -> None:
-        if self.state is _JOINING:
-            return
         if self._unreported >= self._enough(now):
             self._report_by(now)
         elif self._settled_next != self._reported_next or (self._unreported and self._replayed_to_now(now)):
@@ -248,11 +243,6 @@ class Receiver:
         if self._every:
             return self._every
         return self._settings.report_replayed if self._replayed_to_now(now) else self._settings.report_bytes
-
-    def orphan(self, now: float) -> None:
-        """The origin has begun another epoch: unless it is heard in this one again, others are asked."""
-        self._heard = now - self._settings.orphaned_after
-        self._origin_silent(now)
 
     def discard(self) -> None:
         """Gives back the memory. The receiver is of no use after it."""
@@ -348,8 +338,6 @@ class Receiver:
             self._room.used(self.key, now)
 
     def _data_refusal(self, segment: Segment) -> Refused | None:
-        if self.state is _JOINING:
-            return Refused.NOT_BEGUN
         if self.state is _DONE:
             return Refused.DUPLICATE
         if self.final is not None and segment.end > self.final:
@@ -364,7 +352,7 @@ class Receiver:
         return self.state is _CATCHING_UP and sequence - self.next > self._weight.most_behind
 
     def _know(self, end: int, due: float) -> None:
-        if self.state not in (_JOINING, _DONE):
+        if self.state is not _DONE:
             self._buffer.know(end if self.final is None else min(end, self.final), due)
             self._check_lag()
 
@@ -411,7 +399,7 @@ class Receiver:
         return self._buffer.known - self.next
 
     def _skip(self, skip: Skip, now: float) -> None:
-        if self.state in (_JOINING, _DONE):
+        if self.state is _DONE:
             return
         for one in skip.ranges:
             if one.end > self.next:
@@ -422,19 +410,9 @@ class Receiver:
             self._asking.replays(now)  # the origin replays by itself to who begins behind
         self.members = announce.members
         self.name = announce.name
-        if self.state is _JOINING:
-            self._begin(announce.first, now)
         self._know(announce.end, now + self._asking.first_delay())
 
-    def _begin(self, first: int, now: float) -> None:
-        self._step(ReceiverEvent.BEGIN)
-        self._first = first
-        self._buffer = Reorder(self._settings, self._budget, first)
-        self._report_by(now)
-
     def _close(self, close: Close, now: float) -> None:
-        if self.state is _JOINING:
-            return
         if self.state is _DONE:
             self._report_by(now)  # the origin has not heard it yet
             return
@@ -511,7 +489,7 @@ class Receiver:
 
     def _ask(self, now: float) -> None:
         """Naks for all that is missing and due."""
-        if self.state in (_JOINING, _DONE):
+        if self.state is _DONE:
             return
         wanted = self._asking.ask(self._buffer, self._newest_at, len(self.members), now)
         if wanted and self._unreported and self.state is not _ORPHANED:
@@ -531,28 +509,25 @@ class Receiver:
 
     def _report(self, now: float) -> None:
         stamp = max(1, int(now * 1e6))
-        if self.state is _JOINING:
-            report = Report(Mode.JOINING, stamp=stamp)
-        else:
-            settled = self._settled_next
-            if settled != self._reported_next and self.round_trip.measured:
-                self._unanswered = 0
-            newest, parts = self._buffer.newest
-            report = Report(
-                _MODES[self.state],
-                self._first,
-                settled,
-                self._room_left(),
-                stamp,
-                self._outcomes.totals() if self._kept is None else self._kept.totals,
-                newest,
-                parts,
-                int(max(0.0, now - self._newest_at) * 1e6),
-                self._asks_for_echo(now),
-                self._holding.oldest,
-            )
-            self._reported_next = settled
-            self._unreported = 0
+        settled = self._settled_next
+        if settled != self._reported_next and self.round_trip.measured:
+            self._unanswered = 0
+        newest, parts = self._buffer.newest
+        report = Report(
+            _MODES[self.state],
+            self._first,
+            settled,
+            self._room_left(),
+            stamp,
+            self._outcomes.totals() if self._kept is None else self._kept.totals,
+            newest,
+            parts,
+            int(max(0.0, now - self._newest_at) * 1e6),
+            self._asks_for_echo(now),
+            self._holding.oldest,
+        )
+        self._reported_next = settled
+        self._unreported = 0
         if report.echo:
             self._stamp = stamp
         self._reported_at, self._sure = now, False
@@ -580,7 +555,7 @@ class Receiver:
         if self.state is _DONE:
             self._done_reports += 1
             return self._settings.report_idle * 2.0 ** min(self._done_reports - 4, 5)
-        if self.round_trip.measured and self.state is not _JOINING and not self._awaited:
+        if self.round_trip.measured and not self._awaited:
             return self._settings.report_idle
         self._unanswered += 1
         return min(self._settings.report_idle, self.round_trip.timeout * 2.0 ** min(self._unanswered, 20))
@@ -599,7 +574,7 @@ class Receiver:
 
     def _earliest(self) -> float:
         times = [self._report_at]
-        if self.state not in (_JOINING, _DONE):
+        if self.state is not _DONE:
             times.append(self._buffer.gaps.next_deadline())
         if self.state is _ORPHANED:
             give_up = self._orphaned_since + self._settings.give_up_after

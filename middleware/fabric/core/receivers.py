@@ -1,8 +1,7 @@
-"""All streams that a host receives: their epochs, and what comes after what.
+"""All streams that a host receives, each in one epoch, and what comes after what.
 
-A higher epoch of a stream means that its origin has restarted. Messages of the new epoch are delivered
-when the old one is over: closed and complete (the origin serves it from its log), or brought by other
-holders, or given up. An `after` list holds a message until the streams it names are that far.
+A higher epoch of a stream means that its origin has restarted: who is to receive it joins anew. An `after`
+list holds a message until the streams it names are that far.
 """
 
 from __future__ import annotations
@@ -22,27 +21,21 @@ from .receiver import Receiver
 from .room import Room
 from .schedule import Schedule
 from .settings import NEVER, StreamSettings
-from .states import ReceiverState
 from .timing import Random
-
-MOST_EPOCHS = 4  # of one stream that are followed at once
 
 
 class _Membership:
-    """One stream that the host receives: its receivers by epoch, oldest first."""
+    """One stream that the host receives."""
 
-    __slots__ = ("epochs", "judge", "keeps", "later_epochs", "number")
+    __slots__ = ("number", "receiver")
 
-    def __init__(self, number: int, judge: Judge, later_epochs: bool, keeps: bool) -> None:
+    def __init__(self, number: int, receiver: Receiver) -> None:
         self.number = number
-        self.judge = judge
-        self.keeps = keeps
-        self.later_epochs = later_epochs
-        self.epochs: dict[int, Receiver] = {}
+        self.receiver = receiver
 
     @property
-    def newest(self) -> int:
-        return max(self.epochs)
+    def epoch(self) -> int:
+        return self.receiver.key[2]
 
 
 class Receivers:
@@ -65,7 +58,6 @@ class Receivers:
         """`room_bytes`: what the host's sockets hold."""
         self.host = host
         self.refused: dict[str, int] = {}
-        self.over: list[tuple[StreamKey, Progress]] = []  # epochs that ended; the caller takes them away
         self._settings = settings
         self._random = random
         self._complain = complain
@@ -82,7 +74,7 @@ class Receivers:
 
     def __iter__(self) -> Iterator[Receiver]:
         for member in self._members.values():
-            yield from member.epochs.values()
+            yield member.receiver
 
     def __contains__(self, stream: tuple[int, int]) -> bool:
         """Whether (origin, stream) is received."""
@@ -95,22 +87,36 @@ class Receivers:
         epoch: int,
         now: float,
         *,
-        progress: Progress | None = None,
+        progress: Progress,
         judge: Judge = take_all,
-        later_epochs: bool = True,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
     ) -> Receiver:
-        """Begins to receive a stream, at its current sequence or at `progress`.
+        """Begins to receive a stream, at `progress`.
 
-        Without `later_epochs`, segments of a higher epoch are refused: another `join` begins it.
+        Segments of a higher epoch are refused: another `join` begins it.
         """
         self.leave(origin, stream)
         self._count += 1
-        member = _Membership(self._count, judge, later_epochs, keeps)
+        receiver = Receiver(
+            self.host,
+            (origin, stream, epoch),
+            settings or self._settings,
+            self._random,
+            now,
+            progress=progress,
+            judge=judge,
+            settled=functools.partial(self._settled_for, origin),
+            budget=self._budget,
+            held=held,
+            room=self._room,
+            keeps=keeps,
+        )
+        member = _Membership(self._count, receiver)
         self._members[origin, stream] = self._by_number[member.number] = member
-        return self._add(member, (origin, stream, epoch), now, progress, settings, held)
+        self._touched[member.number] = None
+        return receiver
 
     def leave(self, origin: int, stream: int) -> None:
         """Forgets the stream, and what is here of it beyond its next record."""
@@ -121,35 +127,7 @@ class Receivers:
         for pending in (self._touched, self._unsent, self._waiting):
             pending.pop(member.number, None)
         self._schedule.discard(member.number)
-        for receiver in member.epochs.values():
-            receiver.discard()
-
-    def _add(
-        self,
-        member: _Membership,
-        key: StreamKey,
-        now: float,
-        progress: Progress | None,
-        settings: StreamSettings | None = None,
-        held: StreamLog | None = None,
-    ) -> Receiver:
-        receiver = Receiver(
-            self.host,
-            key,
-            settings or self._settings,
-            self._random,
-            now,
-            progress=progress,
-            judge=member.judge,
-            settled=functools.partial(self._settled_for, key[0]),
-            budget=self._budget,
-            held=held,
-            room=self._room,
-            keeps=member.keeps,
-        )
-        member.epochs[key[2]] = receiver
-        self._touched[member.number] = None
-        return receiver
+        member.receiver.discard()
 
     def touch(self, origin: int, stream: int) -> None:
         """A receiver was changed from outside: it is looked at in the next `take` and `to_send`."""
@@ -160,55 +138,28 @@ class Receivers:
     def keep(self, origin: int, stream: int, epoch: int, progress: Progress, now: float) -> float:
         """See `Receiver.keep`; when the stream has something to send."""
         member = self._members.get((origin, stream))
-        receiver = member.epochs.get(epoch) if member is not None else None
-        if member is None or receiver is None:
+        if member is None or member.epoch != epoch:
             return NEVER
-        receiver.keep(progress, now)
-        at = receiver.next_deadline(now)
-        for other in member.epochs.values():
-            at = min(at, other.next_deadline(now))
+        member.receiver.keep(progress, now)
+        at = member.receiver.next_deadline(now)
         self._schedule.set(member.number, at)
         return at
 
     def ignores(self, origin: int, stream: int, epoch: int, sequence: int) -> bool:
         """Whether live data there is of no use to who is replayed to: told before its tag is looked at."""
         member = self._members.get((origin, stream))
-        receiver = member.epochs.get(epoch) if member is not None else None
-        return receiver is not None and receiver.is_far_from(sequence)
+        return member is not None and member.epoch == epoch and member.receiver.is_far_from(sequence)
 
     def receive(self, segment: Segment, now: float) -> None:
-        """Hands a segment to its stream's epoch; a higher epoch than any begins there."""
+        """Hands a segment to its stream, if it is of the epoch that was joined."""
         member = self._members.get((segment.origin, segment.stream))
         if member is None:
             self._refuse(Refused.OTHER_STREAM)
-            return
-        receiver = member.epochs.get(segment.epoch)
-        if receiver is None:
-            receiver = self._other_epoch(member, segment, now)
-            if receiver is None:
-                return
-        self._touched[member.number] = None
-        receiver.receive(segment, now)
-
-    def _other_epoch(self, member: _Membership, segment: Segment, now: float) -> Receiver | None:
-        if segment.epoch < member.newest:
-            self._refuse(Refused.OLD_EPOCH)
-        elif not member.later_epochs:
-            self._refuse(Refused.LATER_EPOCH)
-        elif len(member.epochs) >= MOST_EPOCHS:
-            self._refuse(Refused.MANY_EPOCHS)
+        elif segment.epoch != member.epoch:
+            self._refuse(Refused.OLD_EPOCH if segment.epoch < member.epoch else Refused.LATER_EPOCH)
         else:
-            return self._new_epoch(member, segment, now)
-        return None
-
-    def _new_epoch(self, member: _Membership, segment: Segment, now: float) -> Receiver:
-        """All of a new epoch is for those who were members before it: it begins with its first record."""
-        for epoch, old in list(member.epochs.items()):
-            if old.state is ReceiverState.JOINING:
-                del member.epochs[epoch]
-            else:
-                old.orphan(now)
-        return self._add(member, (segment.origin, segment.stream, segment.epoch), now, Progress(0, 0))
+            self._touched[member.number] = None
+            member.receiver.receive(segment, now)
 
     def _refuse(self, reason: Refused) -> None:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
@@ -237,18 +188,10 @@ class Receivers:
         return taken
 
     def _take(self, member: _Membership, taken: list[tuple[StreamKey, Delivery]], now: float) -> None:
-        waits = False
-        for epoch in sorted(member.epochs):
-            receiver = member.epochs[epoch]
-            for delivery in receiver.take(now):
-                taken.append((receiver.key, delivery))
-            waits = waits or receiver.waiting
-            if epoch == member.newest or not receiver.over(now):
-                break
-            if receiver.told(now):  # until then it stays, to tell the origin how it ended
-                self.over.append((receiver.key, receiver.progress))
-                del member.epochs[epoch]
-        if waits:
+        receiver = member.receiver
+        for delivery in receiver.take(now):
+            taken.append((receiver.key, delivery))
+        if receiver.waiting:
             self._waiting[member.number] = None
         else:
             self._waiting.pop(member.number, None)
@@ -266,10 +209,9 @@ class Receivers:
         member = self._members.get((origin, after.stream))
         if member is None:
             return True  # no member of that stream
-        receiver = member.epochs.get(after.epoch)
-        if receiver is None:
-            return after.epoch < member.newest  # over; or not begun
-        return receiver.next >= after.sequence or receiver.over(self._now)
+        if after.epoch != member.epoch:
+            return after.epoch < member.epoch  # over; or not begun
+        return member.receiver.next >= after.sequence or member.receiver.over(self._now)
 
     def _wake(self, now: float) -> None:
         for number in self._schedule.due(now):
@@ -282,14 +224,11 @@ class Receivers:
         pending, self._unsent = self._unsent, {}
         out: list[Outgoing] = []
         for number in pending:
-            member = self._by_number[number]
-            at = NEVER
-            for receiver in member.epochs.values():
-                out.extend(receiver.to_send(now))
-                at = min(at, receiver.next_deadline(now))
-                if receiver.ready:
-                    self._touched[number] = None
-            self._schedule.set(number, at)
+            receiver = self._by_number[number].receiver
+            out.extend(receiver.to_send(now))
+            if receiver.ready:
+                self._touched[number] = None
+            self._schedule.set(number, receiver.next_deadline(now))
         return out
 
     def due(self, now: float) -> bool:

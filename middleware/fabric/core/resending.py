@@ -14,8 +14,8 @@ from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 from .counters import Refused, StreamCounters
 from .live import Live
 from .log import REPAIRS_PER_NAK
-from .outbox import Outbox
 from .outgoing import Outgoing, OutgoingMessage, Slices
+from .outlet import Outlet
 from .peers import Peer, Peers
 from .repairs import Parts, Repairs, Request, in_order
 from .settings import NEVER, StreamSettings
@@ -32,7 +32,7 @@ _CATCHING_UP: Final = PeerState.CATCHING_UP
 
 
 class Resending:
-    """One stream's. What it sends, its `outbox` makes and its token bucket allows."""
+    """One stream's. What it sends, its `outlet` makes and its token bucket allows."""
 
     __slots__ = (
         "_answers",
@@ -40,7 +40,7 @@ class Resending:
         "_counters",
         "_first",
         "_live",
-        "_outbox",
+        "_outlet",
         "_peers",
         "_repairs",
         "_settings",
@@ -51,7 +51,7 @@ class Resending:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outlet: Outlet,
         peers: Peers,
         settings: StreamSettings,
         weight: Weight,
@@ -60,7 +60,7 @@ class Resending:
         turn: Turn,
         now: float,
     ) -> None:
-        self._outbox = outbox
+        self._outlet = outlet
         self._peers = peers
         self._settings = settings
         self._weight = weight
@@ -98,7 +98,7 @@ class Resending:
         edge = peer.sent if peer.state is _CATCHING_UP else self._live.known
         for gap in nak.gaps:
             asked = (gap.part, gap.part + gap.parts) if gap.parts else None
-            for found in self._outbox.entries(gap.first, min(gap.end, edge)):
+            for found in self._outlet.entries(gap.first, min(gap.end, edge)):
                 if left <= 0 or (peer.state is _LIVE and not peer.may_ask(round_trip, now)):
                     self._counters.refuse(Refused.TOO_MANY)
                     break
@@ -114,7 +114,7 @@ class Resending:
                     self._counters.refuse(Refused.SUPPRESSED)
                 else:
                     self._tell(peer, found, parts, now)
-        self._outbox.skip(skipped, host)
+        self._outlet.skip(skipped, host)
 
     def _sent_of(self, peer: Peer, message: Message, round_trip: float, now: float) -> int:
         """How many of its parts the host has, or has lost: they were sent in a replay, or to all some time
@@ -146,12 +146,12 @@ class Resending:
             request = self._repairs.pop(now)
             if request is None:
                 return
-            for found in self._outbox.entries(request.sequence, request.sequence + 1):
+            for found in self._outlet.entries(request.sequence, request.sequence + 1):
                 if isinstance(found, Message):
                     self._answer(request, found)
                 else:
                     for host in request.hosts:
-                        self._outbox.skip([found], host)
+                        self._outlet.skip([found], host)
             self._turn.repairs = self._answers.give(out, self._turn.repairs)
 
     def _answer(self, request: Request, message: Message) -> None:
@@ -160,7 +160,7 @@ class Resending:
         together = len(live) >= self._settings.multicast_at
         if together:
             for parts in request.parts():
-                one = self._outbox.message(message, None, Kind.REPAIR, parts)
+                one = self._outlet.message(message, None, Kind.REPAIR, parts)
                 self._counters.multicast_repairs += one.count
                 self._later(self._answers, one)
         for host, asked in request.hosts.items():
@@ -170,7 +170,7 @@ class Resending:
             peer = self._peers.get(host)
             slices = peer.again if peer is not None and peer.state is _CATCHING_UP else self._answers
             for parts in in_order(asked):
-                self._later(slices, self._outbox.message(message, host, kind, parts))
+                self._later(slices, self._outlet.message(message, host, kind, parts))
 
     def _later(self, slices: Slices, one: OutgoingMessage) -> int:
         """Paid for at once, and sent when its turns come; the bytes."""
@@ -236,7 +236,7 @@ class Resending:
         It has less time where the log would lose what it lacks.
         """
         lacks = self._weight.size_of(self._live.edge - peer.next)
-        if now < peer.back_at and lacks <= _OF_LOG * self._outbox.most_bytes:
+        if now < peer.back_at and lacks <= _OF_LOG * self._outlet.most_bytes:
             return False
         peer.held_off = False
         if peer.behind or lacks > peer.pace.size:
@@ -250,9 +250,9 @@ class Resending:
         """What has arrived of the replay before says nothing of this one: it is told so first."""
         peer.begun_anew = False
         known = self._live.known
-        body = Heartbeat(known, min(self._outbox.oldest, known), again=peer.sent, holder=peer.holder)
-        self._outbox.queue(Kind.HEARTBEAT, body.encode(), peer.host)
-        self._outbox.give(out)
+        body = Heartbeat(known, min(self._outlet.oldest, known), again=peer.sent, holder=peer.holder)
+        self._outlet.queue(Kind.HEARTBEAT, body.encode(), peer.host)
+        self._outlet.give(out)
 
     # --- by holders
 
@@ -352,18 +352,18 @@ class Resending:
 
     def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
-        for found in self._outbox.entries(peer.sent, self._live.edge):
+        for found in self._outlet.entries(peer.sent, self._live.edge):
             peer.sent = found.end
             if isinstance(found, Skipped):
                 skipped.append(found)
                 peer.flight.sent(found.end, 0, now)
             else:
-                size = self._later(peer.slices, self._outbox.message(found, peer.host, Kind.REPLAY))
+                size = self._later(peer.slices, self._outlet.message(found, peer.host, Kind.REPLAY))
                 self._weight.add(found.records, size)
                 self._give(peer, out, now)
             if not self._may_replay(peer, now):
                 break
-        self._outbox.skip(skipped, peer.host)
+        self._outlet.skip(skipped, peer.host)
 
     def _stalled(self, peer: Peer, now: float) -> None:
         """First only what comes next is sent again, as most often all the rest waits for that there; where it
@@ -374,10 +374,10 @@ class Resending:
         peer.progressed = now
         peer.flight.over(now)
         peer.flight.again_over(now)
-        for found in self._outbox.entries(peer.next, peer.next + 1):
+        for found in self._outlet.entries(peer.next, peer.next + 1):
             peer.probed = found.end
             if isinstance(found, Message):
-                self._later(peer.again, self._outbox.message(found, peer.host, Kind.REPLAY))
+                self._later(peer.again, self._outlet.message(found, peer.host, Kind.REPLAY))
 
     def replay_at(self, peer: Peer, now: float) -> float:
         """When `replays` has something to send to `peer`, if nothing is heard before."""

@@ -24,8 +24,8 @@ from .accounting import Ledger, Row, Verdict
 from .counters import Refused, StreamCounters
 from .live import Live
 from .log import Log, StreamLog
-from .outbox import Outbox
 from .outgoing import Outgoing
+from .outlet import Outlet
 from .peers import Peer, Peers
 from .resending import Resending
 from .settings import NEVER, StreamSettings
@@ -48,8 +48,8 @@ class Sender:
     `log` is where messages are: one of its own in memory, to which `publish` appends; or another's that
     grows by itself, of which the sender learns in `to_send`. What is in it before `live_from` (default: its
     end) is not sent live, but replayed to who begins there: so an origin restarts with what an earlier
-    process of it sent in this epoch. With `open_to_all`, a host that reports without having been added is
-    added. `turn`: what it may send again, shared with other streams; default: one of its own each time.
+    process of it sent in this epoch. `turn`: what it may send again, shared with other streams; default: one
+    of its own each time.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class Sender:
         name: str = "",
         log: StreamLog | None = None,
         live_from: int | None = None,
-        open_to_all: bool = True,
         turn: Turn | None = None,
     ) -> None:
         self.key = (origin, stream, epoch)
@@ -75,16 +74,15 @@ class Sender:
         self.closed = False
         self._settings = settings
         self.name = name
-        self._open_to_all = open_to_all
         self._weight = Weight(settings)
-        self._outbox = Outbox(self.key, own, settings.mtu)
+        self._outlet = Outlet(self.key, own, settings.mtu)
         shared = turn or Turn(settings.replay_at_once, settings.send_at_once)
         self.peers = Peers(settings, shared.paths)
         self._own_turn = shared if turn is None else None
         edge = self.log.end if live_from is None else live_from
-        self.live = Live(self.log, self._outbox, self.peers, settings, self._weight, shared, now, edge)
+        self.live = Live(self.log, self._outlet, self.peers, settings, self._weight, shared, now, edge)
         self._resending = Resending(
-            self._outbox, self.peers, settings, self._weight, self.live, self.counters, shared, now
+            self._outlet, self.peers, settings, self._weight, self.live, self.counters, shared, now
         )
         self.wanting = False  # `publish` has refused a message
         self._published = 0  # the bytes that will have been sent when all that was published is
@@ -126,7 +124,6 @@ class Sender:
         now: float,
         *,
         after: tuple[After, ...] = (),
-        content: bytes = b"",
         expires: float = NEVER,
     ) -> int | None:
         """The sequence of the message, or None while too much waits to be sent.
@@ -140,7 +137,7 @@ class Sender:
         if not self.has_room:
             self.wanting = True
             return None
-        message = Message(self.log.end, records, payload, after, content)
+        message = Message(self.log.end, records, payload, after)
         parts_of(message, self._settings.mtu)
         self._own.append(message, now, expires)
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
@@ -201,12 +198,6 @@ class Sender:
 
     def _report(self, host: int, report: Report, now: float) -> None:
         peer = self.peers.get(host)
-        if report.mode is Mode.JOINING:
-            self._join(host, peer, report, now)
-            return
-        if peer is None and self._open_to_all and report.first <= self.log.end:
-            self.add_receiver(host, now, report.first)
-            peer = self.peers.get(host)
         if peer is None:
             self.counters.refuse(Refused.UNKNOWN_HOST)
             return
@@ -239,9 +230,9 @@ class Sender:
             self.peers.heard(peer, behind, self.live.edge, now, self._weight.most_behind)
         self._trim()
         if report.echo:
-            self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
+            self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
         if self.closed and not peer.done:
-            self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
+            self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
 
     def _every(self, peer: Peer) -> int:
         """So many bytes arrive there, and it reports: some times in its window."""
@@ -249,22 +240,6 @@ class Sender:
         return min(
             _REPORT_MOST, max(_REPORT_LEAST, int(min(window, peer.room)) // self._settings.live_reports)
         )
-
-    def _join(self, host: int, peer: Peer | None, report: Report, now: float) -> None:
-        """A host asks where to begin: anew, once more, or with a question that came late."""
-        if peer is None and not self._open_to_all:
-            self.counters.refuse(Refused.UNKNOWN_HOST)
-            return
-        if peer is not None and peer.reported:
-            if report.stamp <= peer.stamp and peer.state is not _SILENT:
-                self.counters.refuse(Refused.STALE)
-                return
-            peer = None
-        if peer is None:
-            self.add_receiver(host, now)
-        else:
-            peer.heard = now
-            peer.announce_at = now
 
     def _trim(self) -> None:
         lowest = min(self.peers.lowest(self.log.end), self.live.edge)
@@ -283,7 +258,7 @@ class Sender:
             self._quiet_until = min(self._quiet_until, self._heartbeat_at)
         else:
             self._all(out, now)
-        self._outbox.give(out)
+        self._outlet.give(out)
         for one in out:
             self.counters.send(one)
         return out
@@ -293,7 +268,7 @@ class Sender:
 
         It counts as sent; None, and nothing has changed, where `to_send` is to be asked.
         """
-        return None if now >= self._quiet_until or not self._outbox.empty else self._take_newest(now)
+        return None if now >= self._quiet_until or not self._outlet.empty else self._take_newest(now)
 
     def take_ahead(self, now: float) -> Message | None:
         """As `take_alone`, whatever else there is to send: `to_send` is to be asked for that.
@@ -324,7 +299,7 @@ class Sender:
         for peer in self.live.look(now):
             self.peers.leaves(peer, self.live.edge, now)
         self._announce(now)
-        self._outbox.give(out)  # before a replay: who is told the end knows that it is behind
+        self._outlet.give(out)  # before a replay: who is told the end knows that it is behind
         self._resending.repair(out, now)
         self._resending.meet(out)
         self._live(out, now)
@@ -336,7 +311,7 @@ class Sender:
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not _SILENT:
                 announce = Announce(peer.first, max(self.live.edge, peer.first), members, self.name)
-                self._outbox.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
+                self._outlet.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
 
     def _live(self, out: list[Outgoing], now: float) -> None:
@@ -357,9 +332,9 @@ class Sender:
         if now < self._heartbeat_at:
             return
         if self.closed and not self.live.waits():
-            self._outbox.queue(Kind.CLOSE, Close(self.log.end).encode(), None)
+            self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), None)
         else:
-            self._outbox.queue(Kind.HEARTBEAT, self._heartbeat(), None)
+            self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(), None)
         self._heartbeat_interval = min(2 * self._heartbeat_interval, self._longest())
         self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
 
@@ -374,7 +349,7 @@ class Sender:
 
     def next_deadline(self, now: float) -> float:
         """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
-        if not self._outbox.empty:
+        if not self._outlet.empty:
             return now
         if now >= self._quiet_until:
             self._quiet_until = self._earliest(now)

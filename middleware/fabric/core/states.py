@@ -12,7 +12,6 @@ from treecast.middleware.model.transitions import transitions
 
 
 class ReceiverState(enum.Enum):
-    JOINING = "asks where to begin"
     LIVE = "receives, and asks for what is missing"
     CATCHING_UP = "is too far behind, and is replayed to"
     ORPHANED = "hears nothing of the origin, and asks other holders"
@@ -20,10 +19,9 @@ class ReceiverState(enum.Enum):
 
 
 class ReceiverEvent(enum.Enum):
-    BEGIN = "it learns where to begin"
     FALL_BEHIND = "more is missing than live delivery can repair"
     CATCH_UP = "it is near the end again"
-    ORIGIN_SILENT = "the origin has been silent for too long, or has begun a new epoch"
+    ORIGIN_SILENT = "the origin has been silent for too long"
     ORIGIN_HEARD = "a segment of the origin arrives"
     COMPLETE = "the stream is closed, and all of it is settled"
 
@@ -58,17 +56,15 @@ class PaceEvent(enum.Enum):
 
 
 _R, _E = ReceiverState, ReceiverEvent
-JOINING, LIVE, CATCHING_UP, ORPHANED, DONE = ReceiverState
+LIVE, CATCHING_UP, ORPHANED, DONE = ReceiverState
 
-# event: (in JOINING, LIVE, CATCHING_UP, ORPHANED, DONE)
+# event: (in LIVE, CATCHING_UP, ORPHANED, DONE)
 _RECEIVER_ROWS: dict[ReceiverEvent, tuple[ReceiverState | None, ...]] = {
-    _E.BEGIN: (LIVE, None, None, None, None),
-    _E.FALL_BEHIND: (None, CATCHING_UP, CATCHING_UP, ORPHANED, None),
-    _E.CATCH_UP: (None, LIVE, LIVE, ORPHANED, None),
-    # who knows no beginning can ask nobody else for it
-    _E.ORIGIN_SILENT: (JOINING, ORPHANED, ORPHANED, ORPHANED, DONE),
-    _E.ORIGIN_HEARD: (JOINING, LIVE, CATCHING_UP, LIVE, DONE),
-    _E.COMPLETE: (None, DONE, DONE, DONE, DONE),
+    _E.FALL_BEHIND: (CATCHING_UP, CATCHING_UP, ORPHANED, None),
+    _E.CATCH_UP: (LIVE, LIVE, ORPHANED, None),
+    _E.ORIGIN_SILENT: (ORPHANED, ORPHANED, ORPHANED, DONE),
+    _E.ORIGIN_HEARD: (LIVE, CATCHING_UP, LIVE, DONE),
+    _E.COMPLETE: (DONE, DONE, DONE, DONE),
 }
 
 # event: (in LIVE, CATCHING_UP, SILENT)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from treecast.middleware.wire import stare
 from treecast.middleware.wire.segment import HEADER_SIZE, KeyRing, Kind, Segment, SegmentError, decode
 from treecast.middleware.wire.segment_assembly import Message, cut_encoded
 from treecast.middleware.wire.segment_bodies import Probe
@@ -26,12 +25,9 @@ from .turn import Turn
 
 
 class EdgeFault(enum.Enum):
-    """Why a packet is let go before a stream sees it. Beside SegmentFault and Refused."""
+    """Why a segment is let go before a stream sees it. Beside the codec's, streams' and carriers' faults."""
 
     TOO_SHORT = "fewer bytes than a segment's header"
-    NO_STARE_HEADER = "no header of STARE before it"
-    BARE_STATE = "a state of STARE without a segment"
-    NO_STACK = "no whole stack of labels before it"
     UNKNOWN_STREAM = "of a stream that is not received here"
     UNKNOWN_ORIGIN = "for a stream of this host that there is not"
     OWN = "sent by this very host"
@@ -47,47 +43,73 @@ _STREAM_BYTES: Final = 16  # of a header: kind, key, origin, stream and epoch
 _DATA_KIND: Final = int(Kind.DATA)
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
-_MOST_ACKS: Final = 4096  # of one turn; more are sent again
 _JUDGED_BY: Final = 64  # messages sent to a group, before a host's requests are held against it
 _JUDGED_AFTER: Final = 1.0  # seconds at least; and twice in a row, for a host that stood still asks as well
 
 
-class Served:
-    """A stream of this host as its origin. `confirmed`: whom the group of `state_id` is known to reach."""
+UNICAST: Final = 0  # a carrier's number: to each host by itself
 
-    __slots__ = ("_asked", "_looked", "_sent", "_suspected", "confirmed", "number", "sender", "state_id")
+
+class Unwraps(Protocol):
+    """What knows where segments begin in the packets of a socket: see `carriers.carrier.Carrier`."""
+
+    @property
+    def alike(self) -> bool:
+        """Whether packets that begin alike, up to the segment's stream, are unwrapped alike."""
+        ...
+
+    def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
+        """Where the segment begins; -1 where there is none for this host."""
+        ...
+
+
+class Served:
+    """A stream of this host as its origin. `confirmed`: whom its carrier is known to reach, by `group`."""
+
+    __slots__ = (
+        "_asked",
+        "_looked",
+        "_sent",
+        "_suspected",
+        "carrier",
+        "confirmed",
+        "group",
+        "number",
+        "sender",
+    )
 
     def __init__(self, sender: Sender, number: int) -> None:
         self.sender = sender
         self.number = number
-        self.state_id: int | None = None
+        self.carrier = UNICAST
+        self.group = 0  # where the carrier has groups
         self.confirmed: frozenset[int] = frozenset()
         self._sent = 0  # to all, and asked for by host, at the last look
         self._asked: dict[int, int] = {}
         self._looked = 0.0
         self._suspected: frozenset[int] = frozenset()
 
-    def use(self, state_id: int | None, confirmed: frozenset[int], now: float) -> None:
-        """What goes to all goes to the group for those it reaches; None: to each by unicast."""
-        if (state_id, confirmed) != (self.state_id, self.confirmed):
-            self.state_id, self.confirmed = state_id, confirmed
+    def use(self, carrier: int, group: int, confirmed: frozenset[int], now: float) -> None:
+        """What goes to all goes by this carrier to those whom it reaches, and to others by unicast."""
+        if (carrier, group, confirmed) != (self.carrier, self.group, self.confirmed):
+            self.carrier, self.group, self.confirmed = carrier, group, confirmed
             self._suspected = frozenset()
             self._look(now)
 
     def _look(self, now: float) -> dict[int, int]:
-        """Whole messages that hosts of the group have asked for, in all."""
+        """Whole messages that hosts of the carrier have asked for, in all."""
         self._looked = now
         self._sent = self.sender.sent_to_all
         self._asked = {peer.host: peer.asked for peer in self.sender.peers if peer.host in self.confirmed}
         return self._asked
 
     def unreached(self, now: float) -> list[int]:
-        """Hosts that twice asked for more than half of what was sent to the group: it reaches them no more.
+        """Hosts that twice asked for more than half of what the carrier was given: it reaches them no more.
 
         They are taken from those confirmed. Who loses parts of messages asks for parts, and is not meant.
         """
         sent = self.sender.sent_to_all - self._sent
-        if self.state_id is None or sent < _JUDGED_BY or now < self._looked + _JUDGED_AFTER:
+        if self.carrier == UNICAST or sent < _JUDGED_BY or now < self._looked + _JUDGED_AFTER:
             return []
         before = self._asked
         asking = frozenset(
@@ -100,14 +122,14 @@ class Served:
 
 
 class Shipment:
-    """Encoded segments for one host, or for the group of a state: for those `hosts` of it."""
+    """Encoded segments for `hosts`, by the carrier of this number, to its `group` where it has groups."""
 
-    __slots__ = ("datagrams", "grouped", "hosts", "target")
+    __slots__ = ("carrier", "datagrams", "group", "hosts")
 
-    def __init__(self, target: int, grouped: bool) -> None:
-        self.target = target
-        self.grouped = grouped
-        self.hosts: list[int] = []
+    def __init__(self, hosts: list[int], carrier: int = UNICAST, group: int = 0) -> None:
+        self.hosts = hosts
+        self.carrier = carrier
+        self.group = group
         self.datagrams: list[bytes] = []
 
 
@@ -138,11 +160,10 @@ class Streams:
             room_bytes=room_bytes,
             complain=complain,
         )
-        self.acks: list[stare.StareHeader] = []  # of switches; the caller takes them away
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller takes them away
         self.unreached: list[
             tuple[Served, int]
-        ] = []  # hosts that groups were found not to reach; as `probes`
+        ] = []  # hosts that carriers were found not to reach; as `probes`
         self.roomy: list[Served] = []  # streams that refused messages and take them again; as `probes`
         self._keys = keys
         self._complain = complain
@@ -186,45 +207,32 @@ class Streams:
 
     # --- from the network
 
-    def burst(self, buffer: memoryview, length: int, size: int, skip: int, now: float) -> None:
-        """Takes datagrams of `size` bytes, of which the last may be shorter: `length` bytes in all.
-
-        `skip` bytes lie before each segment: a header of STARE, or nothing.
-        """
+    def burst(self, buffer: memoryview, length: int, size: int, now: float) -> None:
+        """Takes segments of `size` bytes, of which the last may be shorter: `length` bytes in all."""
         start = 0
-        seen = b""  # how the last datagram that was let in began: those of one stream begin alike
+        while start < length:
+            end = min(start + size, length) if size > 0 else length
+            self._datagram(buffer, start, end, now)
+            start = end
+
+    def wrapped(self, buffer: memoryview, length: int, size: int, unwraps: Unwraps, now: float) -> None:
+        """As `burst`, of packets that a carrier's header is in before the segment."""
+        start = skip = 0
+        alike = unwraps.alike
+        seen = b""  # how the last packet that was let in began: those of one stream begin alike
         while start < length:
             end = min(start + size, length) if size > 0 else length
             at = start + skip
-            if skip:
-                beginning = bytes(buffer[start : at + _STREAM_BYTES])
-                if beginning != seen or end - at < HEADER_SIZE:
-                    if not (self._check_stare(buffer, start, end) and self._concerns(buffer, at, end)):
-                        start = end
-                        continue
-                    seen = beginning
+            if not seen or end - at < HEADER_SIZE or bytes(buffer[start : at + _STREAM_BYTES]) != seen:
+                at = unwraps.unwrap(buffer, start, end)
+                if at < 0 or not self._concerns(buffer, at, end):
+                    start = end
+                    continue
+                skip = at - start
+                if alike:
+                    seen = bytes(buffer[start : at + _STREAM_BYTES])
             self._datagram(buffer, at, end, now)
             start = end
-
-    def carried(self, buffer: memoryview, start: int, end: int, now: float) -> None:
-        """Takes the segment behind a stack of labels."""
-        if self._concerns(buffer, start, end):
-            self._datagram(buffer, start, end, now)
-
-    def _check_stare(self, buffer: memoryview, start: int, end: int) -> bool:
-        try:
-            header = stare.decode_header(buffer[start:end])
-        except stare.StareError:
-            self._complain(EdgeFault.NO_STARE_HEADER)
-            return False
-        if header.kind is stare.StareKind.SUB_ACK:
-            if len(self.acks) < _MOST_ACKS:
-                self.acks.append(header)
-            return False
-        if not header.carries_segment or header.kind is not stare.StareKind.PUBLISH:
-            self._complain(EdgeFault.BARE_STATE)
-            return False
-        return True
 
     def _concerns(self, buffer: memoryview, start: int, end: int) -> bool:
         """Whether a packet of a group may be for this host; looked at before it costs a tag.
@@ -288,7 +296,7 @@ class Streams:
             if out.to is not None:
                 shipment = found.get(out.to)
                 if shipment is None:
-                    shipment = found[out.to] = Shipment(out.to, False)
+                    shipment = found[out.to] = Shipment([out.to])
                 shipment.datagrams.extend(out.encode(self._keys))
         return list(found.values())
 
@@ -346,14 +354,14 @@ class Streams:
             if one.to is None:
                 for shipment in shared:
                     shipment.datagrams.extend(encoded)
-                    count(shipment.grouped, one.purpose, len(encoded), size)
+                    count(shipment.carrier, one.purpose, len(encoded), size)
                 continue
             own = by_host.get(one.to)
             if own is None:
-                own = by_host[one.to] = Shipment(one.to, False)
+                own = by_host[one.to] = Shipment([one.to])
             own.datagrams.extend(encoded)
-            count(False, one.purpose, len(encoded), size)
-        shipments.extend([one for one in shared if one.grouped])
+            count(UNICAST, one.purpose, len(encoded), size)
+        shipments.extend([one for one in shared if one.carrier != UNICAST])
         shipments.extend(by_host.values())
 
     def _lay_out_alone(self, served: Served, message: Message, shipments: list[Shipment]) -> None:
@@ -365,23 +373,23 @@ class Streams:
             size += len(datagram)
         for shipment in self._targets_of_all(served, {}):
             shipment.datagrams = encoded
-            sender.counters.ship(shipment.grouped, DATA, len(encoded), size)
+            sender.counters.ship(shipment.carrier, DATA, len(encoded), size)
             shipments.append(shipment)
 
     def _targets_of_all(self, served: Served, by_host: dict[int, Shipment]) -> list[Shipment]:
-        """For what goes to all that are live: the group once for those it reaches, others one by one."""
+        """For what goes to all that are live: the carrier once for those it reaches, others one by one."""
         shared: list[Shipment] = []
-        grouped: Shipment | None = None
+        together: Shipment | None = None
         for host in served.sender.peers.live():
-            if served.state_id is None or host not in served.confirmed:
-                shipment = by_host[host] = Shipment(host, False)
+            if served.carrier == UNICAST or host not in served.confirmed:
+                shipment = by_host[host] = Shipment([host])
                 shared.append(shipment)
+            elif together is None:
+                together = Shipment([host], served.carrier, served.group)
             else:
-                if grouped is None:
-                    grouped = Shipment(served.state_id, True)
-                grouped.hosts.append(host)
-        if grouped is not None:
-            shared.append(grouped)
+                together.hosts.append(host)
+        if together is not None:
+            shared.append(together)
         return shared
 
     def next_deadline(self, now: float) -> float:

@@ -20,16 +20,16 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from treecast.middleware.fabric.carriers.interfaces import Interface, interface_of
 from treecast.middleware.fabric.carriers.ip_multicast import (
     bind_receiver,
     prepare_sender,
     refusal_of,
     refuse_segments,
 )
-from treecast.middleware.fabric.carriers.memberships import Memberships
-from treecast.middleware.fabric.carriers.sockets import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.interfaces import Interface, interface_of
+from treecast.middleware.fabric.sockets.memberships import Memberships
+from treecast.middleware.fabric.sockets.udp import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
 from treecast.middleware.model.counters import FabricCounters, StareCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire import stare

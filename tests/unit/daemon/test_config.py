@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from treecast.middleware.cli.up import command
 from treecast.middleware.daemon.config import ConfigError, default_data, load
-from treecast.middleware.daemon.settings import FACES, NOT_SERVED, Settings, keys, value_text
+from treecast.middleware.daemon.settings import FACES, NOT_SERVED, Settings, given_carriers, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -191,6 +191,28 @@ def test_a_face_that_is_not_built_is_off_and_takes_only_off(face: str) -> None:
     assert getattr(load({face: "off"}, {}).settings, face) == "off"
     with pytest.raises(ConfigError, match=f"--{face}: this version has no .*; leave --{face} away"):
         load({face: "127.0.0.1:0"}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "carriers"),
+    [
+        ("auto", {"ip-multicast": ""}),
+        ("unicast", {}),
+        ("stare", {"stare": ""}),
+        ("labels", {"labels": "ethernet"}),
+        ("labels=10.0.0.9, auto", {"labels": "10.0.0.9", "ip-multicast": ""}),
+        ("labels,unicast", {"labels": "ethernet"}),
+    ],
+)
+def test_carriers_are_named_in_the_order_of_preference(text: str, carriers: dict[str, str]) -> None:
+    found = given_carriers(load({"carrier": text}, {}).settings)
+    assert list(found.items()) == list(carriers.items())
+
+
+@pytest.mark.parametrize("text", ["", "teleport", "auto,,labels", "stare,auto", "carrier"])
+def test_carriers_that_there_are_not(text: str) -> None:
+    with pytest.raises(ConfigError, match="--carrier"):
+        load({"carrier": text}, {})
 
 
 def test_every_default_address_is_loopback() -> None:

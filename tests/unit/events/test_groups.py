@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.events.world import TestHost, World, until
 
-from treecast.middleware.fabric.carriers.interfaces import interface_of
-from treecast.middleware.relay.streams import CarrierSettings
+from treecast.middleware.fabric.sockets.interfaces import interface_of
+from treecast.middleware.relay.carrier_choice import CarrierSettings
 
 QUICK = CarrierSettings(
     earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=5, much_of=500

@@ -38,10 +38,10 @@ from treecast.middleware.model.counters import (
     RelayCounters,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.carrier_choice import CarrierChoice, CarrierSettings
 from treecast.middleware.relay.events.events import Events
 from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.relay.interest import Interest, InterestSettings
-from treecast.middleware.relay.streams import Carriers, CarrierSettings
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
@@ -136,7 +136,7 @@ class TestHost:
         self.turn.add_store(journal)
         self.tables = Tables(world.root / f"tables-{number}.sqlite", FsyncPolicy.NEVER)
         self.events: Events | None = None
-        self.carriers: Carriers | None = None
+        self.choice: CarrierChoice | None = None
 
     async def start(self) -> None:
         self.methods = Methods()
@@ -182,18 +182,18 @@ class TestHost:
     def _carry(self, settings: CarrierSettings) -> None:
         """Streams may go by groups."""
         world, rng = self.world, random.Random(self.number)
-        self.carriers = Carriers(
+        self.choice = CarrierChoice(
             self.fabric, self.methods, world.allot, world.release, settings, self.interest_counters, rng
         )
         assert self.events is not None
-        self.carriers.carry(self.events.sending)
-        self.carriers.start()
+        self.choice.carry(self.events.sending)
+        self.choice.start()
 
     def _up(self, host: int, run: int) -> None:
         self.ups.add(host)
         self.interest.host_up(host)
-        if self.carriers is not None:
-            self.carriers.host_up(host)
+        if self.choice is not None:
+            self.choice.host_up(host)
         if self.events is not None:
             self.events.host_up(host)
 
@@ -224,8 +224,8 @@ class TestHost:
     # --- its end
 
     async def stop(self) -> None:
-        if self.carriers is not None:
-            await self.carriers.close()
+        if self.choice is not None:
+            await self.choice.close()
         if self.events is not None:
             await self.events.close()
         await self.interest.close()
@@ -240,11 +240,11 @@ class TestHost:
         """As a process that is killed; `stored`: after the journal was written, else before."""
         kill_channels(self.channels)
         self.fabric.close()
-        carriers = self.carriers
-        for task in (*self.interest._tasks, *(carriers._tasks if carriers is not None else ())):
+        choice = self.choice
+        for task in (*self.interest._tasks, *(choice._tasks if choice is not None else ())):
             task.cancel()
-        if carriers is not None and carriers._timer is not None:
-            carriers._timer.cancel()
+        if choice is not None and choice._timer is not None:
+            choice._timer.cancel()
         if self.events is not None:
             sending, receiving = self.events.sending, self.events.receiving
             for task in sending._tasks:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from treecast.middleware.fabric.carriers.ip_multicast import NAME as IP_MULTICAST
 from treecast.middleware.fabric.core.outcomes import Delivery
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.fabric import Fabric
@@ -21,7 +22,7 @@ from treecast.middleware.wire.segment import KeyRing
 # process are heard as well: by a key of our own they are another cluster, and not the same host and stream.
 KEYS = KeyRing({3: os.urandom(32)}, 3)
 STREAM = StreamSettings(report_every=0.01, round_trip=0.002)
-ALONE = FabricSettings(stream=STREAM, multicast=False)  # hears no other process: only what the test sends
+ALONE = FabricSettings(stream=STREAM, carriers=())  # hears no other process: only what the test sends
 PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it
 
 
@@ -95,6 +96,15 @@ async def fabrics(
     finally:
         for fabric in made:
             fabric.close()
+
+
+def join(fabric: Fabric, state: int) -> None:
+    """A member of the state's group of ip-multicast, told of its switch or not."""
+    fabric.carriers.of_form(IP_MULTICAST).join(state)
+
+
+def leave(fabric: Fabric, state: int) -> None:
+    fabric.carriers.of_form(IP_MULTICAST).leave(state)
 
 
 async def until(reached: Callable[[], bool]) -> None:

@@ -28,6 +28,7 @@ class Network(Links):
         self.settings = settings
         self.sender = Sender(ORIGIN, 7, 1, settings, self.now)
         self.receivers: dict[int, Receiver] = {}
+        self.begins: dict[int, int] = {}  # by host: where it begins, until the sender is told of it
         self.got: dict[int, list[int]] = {}  # by host: sequences in the order of delivery
         self.payloads: dict[int, bytes] = {}  # what was published
         self.most_memory = 0
@@ -37,6 +38,12 @@ class Network(Links):
     # --- what tests do
 
     def join(self, host: int, progress: Progress | None = None) -> Receiver:
+        """A receiver, by default from now on. The sender is told of it when it listens: by its first word."""
+        progress = progress or Progress(self.sender.end, self.sender.end)
+        self.begins[host] = progress.first
+        return self._receive(host, progress)
+
+    def _receive(self, host: int, progress: Progress) -> Receiver:
         self.receivers[host] = Receiver(
             host, self.sender.key, self.settings, random.Random(host * 7 + 1), self.now, progress=progress
         )
@@ -52,7 +59,7 @@ class Network(Links):
 
     def restart(self, host: int) -> None:
         """The process of `host` ends and comes back with what it wrote beside its records."""
-        self.join(host, self.receivers[host].progress)
+        self._receive(host, self.receivers[host].progress)
 
     def publish(self, payload: bytes, records: int = 1, **more: float) -> int | None:
         sequence = self.sender.publish(payload, records, self.now, **more)  # type: ignore[arg-type]
@@ -113,7 +120,10 @@ class Network(Links):
         for to, data in self.arrivals():
             end = self.sender if to == ORIGIN else self.receivers.get(to)
             if end is not None:
-                end.receive(decode(data, KEYS)[0], self.now)
+                segment = decode(data, KEYS)[0]
+                if to == ORIGIN and segment.sender in self.begins:
+                    self.sender.add_receiver(segment.sender, self.now, self.begins.pop(segment.sender))
+                end.receive(segment, self.now)
                 touched.add(to)
         for host in touched:
             if host != ORIGIN:

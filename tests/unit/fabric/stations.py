@@ -16,7 +16,7 @@ from tests.unit.fabric.links import Links, Weather
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
-from treecast.middleware.fabric.core.streams import Served, Shipment, Streams
+from treecast.middleware.fabric.core.streams import UNICAST, Served, Shipment, Streams
 from treecast.middleware.wire.segment import KeyRing
 
 EPOCH = 1
@@ -154,7 +154,7 @@ class Stations(Links):
 
     def _confirm(self, group: Group) -> None:
         if group.multicast:
-            group.served.use(1000 + group.key[0] * 100 + group.key[1], frozenset(group.members), self.now)
+            group.served.use(1, 1000 + group.key[0] * 100 + group.key[1], frozenset(group.members), self.now)
 
     def publish(self, group: Group, size: int, count: int = 1) -> None:
         """So many messages, as there is room."""
@@ -222,11 +222,10 @@ class Stations(Links):
         station.wakes_at = NEVER
         count, sent = len(station.socket), 0
         for data in station.socket:
-            station.streams.burst(memoryview(data), len(data), len(data), 0, self.now)
+            station.streams.burst(memoryview(data), len(data), len(data), self.now)
         station.socket.clear()
         station.held = 0
         self._deliver(station)
-        station.streams.receivers.over.clear()
         sent += self._ship(station, station.streams.answers(self.now))
         at = NEVER
         if self.backlog(station.host) <= _BACKLOG:
@@ -269,9 +268,9 @@ class Stations(Links):
     def _ship(self, station: Station, shipments: list[Shipment]) -> int:
         count = 0
         for shipment in shipments:
-            to: list[int] = [shipment.target]
-            if shipment.grouped:
-                to = self._members_of(station.host, shipment.target)
+            to = shipment.hosts
+            if shipment.carrier != UNICAST:
+                to = self._members_of(station.host, shipment.group)
             for data in shipment.datagrams:
                 size = len(data) + _OVERHEAD
                 self.sent_bytes[station.host] = self.sent_bytes.get(station.host, 0) + size
@@ -282,6 +281,6 @@ class Stations(Links):
     def _members_of(self, origin: int, state_id: int) -> list[int]:
         """All that have joined, live or not."""
         for group in self.groups.values():
-            if group.key[0] == origin and group.served.state_id == state_id:
+            if group.key[0] == origin and group.served.group == state_id:
                 return list(group.members)
         return []

@@ -16,7 +16,6 @@ from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.wire.segment import Kind, Segment, control
 from treecast.middleware.wire.segment_assembly import Message
 from treecast.middleware.wire.segment_bodies import (
-    Announce,
     Close,
     Gap,
     Heartbeat,
@@ -54,7 +53,7 @@ def receiver() -> Receiver:
 
 
 def sender(*hosts: int) -> Sender:
-    made = Sender(*KEY, SETTINGS, 0.0, open_to_all=False)
+    made = Sender(*KEY, SETTINGS, 0.0)
     for host in hosts:
         made.add_receiver(host, 0.0)
     return made
@@ -99,20 +98,12 @@ def test_an_oversized_message_is_refused_once_and_does_not_stand_in_the_way() ->
     assert (one.next, one.memory, one.progress.totals.refused) == (4, 0, {Rejection.OVERSIZED: 3})
 
 
-def test_a_segment_before_the_beginning_is_known_is_let_go() -> None:
-    one = Receiver(2, KEY, SETTINGS, random.Random(1), 0.0)
-    one.receive(data(0), 0.0)
-    assert one.counters.refused == {"NOT_BEGUN": 1}
-    one.receive(control(Kind.ANNOUNCE, *KEY, 1, Announce(5, 6, (2, 3), "name").encode()), 0.1)
-    assert (one.next, one.known, one.members, one.name) == (5, 6, (2, 3), "name")
-
-
 @pytest.mark.parametrize(
     ("segment", "reason"),
     [
         (control(Kind.NAK, *KEY, 9, Nak((Gap(0, 1),)).encode()), "UNKNOWN_HOST"),
         (control(Kind.REPORT, *KEY, 9, Report(Mode.LIVE).encode()), "UNKNOWN_HOST"),
-        (control(Kind.REPORT, *KEY, 9, Report(Mode.JOINING).encode()), "UNKNOWN_HOST"),
+        (control(Kind.REPORT, *KEY, 2, bytes(200)), "BODY"),
         (control(Kind.REPORT, *KEY, 2, Report(Mode.LIVE, 0, 9, totals=Totals(9)).encode()), "INCONSISTENT"),
         (control(Kind.REPORT, *KEY, 2, b""), "BODY"),
         (control(Kind.HEARTBEAT, *KEY, 2, Heartbeat(0, 0).encode()), "UNEXPECTED"),

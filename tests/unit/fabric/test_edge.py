@@ -68,12 +68,13 @@ async def test_what_is_lost_is_repaired(offload: bool) -> None:
 
 async def test_a_receiver_joins_at_the_current_sequence() -> None:
     async with fabrics(1, 2) as (one, two):
-        origin = one.originate(7, 1, name="a name", open_to_all=True)
+        origin = one.originate(7, 1, name="a name")
         for number in range(10):
             origin.publish(b"%d" % number, 3)
+        origin.add_receiver(2)
         sink = Collected()
-        joined = two.join(1, 7, 1, sink)
-        await until(lambda: len(origin.peers()) == 1 and joined.receiver.known == 30)
+        joined = two.join(1, 7, 1, sink, progress=Progress(30, 30))
+        await until(lambda: origin.peers()[0].heard > 0 and joined.receiver.known == 30)
         origin.publish(b"new", 1)
         await until(lambda: bool(sink.deliveries))
         assert (sink.payloads, joined.next, joined.lag, joined.receiver.name) == ([b"new"], 31, 0, "a name")

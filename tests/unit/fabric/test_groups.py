@@ -6,12 +6,12 @@ import asyncio
 import socket
 
 import pytest
-from tests.unit.fabric.edges import PATIENCE, STREAM, Collected, fabrics, until
+from tests.unit.fabric.edges import IP_MULTICAST, PATIENCE, STREAM, Collected, fabrics, join, leave, until
 
-from treecast.middleware.fabric.carriers.interfaces import interface_of
-from treecast.middleware.fabric.carriers.memberships import Memberships
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.interfaces import interface_of
+from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.wire import stare
 
 START = Progress(0, 0)
@@ -24,9 +24,9 @@ async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_
         heard: list[tuple[int, int, int, int]] = []
         for fabric in (two, three, four):
             fabric.on_probe = lambda *probe, host=fabric.host: heard.append((host, *probe))
-        two.join_group(STATE)
-        three.join_group(STATE)
-        one.send_probe(STATE, 99)
+        join(two, STATE)
+        join(three, STATE)
+        one.send_probe(IP_MULTICAST, STATE, 99, ())
         await until(lambda: len(heard) == 2)
         assert sorted(heard) == [(2, 1, STATE, 99), (3, 1, STATE, 99)]
 
@@ -35,7 +35,7 @@ async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_
         for fabric, sink in zip((two, three, four), sinks, strict=True):
             origin.add_receiver(fabric.host, 0)
             fabric.join(1, 7, 1, sink, progress=START)
-        origin.use_group(STATE, {2, 3})
+        origin.use_carrier(IP_MULTICAST, {2, 3}, STATE)
         assert {peer.host: peer.carrier for peer in origin.peers()} == {
             2: "ip-multicast",
             3: "ip-multicast",
@@ -49,7 +49,7 @@ async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_
         assert origin.counters.sent["DATA"] == 50 * 4
         sent = one.counters.sent_packets
         assert 2 * 200 <= sent < 2 * 200 + 60  # once to the group, once to host 4, and control
-        origin.drop_group()
+        origin.drop_carrier()
         assert {peer.carrier for peer in origin.peers()} == {"unicast"}
         origin.publish(b"last", 1)
         await until(lambda: all(len(sink.deliveries) == 51 for sink in sinks))
@@ -61,7 +61,7 @@ async def test_a_burst_waits_for_the_group_that_is_being_formed() -> None:
         origin = one.originate(7, 1)
         sinks = [Collected() for _ in range(2)]
         for fabric, sink in zip((two, three), sinks, strict=True):
-            fabric.join_group(STATE + 3)
+            join(fabric, STATE + 3)
             origin.add_receiver(fabric.host, 0)
             fabric.join(1, 7, 1, sink, progress=START)
         origin.await_group(PATIENCE)
@@ -71,13 +71,13 @@ async def test_a_burst_waits_for_the_group_that_is_being_formed() -> None:
         at_once = before // len(payload)
         await until(lambda: all(len(sink.deliveries) >= at_once for sink in sinks))
         assert before <= origin.pace().payload < before + len(payload)
-        origin.use_group(STATE + 3, {2, 3})
+        origin.use_carrier(IP_MULTICAST, {2, 3}, STATE + 3)
         origin.group_stands()
         await until(lambda: all(len(sink.deliveries) == 20 for sink in sinks))
         by_unicast = sum([one.size for one in origin.sent() if one.carrier == "unicast"])
         assert by_unicast < 2 * 1.2 * (before + len(payload))
 
-        origin.drop_group()
+        origin.drop_carrier()
         origin.await_group(0.05)  # a group that does not come holds nothing up
         for _ in range(20):
             origin.publish(payload, 1)
@@ -89,10 +89,10 @@ async def test_who_left_a_group_answers_no_probe() -> None:
         heard: list[int] = []
         two.on_probe = three.on_probe = lambda *probe: heard.append(probe[2])
         for fabric in (two, three):
-            fabric.join_group(STATE + 1)
-        two.leave_group(STATE + 1)
+            join(fabric, STATE + 1)
+        leave(two, STATE + 1)
         assert two.state().carriers[1].targets == 0
-        one.send_probe(STATE + 1, 5)
+        one.send_probe(IP_MULTICAST, STATE + 1, 5, ())
         await until(lambda: bool(heard))
         assert heard == [5]
 
@@ -106,12 +106,11 @@ async def test_a_host_that_the_group_does_not_reach_falls_back_to_unicast() -> N
         for fabric, sink in zip((two, three), sinks, strict=True):
             origin.add_receiver(fabric.host, 0)
             fabric.join(1, 7, 1, sink, progress=START)
-        three.join_group(STATE + 2)
-        unread = two._ways.group_udp
-        assert unread is not None
+        join(three, STATE + 2)
+        unread = two.carriers.named(IP_MULTICAST)._receiver  # type: ignore[attr-defined]
         asyncio.get_running_loop().remove_reader(unread.sock.fileno())  # a machine's fabrics share
-        del two._inlets._inlets[unread]
-        origin.use_group(STATE + 2, {2, 3})
+        two._inlets.remove(unread)
+        origin.use_carrier(IP_MULTICAST, {2, 3}, STATE + 2)
         count = 0
         async with asyncio.timeout(PATIENCE):
             while not unreached:
@@ -132,14 +131,16 @@ async def test_why_groups_are_refused() -> None:
     async with fabrics(1, address="0.0.0.0") as (one,):
         assert "names no interface" in one.state().carriers[1].refusal
         with pytest.raises(OSError, match="names no interface"):
-            one.join_group(STATE)
+            join(one, STATE)
         with pytest.raises(OSError, match="names no interface"):
-            one.originate(1, 1).use_group(STATE, {2})
-    async with fabrics(1, settings=FabricSettings(multicast=False)) as (one,):
-        assert "switched off" in one.state().carriers[1].refusal
+            one.originate(1, 1).use_carrier(IP_MULTICAST, {2}, STATE)
+    async with fabrics(1, settings=FabricSettings(carriers=())) as (one,):
+        assert [carrier.name for carrier in one.state().carriers] == ["unicast"]
+        with pytest.raises(ValueError, match="start with --carrier ip-multicast"):
+            one.originate(1, 1).use_carrier(IP_MULTICAST, {2}, STATE)
     async with fabrics(1) as (one,):
         with pytest.raises(ValueError, match="state id 255"):
-            one.send_probe(255, 1)
+            one.send_probe(IP_MULTICAST, 255, 1, ())
 
 
 def test_memberships_past_the_bound_of_one_socket() -> None:

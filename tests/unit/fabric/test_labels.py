@@ -17,14 +17,15 @@ from treecast.middleware.control.trees.manager import HeldTrees
 from treecast.middleware.dataplane.p4.bits import csum16_bytes
 from treecast.middleware.dataplane.p4files import load_file
 from treecast.middleware.evaluation.switched import SwitchedNetwork
-from treecast.middleware.fabric.carriers.labels import Labels, segments
+from treecast.middleware.fabric.carriers.carrier import Place
+from treecast.middleware.fabric.carriers.labels import BY_ETHERNET, LabelRules, Labels
 from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.wire.label_stack import UDP_PORT, encode_labels, hop
+from treecast.middleware.wire.label_stack import UDP_PORT, encode_labels, end_of_labels, hop
 
 PROGRAM = Path(__file__).resolve().parents[3] / "p4" / "virtual_trees.p4"
 HOSTS = {1: "127.0.9.1", 2: "127.0.9.2", 3: "127.0.9.3"}
@@ -105,13 +106,13 @@ class Switches:
 @asynccontextmanager
 async def hosts() -> AsyncIterator[dict[int, Fabric]]:
     made = {}
-    settings = FabricSettings(stream=STREAM, labels=SWITCH)
+    settings = FabricSettings(stream=STREAM, carriers=("labels",), options={"labels": SWITCH})
     for host, address in HOSTS.items():
         made[host] = Fabric(host, settings, KEYS, FabricCounters(), random.Random(host))
         await made[host].start((address, 0))
     for one in made.values():
         for other in made.values():
-            one.set_name(other.host, NAMES[other.host])
+            one.carriers.set_name(other.host, NAMES[other.host])
             if one is not other:
                 one.set_host(other.host, other.address)
     try:
@@ -141,20 +142,27 @@ async def _carry(at: dict[int, Fabric], rules: RuleBase, switches: Switches) -> 
         origin.add_receiver(host, 0)
         sinks.append(Collected())
         at[host].join(1, 7, 1, sinks[-1], progress=Progress(0, 0))
+    labels = at[1].carriers.named("labels")
     with pytest.raises(OSError, match="was not told"):
-        origin.use_group(5000, {2, 3})
-    at[1].set_trees(3, rules.network, rules)
+        origin.use_carrier("labels", {2, 3})
+    assert at[1].carriers.pick({2, 3}, 1000, 2) is None
+    changed: list[bool] = []
+    at[1].on_reach = lambda: changed.append(True)
+    labels.learn(LabelRules(3, rules.network, rules))
+    assert changed
     with pytest.raises(ValueError, match="version 2"):
-        at[1].set_trees(2, rules.network, rules)
+        labels.learn(LabelRules(2, rules.network, rules))
+    with pytest.raises(ValueError, match="no group 5000"):
+        origin.use_carrier("labels", {2, 3}, 5000)
+    assert at[1].carriers.pick({2, 3}, origin.sender.mtu, 0) is labels  # without any state of the network
     heard: set[int] = set()
     for host in (2, 3):
-        at[host].join_group(5000)
         at[host].on_probe = lambda *_, host=host: heard.add(host)
-    at[1].send_probe(5000, 9, [2, 3])
+    at[1].send_probe("labels", 0, 9, [2, 3])
     await until(lambda: heard == {2, 3})
     origin.publish(b"by unicast", 1)
     await until(lambda: all(len(sink.deliveries) == 1 for sink in sinks))
-    origin.use_group(5000, {2, 3})
+    origin.use_carrier("labels", {2, 3})
     before = switches.copies
     payloads = [bytes([n]) * (3000 * n) for n in range(1, 12)]
     for count, payload in enumerate(payloads, 2):
@@ -164,19 +172,17 @@ async def _carry(at: dict[int, Fabric], rules: RuleBase, switches: Switches) -> 
     assert [peer.carrier for peer in origin.peers()] == ["labels", "labels"]
     assert switches.copies - before >= 2 * len(payloads)
     assert at[1].state().carriers[1].name == "labels"
-    at[3].leave_group(5000)
 
 
 def test_where_segments_begin() -> None:
     stack = encode_labels([hop(1), hop(2)])
     whole = bytes(14) + stack + b"segment"
     buffer = memoryview(bytearray(whole + bytes(4)))
-    assert segments(buffer, len(whole), len(whole), 14) == [(14 + 6, len(whole))]
-    assert segments(buffer, 15, 15, 14) == [(-1, -1)]
-    assert segments(buffer, 18, 18, 14) == [(-1, -1)]
-    assert segments(memoryview(bytearray(b"\xff\xff" + bytes(2000))), 2002, 2002, 0) == [(-1, -1)]
+    assert end_of_labels(buffer, 14, len(whole)) == 14 + 6
+    assert end_of_labels(buffer, 14, 15) == end_of_labels(buffer, 14, 18) == -1
+    assert end_of_labels(memoryview(bytearray(b"\xff\xff" + bytes(2000))), 0, 2002) == -1
     empty = memoryview(bytearray(b"\0\0data\0\0data"))
-    assert segments(empty, 12, 6, 0) == [(2, 6), (8, 12)]
+    assert [end_of_labels(empty, start, start + 6) for start in (0, 6)] == [2, 8]
 
 
 class _Wire:
@@ -191,19 +197,20 @@ class _Wire:
 def test_hosts_are_parted_where_a_stack_has_no_room() -> None:
     star = build(["s", *(f"h{n}" for n in range(9))], [(0, n) for n in range(1, 10)], hosts=range(1, 10))
     wire = _Wire()
-    carrier = Labels(1, wire, 2 + 2 * 3)
+    carrier = Labels(BY_ETHERNET, 2 + 2 * 3)
+    carrier.begin(1, wire)
     for host in range(1, 10):
-        carrier.set_name(host, f"h{host - 1}")
-    carrier.set_name(77, "nowhere")
-    carrier.set_rules(1, star, RuleBase(star, 0))
-    carrier.send(5000, [b"data"], [2, 3, 4, 5, 6, 7, 8, 9, 77])
+        carrier.set_host(host, Place(name=f"h{host - 1}"))
+    carrier.set_host(77, Place(name="nowhere"))
+    carrier.learn(LabelRules(1, star, RuleBase(star, 0)))
+    carrier.send(0, [b"data"], [2, 3, 4, 5, 6, 7, 8, 9, 77])
     labels = [int.from_bytes(one[at : at + 2]) for one in wire.sent for at in range(2, len(one) - 4, 2)]
     assert sorted(labels) == [2 * edge for edge in range(1, 9)]
     assert all(len(one) <= 8 + 4 for one in wire.sent)
-    carrier.send(5000, [b"more", b"data"], [3, 2])
-    carrier.send(5001, [b"more"], [2, 3])
+    carrier.send(0, [b"more", b"data"], [3, 2])
+    carrier.send(0, [b"more"], [2, 3])
     assert carrier.observed() == {tuple(f"h{n}" for n in range(1, 9)): 1, ("h1", "h2"): 3}
-    assert not carrier.reaches(77)
-    carrier.set_name(1, None)
+    assert carrier.reach([2, 77]).hosts == {2}
+    carrier.set_host(1, None)
     with pytest.raises(OSError, match="was not told"):
-        carrier.check()
+        carrier.check(0)

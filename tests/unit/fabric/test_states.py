@@ -50,7 +50,7 @@ def test_every_pair_has_an_entry_which_step_follows(
 @pytest.mark.parametrize(
     ("table", "begins"),
     [
-        (RECEIVER_TABLE, {ReceiverState.JOINING, ReceiverState.LIVE}),
+        (RECEIVER_TABLE, {ReceiverState.LIVE}),
         (PEER_TABLE, {PeerState.LIVE, PeerState.CATCHING_UP}),
         (PACE_TABLE, {PaceState.OPENING}),
     ],

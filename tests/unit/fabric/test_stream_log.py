@@ -78,7 +78,7 @@ def talk(sender: Sender, receiver: Receiver, now: float) -> list[Message]:
 
 def run(log: DiskLog, first: int, seconds: float = 3.0) -> tuple[Sender, Receiver, list[Message]]:
     typed: StreamLog = log
-    sender = Sender(1, 7, 1, SETTINGS, 0.0, log=typed, open_to_all=False)
+    sender = Sender(1, 7, 1, SETTINGS, 0.0, log=typed)
     sender.add_receiver(2, 0.0, first)
     receiver = Receiver(2, (1, 7, 1), SETTINGS, random.Random(1), 0.0, progress=Progress(first, first))
     got, now = [], 0.0

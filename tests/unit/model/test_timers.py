@@ -116,7 +116,7 @@ def test_a_fabric_with_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
     async def main() -> None:
         clock = Looks(asyncio.get_running_loop())
         stream = StreamSettings(heartbeat_first=0.0104)
-        settings = FabricSettings(stream=stream, multicast=False)
+        settings = FabricSettings(stream=stream, carriers=())
         fabric = Fabric(1, settings, NO_KEYS, FabricCounters(), random.Random(1), clock=clock)
         await fabric.start(("127.0.0.1", 0))
         try:

@@ -11,9 +11,15 @@ from tests.unit.relay.world import World, batch, content, until
 from treecast.middleware.broker.values import Isolation
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.relay.carrier_choice import (
+    GROUP_JOIN,
+    GROUP_LEAVE,
+    PROBE_SEEN,
+    GroupRequest,
+    ProbeSeen,
+)
 from treecast.middleware.relay.interest import INTEREST, InterestRequest
 from treecast.middleware.relay.partitions import calls
-from treecast.middleware.relay.streams import GROUP_JOIN, GROUP_LEAVE, PROBE_SEEN, GroupRequest, ProbeSeen
 from treecast.middleware.wire.segment_assembly import Message
 
 NUMBERS = (0, 1, -1, 5, 2**31 - 1, -(2**31))
@@ -46,8 +52,8 @@ def request(rng: random.Random, topic_id: bytes) -> tuple[int, bytes, bytes]:
         calls.MARKER: calls.MarkerRequest(which, ProducerIdentity(large(), number()), False, number()),
         calls.LOG_START: calls.LogStartNotice(which, large()),
         INTEREST: InterestRequest(rng.choice([0, 3]), rng.choice([-1, 0, 2**64 - 1]), [("", "#", "x")]),
-        GROUP_JOIN: GroupRequest(rng.choice([0, 5, 2**22, 2**32 - 1])),
-        GROUP_LEAVE: GroupRequest(rng.choice([0, 5, -1, 2**32 - 1])),
+        GROUP_JOIN: GroupRequest(rng.choice([0, 5, 2**22, 2**32 - 1]), rng.choice(["", "ip-multicast", "é"])),
+        GROUP_LEAVE: GroupRequest(rng.choice([0, 5, -1, 2**32 - 1]), "ip-multicast"),
         PROBE_SEEN: ProbeSeen(1, rng.choice([0, 2**64 - 1])),
     }
     method = rng.choice(list(heads))

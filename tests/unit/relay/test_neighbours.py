@@ -13,7 +13,7 @@ from treecast.middleware.api.entries import Change, HostEntry, Kind, Position, P
 from treecast.middleware.fabric.channel import listen_on_one_number
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.relay.neighbours import Neighbours, Port, Ways
+from treecast.middleware.relay.neighbours import Endpoint, Neighbours, Port
 from treecast.middleware.relay.view import ClusterView
 
 OWN = 7
@@ -36,7 +36,7 @@ async def neighbours() -> AsyncIterator[Callable[[int], Neighbours]]:
     def make(run: int) -> Neighbours:
         stream, datagrams = listen_on_one_number(Address("127.0.0.1", 0))
         port = Port(Address(*stream.getsockname()[:2]), stream, datagrams)
-        ways = Ways(port, None, QUICK, FabricSettings())
+        ways = Endpoint(port, None, QUICK, FabricSettings())
         made.append(Neighbours(ways, OWN, run, CLUSTER, ClusterView(), Counters()))
         return made[-1]
 

@@ -49,12 +49,12 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.relay.carrier_choice import CarrierSettings
 from treecast.middleware.relay.interest import InterestSettings
 from treecast.middleware.relay.partitions.lost_disk import Recorded
 from treecast.middleware.relay.partitions.ports import Claim, PartitionSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
 from treecast.middleware.relay.sharing import Sharing
-from treecast.middleware.relay.streams import CarrierSettings
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
@@ -104,6 +104,7 @@ class World:
         self.loss = loss
         self.settings = settings
         self.carriers = CarrierSettings(hosts=0)
+        self.fabric = FabricSettings(stream=STREAM, mtu=1500)
         self.recorded: dict[int, tuple[int, list[str]]] = {}  # by host: version and patterns
         self.states: dict[tuple[str, ...], int] = {}
         self.away = False  # the coordinator
@@ -326,9 +327,7 @@ class TestHost:
             self.number, self.run, CLUSTER, KEY, CHANNEL, ChannelCounters(), rng, methods.handle
         )
         methods.use(self.channels)
-        self.fabric = Fabric(
-            self.number, FabricSettings(stream=STREAM, mtu=1500), KEYS, FabricCounters(), rng
-        )
+        self.fabric = Fabric(self.number, self.world.fabric, KEYS, FabricCounters(), rng)
         await self.fabric.start(("127.0.0.1", 0))
         if self.world.loss:
             lose(self.fabric, self.number, self.world.loss)
@@ -447,11 +446,11 @@ class TestHost:
         self.directory.close(clean=False)
 
     def _kill_sharing(self) -> None:
-        carriers, interest = self.sharing.carriers, self.sharing.interest
-        if carriers._timer is not None:
-            carriers._timer.cancel()
-        groups = [group.task for group in carriers._groups.values()]
-        for task in (*carriers._tasks, *interest._tasks, interest._recording, *groups):
+        choice, interest = self.sharing.choice, self.sharing.interest
+        if choice._timer is not None:
+            choice._timer.cancel()
+        groups = [group.task for group in choice._groups.values()]
+        for task in (*choice._tasks, *interest._tasks, interest._recording, *groups):
             if task is not None:
                 task.cancel()
 

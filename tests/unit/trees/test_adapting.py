@@ -14,7 +14,8 @@ from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.control.trees.told import read_trees, write_trees
 from treecast.middleware.dataplane.emulator import LinkSettings
 from treecast.middleware.evaluation.twins import FRAME, switched
-from treecast.middleware.fabric.carriers.labels import Labels
+from treecast.middleware.fabric.carriers.carrier import Place
+from treecast.middleware.fabric.carriers.labels import BY_ETHERNET, LabelRules, Labels
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.routing.network import Network, build, with_hosts
 from treecast.middleware.routing.virtual.choice import measure
@@ -52,17 +53,18 @@ class Cloud:
         self.run = switched("virtual_trees")
         links = dict.fromkeys(range(len(network.tails)), LinkSettings(delay=DELAY))
         self.run.become(network, {node: SwitchState.of() for node in network.switches}, links)
-        self.carriers = {node: Labels(node + 1, Port(self, node), 1000) for node in network.hosts}
-        for carrier in self.carriers.values():
+        self.carriers = {node: Labels(BY_ETHERNET, 1000) for node in network.hosts}
+        for host, carrier in self.carriers.items():
+            carrier.begin(host + 1, Port(self, host))
             for node in network.hosts:
-                carrier.set_name(node + 1, network.names[node])
+                carrier.set_host(node + 1, Place(name=network.names[node]))
         self.sent: list[list[int]] = []
         self.wanted: list[tuple[int, list[int]]] = []
         self.under_way = 0
 
     def publish(self) -> None:
         source, receivers = self.rng.choice(self.wanted)
-        if not self.carriers[source].reaches(receivers[0] + 1):
+        if not self.carriers[source].reach([receivers[0] + 1]).hosts:
             return  # it was told of no network yet
         self.sent.append(receivers)
         payload = (len(self.sent) - 1).to_bytes(4)
@@ -78,7 +80,7 @@ class Cloud:
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
         told, rules = read_trees(write_trees(version, network, trees))
         for carrier in self.carriers.values():
-            carrier.set_rules(version, told, rules)
+            carrier.learn(LabelRules(version, told, rules))
             self.pass_time(0.02, 2)
 
     async def sleep(self, seconds: float) -> None:

@@ -20,7 +20,8 @@ from treecast.middleware.control.trees.manager import TreeManager
 from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.thesis.encoding import ENCODERS, encoder_of
 from treecast.middleware.evaluation.twins import FRAME, switched
-from treecast.middleware.fabric.carriers.labels import Labels
+from treecast.middleware.fabric.carriers.carrier import Place
+from treecast.middleware.fabric.carriers.labels import BY_ETHERNET, LabelRules, Labels
 from treecast.middleware.routing.forwarding import faults, simulate
 from treecast.middleware.routing.network import Network, RoutingError, Unreachable, build
 from treecast.middleware.routing.schemes.common import delivery_tree
@@ -57,10 +58,11 @@ class Wire:
 def carrier(network: Network, room: int) -> tuple[Labels, Wire]:
     """Of the first host; host ids are node numbers."""
     wire = Wire()
-    found = Labels(network.hosts[0], wire, room)
+    found = Labels(BY_ETHERNET, room)
+    found.begin(network.hosts[0], wire)
     for node in network.hosts:
-        found.set_name(node, network.names[node])
-    found.set_rules(1, network, RuleBase(network, 4))
+        found.set_host(node, Place(name=network.names[node]))
+    found.learn(LabelRules(1, network, RuleBase(network, 4)))
     return found, wire
 
 

@@ -124,7 +124,7 @@ async def test_unread_answers_hold_back_requests(deaf: tuple[Host, RawHost]) -> 
     a, raw = deaf
     a.handler = lambda host, method, head, body: Answer(head, bytes(200_000))
     frames = b""
-    seal = raw.session._outbox.seal
+    seal = raw.session._frames.seal
     assert seal is not None
     for number in range(500):
         header = encode_frame(Frame(0, Kind.CALL, 41, number, 0, 0))

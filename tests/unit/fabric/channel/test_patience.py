@@ -13,7 +13,7 @@ from tests.unit.fabric.channel.hosts import Host, connected, until
 from tests.unit.fabric.channel.pairs import identity, open_pair, session
 
 from treecast.middleware.fabric.channel.codec import Problem
-from treecast.middleware.fabric.channel.patience import Patience
+from treecast.middleware.fabric.channel.deadlines import Patience
 from treecast.middleware.fabric.channel.settings import ChannelSettings
 
 StartHost = Callable[..., Awaitable[Host]]

@@ -150,7 +150,7 @@ def test_only_the_lower_host_chooses() -> None:
     assert pair.dialler.session.state is pair.acceptor.session.state is State.CHOICE
     with pytest.raises(ValueError, match="cannot be chosen"):
         pair.dialler.session.open()
-    pair.dialler.session._outbox.control(Kind.OPEN, 0, 0, 0)
+    pair.dialler.session._frames.control(Kind.OPEN, 0, 0, 0)
     pair.pump()
     assert pair.acceptor.end.problem is Problem.UNEXPECTED
 
@@ -286,7 +286,7 @@ def test_who_does_not_keep_to_the_window_is_refused() -> None:
 
 def test_credit_that_was_never_taken_is_refused() -> None:
     pair = open_pair(SMALL)
-    pair.acceptor.session._outbox.control(Kind.CREDIT, 2, 0, 1)
+    pair.acceptor.session._frames.control(Kind.CREDIT, 2, 0, 1)
     pair.pump()
     assert pair.dialler.end.problem is Problem.WINDOW
 

@@ -14,7 +14,7 @@ from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .repairs import Parts
 
 
-class Outbox:
+class Outlet:
     """Makes what an origin sends of its stream, `key`; messages are cut by `mtu`, bytes of a segment."""
 
     __slots__ = ("_control", "_key", "_log", "_mtu")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
+from tests.unit.fabric import broadcast
 from tests.unit.relay.world import TestHost, World, content, until
 
-from treecast.middleware.fabric.carriers.interfaces import interface_of
-from treecast.middleware.relay.streams import CarrierSettings
+from treecast.middleware.fabric.carriers.registry import register
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.interfaces import interface_of
+from treecast.middleware.relay.carrier_choice import CarrierSettings
 
 QUICK = CarrierSettings(
     earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=2, much_of=50
@@ -21,6 +27,14 @@ def carriers(host: TestHost, topic: str = "t") -> dict[int, str]:
         for stream in host.relay.leading.of_topic(topic)
         for peer in stream.origin.peers()
     }
+
+
+def by_broadcast(world: World) -> FabricSettings:
+    register(broadcast.NAME, broadcast.make)
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = str(sock.getsockname()[1])
+    return replace(world.fabric, carriers=(broadcast.NAME, "ip-multicast"), options={broadcast.NAME: port})
 
 
 async def followed(world: World, *hosts: TestHost) -> None:
@@ -45,7 +59,7 @@ async def test_two_followers_earn_a_group_and_one_does_not(world: World, multica
     await followed(world, c)
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
     state_id = world.states[("t",)]
-    assert a.sharing.carriers.group_of(("t",)) == (state_id, [2, 3])
+    assert a.sharing.choice.group_of(("t",)) == (state_id, [2, 3])
     for number in range(20):
         await a.produce(b"%d" % number + b"x" * 2000)
     await until(b.copied())
@@ -55,7 +69,7 @@ async def test_two_followers_earn_a_group_and_one_does_not(world: World, multica
     await until(lambda: all(row.closed for row in origin.rows().values()))
     assert await c.partition().leader.unfollow() is None
     await until(lambda: carriers(a) == {2: "unicast"})
-    await until(lambda: not c.sharing.carriers._asked)
+    await until(lambda: not c.sharing.choice._asked)
 
 
 async def test_who_answers_no_probe_gets_unicast(world: World, multicast: None) -> None:
@@ -85,10 +99,55 @@ async def test_without_a_coordinator_a_topic_stays_on_unicast_until_it_is_back(
     a, b, c = await world.start(1, 2, 3)
     await a.produce(b"one")
     await followed(world, b, c)
-    await until(lambda: ("t",) in a.sharing.carriers._groups)
+    await until(lambda: ("t",) in a.sharing.choice._groups)
     assert set(carriers(a).values()) == {"unicast"}
     world.away = False
     await until(lambda: set(carriers(a).values()) == {"ip-multicast"})
+
+
+async def test_what_names_its_receivers_needs_no_coordinator(world: World) -> None:
+    world.carriers, world.away = QUICK, True
+    world.fabric = by_broadcast(world)
+    await world.topic("t", 1)
+    a, b, c = await world.start(1, 2, 3)
+    await a.produce(b"one")
+    await followed(world, b)
+    await until(lambda: carriers(a) == {2: broadcast.NAME})  # one host is worth it
+    await followed(world, c)
+    await until(lambda: carriers(a) == {2: broadcast.NAME, 3: broadcast.NAME})
+    assert (a.sharing.choice.group_of(("t",)), world.states) == ((0, [2, 3]), {})
+    await a.produce(b"x" * 5000)
+    await until(b.copied())
+    await until(c.copied())
+    c.fabric.on_probe = None  # as where the network carries it no more
+    await until(lambda: carriers(a) == {2: broadcast.NAME, 3: "unicast"})
+    assert await b.partition().leader.unfollow() is None
+    await until(lambda: carriers(a) == {3: "unicast"})
+
+
+async def test_each_stream_goes_by_the_first_carrier_that_reaches_its_hosts(
+    world: World, multicast: None
+) -> None:
+    world.carriers = QUICK
+    world.fabric = by_broadcast(world)
+    await world.topic("t", 1)
+    await world.topic("u", 1)
+    a, b, c = await world.start(1, 2, 3)
+    reached = a.fabric.carriers.named(broadcast.NAME)
+    assert isinstance(reached, broadcast.Broadcast)
+    for topic in ("t", "u"):
+        await a.produce(b"one", topic=topic)
+    for host in (b, c):
+        await host.read(0, topic="t")
+    await until(lambda: set(carriers(a).values()) == {broadcast.NAME})
+    reached.hosts.clear()  # as a carrier of trees that has lost its network
+    await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
+    assert set(world.states) == {("t",)}
+    reached.hosts.add(2)
+    await b.read(0, topic="u")
+    await until(lambda: carriers(a, "u") == {2: broadcast.NAME})
+    await until(lambda: carriers(a) == {2: broadcast.NAME, 3: "unicast"})
+    await until(lambda: not b.sharing.choice._asked)
 
 
 async def test_interest_of_partitions_is_told(world: World) -> None:

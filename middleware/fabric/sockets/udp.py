@@ -1,4 +1,8 @@
-"""A UDP socket that sends and receives in bursts. Linux; without UDP_SEGMENT and UDP_GRO one by one."""
+"""A UDP socket that sends and receives in bursts. Linux; without UDP_SEGMENT and UDP_GRO one by one.
+
+A UDP_SEGMENT call takes one buffer and a size: the kernel cuts it into datagrams of that size, of which the
+last may be shorter. It takes at most 64 of them, and no more bytes than one datagram may have.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,6 @@ from typing import Final
 
 from treecast.middleware.model.counters import FabricCounters
 
-from .bursts import Burst, bursts
-
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
 _IP_MTU_DISCOVER: Final = 10
@@ -24,6 +26,8 @@ _GRO_SIZE: Final = struct.Struct("=i")
 _ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size)
 _COST: Final = 100  # bytes of memory of a queued burst beside its datagrams
 BUFFER_BYTES: Final = 1 << 16
+MOST_DATAGRAMS: Final = 64  # UDP_MAX_SEGMENTS of kernels before 6.9; later ones take 128
+MOST_BYTES: Final = 65_507 - 20  # of a burst, with room for an IPv6 header
 
 # The kernel, the path or the device does not cut such a burst; one by one its datagrams may still pass.
 _NO_OFFLOAD: Final = frozenset({errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMSGSIZE})
@@ -37,14 +41,45 @@ def shown(address: SocketAddress) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class Burst:
+    """Datagrams for one call. All are `size` bytes, but the last, which may have less."""
+
+    __slots__ = ("datagrams", "length", "size")
+
+    def __init__(self, datagram: bytes) -> None:
+        self.datagrams = [datagram]
+        self.size = len(datagram)
+        self.length = len(datagram)
+
+    def add(self, datagram: bytes) -> bool:
+        """Whether it fits: the last one must not be shorter, the burst not too long."""
+        size = len(datagram)
+        count = len(self.datagrams)
+        whole = self.length == count * self.size
+        if not whole or size > self.size or count >= MOST_DATAGRAMS or self.length + size > MOST_BYTES:
+            return False
+        self.datagrams.append(datagram)
+        self.length += size
+        return True
+
+
+def bursts(datagrams: list[bytes]) -> list[Burst]:
+    """All of them in their order, in as few bursts as that allows."""
+    found: list[Burst] = []
+    last: Burst | None = None
+    for datagram in datagrams:
+        if last is None or not last.add(datagram):
+            last = Burst(datagram)
+            found.append(last)
+    return found
+
+
 class UdpSocket:
     """Owns a bound, non-blocking socket.
 
     `want_write(True)` is called when something waits for the kernel, and `False` when nothing does; then
     `flush` is to be called when the socket can be written.
     """
-
-    skip: Final = 0  # bytes before what a datagram carries
 
     def __init__(
         self,

@@ -1,16 +1,18 @@
-"""Which carrier streams to other hosts go by: unicast first, a group where it is worth it and works.
+"""Which carrier streams to other hosts go by: unicast first, another where it is worth it and works.
 
-    unicast --enough hosts--> state id allotted --> hosts asked to join --> probed by multicast
-            <--too few left--                   confirmed by their answers on the channel
+    unicast --a carrier may reach enough hosts--> state id allotted --> hosts asked to join --> probed by it
+            <--too few left, or a better one--                   confirmed by their answers on the channel
 
-A group is formed as soon as hosts join, so that it stands before a burst comes. Groups cost the network
-states: when a host has `eager` of them, further ones have to earn theirs by a rate.
+The fabric's registry says which of its carriers may reach the hosts of a stream, the preferred one first.
+Where its packets name their receivers, there is no state id to be allotted and nothing to join: hosts are
+probed at once. A group is formed as soon as hosts join, so that it stands before a burst comes. Groups cost
+the network states: when a host has `eager` of them, further ones have to earn theirs by a rate.
 
-A group stands for a topic, and all its partitions that this host leads go by it; or for a set of hosts, and
-the event streams to that set go by it. Hosts that have answered a probe get what is sent to all by multicast,
-others by unicast. They are probed now and then: who answers no more, or has to ask for much of what it should
-have got, is back on unicast until it answers again. Without the coordinator no state id can be had, and
-streams stay where they are.
+A choice stands for a topic, and all its partitions that this host leads go by it; or for a set of hosts, and
+the event streams to that set go by it. Hosts that have answered a probe get what is sent to all by the
+carrier, others by unicast. They are probed now and then: who answers no more, or has to ask for much of what
+it should have got, is back on unicast until it answers again. Without the coordinator no state id can be had,
+and streams that need one stay where they are.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.fabric.carriers.carrier import Carrier
 from treecast.middleware.fabric.channel import Method, Methods, Natural, Nothing
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.core.timing import Random
@@ -38,6 +41,7 @@ _NONCES = 8
 Allot = Callable[[Sequence[str]], Awaitable[int]]
 Release = Callable[[int], Awaitable[None]]
 Levels = tuple[str, ...]
+_Asked = tuple[str, int]  # how groups are addressed, and a state id
 
 
 class Carried(Protocol):
@@ -54,9 +58,11 @@ class Carried(Protocol):
 
 
 class GroupRequest(Struct, frozen=True, array_like=True):
-    """The receiver is asked to join a group of streams, or told that nothing is sent to it any more."""
+    """The receiver is asked to join a group of streams, or told that nothing is sent to it any more. `form`:
+    how it is addressed, a word of the carriers that address groups so."""
 
     state_id: Natural
+    form: str = ""
 
 
 class ProbeSeen(Struct, frozen=True, array_like=True):
@@ -74,7 +80,7 @@ PROBE_SEEN: Final = Method(63, ProbeSeen, ProbeSeen)
 class CarrierSettings(Struct, frozen=True):
     """Times in seconds."""
 
-    hosts: int = 2  # so many receivers earn streams a group; 0: never
+    hosts: int = 2  # so many receivers earn streams a group; 0: everything goes by unicast
     eager: int = 512  # groups that receivers alone earn; further ones need a rate
     soon: float = 0.01  # after a host has joined, before the next look
     earns: float = 10_000.0  # bytes per second of live records that earn further ones
@@ -92,10 +98,10 @@ class CarrierSettings(Struct, frozen=True):
 
 
 class _Member:
-    """A host that receives what the group is for."""
+    """A host that receives what the group is for. `joined`: packets may come to it."""
 
-    def __init__(self) -> None:
-        self.joined = False
+    def __init__(self, joined: bool) -> None:
+        self.joined = joined
         self.refused = ""  # why it is no member
         self.confirmed = False
         self.missed = 0  # probes without an answer
@@ -105,17 +111,25 @@ class _Member:
 
 
 class _Group:
-    """One topic's, or one set of hosts'."""
+    """One topic's, or one set of hosts', on one carrier. `state_id` is 0 where its packets name receivers."""
 
-    def __init__(self, levels: Levels) -> None:
+    def __init__(self, levels: Levels, carrier: Carrier) -> None:
         self.levels = levels
         self.name = ".".join(levels)
-        self.state_id: int | None = None
+        self.carrier = carrier.name
+        self.form = carrier.group_form
+        self.state_id: int | None = None if carrier.group_form else 0
         self.members: dict[int, _Member] = {}
         self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes, whose answers may come late
         self.probed = 0.0  # the loop's time
         self.tries = 0
         self.task: asyncio.Task[None] | None = None
+
+    def admit(self, host: int) -> None:
+        """Anew, if it was a member. Who has nothing to join is probed at once."""
+        self.members[host] = _Member(joined=not self.form)
+        if not self.form:
+            self.tries = 0
 
 
 class _Rate:
@@ -135,7 +149,7 @@ class _Rate:
         return now - self._enough < settings.keeps
 
 
-class Carriers:
+class CarrierChoice:
     """Both ends: the origin's, which chooses, and the member's, which joins and answers probes."""
 
     def __init__(
@@ -159,7 +173,8 @@ class Carriers:
         self._random = random
         self._groups: dict[Levels, _Group] = {}
         self._rates: dict[Levels, _Rate] = {}
-        self._asked: dict[int, set[int]] = {}  # state id -> hosts that asked this one to be a member
+        self._costly: set[Levels] = set()  # whose groups take a state of the network
+        self._asked: dict[_Asked, set[int]] = {}  # -> hosts that asked this one to be a member
         self._timer: asyncio.TimerHandle | None = None
         self._hurried = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -175,17 +190,25 @@ class Carriers:
     def begun(self, stream: Carried) -> None:
         """A stream is new: its group is formed without waiting for the next look, and a burst waits for
         it."""
-        others = len(self._groups) - (stream.levels in self._groups)
-        if others < self._settings.eager:
+        if self._pick([stream], set(stream.hosts()), groups=self._has_room(stream.levels)) is not None:
             self._await_group([stream])
         self.soon()
 
     def _await_group(self, streams: list[Carried]) -> None:
-        """Where enough of the hosts may be reached by it."""
+        """Where several of the hosts may be reached by it."""
         hosts = {host for stream in streams for host in stream.hosts()}
         if self._timer is not None and len(hosts - self._unheard) >= max(2, self._settings.hosts):
             for stream in streams:
                 stream.origin.await_group(self._settings.wait)
+
+    def _pick(self, streams: list[Carried], hosts: set[int], *, groups: bool) -> Carrier | None:
+        """What may carry these streams now; None: unicast. `groups`: they may have a state of the network."""
+        mtu = max([stream.origin.sender.mtu for stream in streams], default=0)
+        return self._fabric.carriers.pick(hosts, mtu, self._settings.hosts if groups else 0)
+
+    def _has_room(self, levels: Levels) -> bool:
+        """Whether its group is among the first ones, which need no rate."""
+        return len(self._costly) - (levels in self._costly) < self._settings.eager
 
     def soon(self) -> None:
         """Receivers have changed: the next look is not waited for."""
@@ -204,7 +227,8 @@ class Carriers:
         self._loop = asyncio.get_running_loop()
         self._fabric.on_probe = self._probed
         self._fabric.on_unreached = self._unreached
-        if self._settings.hosts and self._fabric.multicasts:
+        self._fabric.on_reach = self.soon
+        if self._settings.hosts and self._fabric.carriers.several:
             self._timer = self._loop.call_later(self._settings.tick, self._tick)
 
     async def close(self) -> None:
@@ -219,29 +243,31 @@ class Carriers:
     # --- as a member
 
     def _join(self, host: int, request: GroupRequest, body: memoryview) -> tuple[Nothing, Buffer]:
-        if request.state_id not in self._asked:
+        asked = request.form, request.state_id
+        if asked not in self._asked:
             try:
-                self._fabric.join_group(request.state_id)
+                self._fabric.carriers.of_form(request.form).join(request.state_id)
             except (OSError, ValueError) as error:
                 raise TreecastError(Fault.NOT_SUPPORTED, f"no group here: {error}") from error
-        self._asked.setdefault(request.state_id, set()).add(host)
+        self._asked.setdefault(asked, set()).add(host)
         return Nothing(), b""
 
     def _leave(self, host: int, request: GroupRequest, body: memoryview) -> tuple[Nothing, Buffer]:
-        self._left(host, request.state_id)
+        self._left(host, (request.form, request.state_id))
         return Nothing(), b""
 
-    def _left(self, host: int, state_id: int) -> None:
-        hosts = self._asked.get(state_id)
+    def _left(self, host: int, asked: _Asked) -> None:
+        hosts = self._asked.get(asked)
         if hosts is None:
             return
         hosts.discard(host)
         if not hosts:
-            del self._asked[state_id]
-            self._fabric.leave_group(state_id)
+            del self._asked[asked]
+            form, state_id = asked
+            self._fabric.carriers.of_form(form).leave(state_id)
 
     def _probed(self, host: int, state_id: int, nonce: int) -> None:
-        """A probe came by the group."""
+        """A probe came by the group, or by a packet that named this host."""
         self._methods.tell(host, PROBE_SEEN, ProbeSeen(state_id, nonce))
 
     def host_up(self, host: int) -> None:
@@ -249,14 +275,14 @@ class Carriers:
         self._unheard.discard(host)
         for group in self._groups.values():
             if host in group.members:
-                group.members[host] = _Member()
+                group.admit(host)
                 self._use(group, self._of(group.levels))
 
     def host_left(self, host: int) -> None:
         """It is not in the cluster any more."""
         self._unheard.discard(host)
-        for state_id in list(self._asked):
-            self._left(host, state_id)
+        for asked in list(self._asked):
+            self._left(host, asked)
 
     # --- as an origin
 
@@ -282,7 +308,7 @@ class Carriers:
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
         found = self._streams()
         for levels in [levels for levels in self._groups if levels not in found]:
-            self._dissolve(self._groups.pop(levels), [])
+            self._dissolve(levels, [])
         for levels in [levels for levels in self._rates if levels not in found]:
             del self._rates[levels]
         for levels, streams in found.items():
@@ -291,16 +317,19 @@ class Carriers:
     def _look_at(self, levels: Levels, streams: list[Carried]) -> None:
         hosts = {host for stream in streams for host in stream.hosts()}
         group = self._groups.get(levels)
-        if not self._earns(levels, streams) or len(hosts) < self._settings.hosts:
-            if group is not None:
-                self._dissolve(self._groups.pop(levels), streams)
+        carrier = self._pick(streams, hosts, groups=self._earns(levels, streams))
+        if group is not None and (carrier is None or carrier.name != group.carrier):
+            self._dissolve(levels, streams)
+            group = None
+        if carrier is None:
             return
         if group is None:
-            group = self._groups[levels] = _Group(levels)
+            group = self._form(levels, carrier)
             self._await_group(streams)
-        for host in hosts - group.members.keys():
-            group.members[host] = _Member()
-        for host in group.members.keys() - hosts:
+        reached = carrier.reach(hosts).hosts
+        for host in reached - group.members.keys():
+            group.admit(host)
+        for host in group.members.keys() - reached:
             self._dismiss(group, host)
         if group.state_id is None or any(
             not one.joined and not one.refused for one in group.members.values()
@@ -311,6 +340,12 @@ class Carriers:
         self._use(group, streams)
         if self._pending(group):  # a probe's answer is not waited for by the whole tick
             self._again_soon()
+
+    def _form(self, levels: Levels, carrier: Carrier) -> _Group:
+        group = self._groups[levels] = _Group(levels, carrier)
+        if group.form:
+            self._costly.add(levels)
+        return group
 
     def _pending(self, group: _Group) -> bool:
         """Whether members that were asked have not been confirmed yet, and are probed for the first times."""
@@ -324,8 +359,7 @@ class Carriers:
 
     def _earns(self, levels: Levels, streams: list[Carried]) -> bool:
         """Whether it is among the first ones, or has the rate."""
-        others = len(self._groups) - (levels in self._groups)
-        if others < self._settings.eager:
+        if self._has_room(levels):
             return True
         now = self._loop.time()
         sent = sum([stream.origin.sender.live_bytes for stream in streams])
@@ -336,15 +370,15 @@ class Carriers:
 
     def _gather(self, group: _Group) -> None:
         if group.task is None:
-            group.task = self._loop.create_task(self._form(group), name=f"group of {group.name}")
+            group.task = self._loop.create_task(self._bring_in(group), name=f"group of {group.name}")
 
-    async def _form(self, group: _Group) -> None:
+    async def _bring_in(self, group: _Group) -> None:
         """A state id, and members."""
         try:
             if group.state_id is None:
                 group.state_id = await self._allot(group.levels)
             new = [(host, one) for host, one in group.members.items() if not one.joined and not one.refused]
-            await asyncio.gather(*[self._invite(group.state_id, host, one) for host, one in new])
+            await asyncio.gather(*[self._invite(group, host, one) for host, one in new])
             group.tries = 0
             self._probe(group)
             self.soon()
@@ -356,8 +390,8 @@ class Carriers:
         finally:
             group.task = None
 
-    async def _invite(self, state_id: int, host: int, member: _Member) -> None:
-        request = GroupRequest(state_id)
+    async def _invite(self, group: _Group, host: int, member: _Member) -> None:
+        request = GroupRequest(group.state_id or 0, group.form)
         try:
             await self._methods.ask(host, GROUP_JOIN, request, self._settings.call)
             member.joined = True
@@ -368,24 +402,26 @@ class Carriers:
 
     def _dismiss(self, group: _Group, host: int) -> None:
         member = group.members.pop(host)
-        if member.joined and group.state_id is not None:
-            self._spawn(self._tell_leave(host, group.state_id))
+        if member.joined and group.form and group.state_id is not None:
+            self._spawn(self._tell_leave(host, group.form, group.state_id))
 
-    async def _tell_leave(self, host: int, state_id: int) -> None:
-        request = GroupRequest(state_id)
+    async def _tell_leave(self, host: int, form: str, state_id: int) -> None:
+        request = GroupRequest(state_id, form)
         try:
             await self._methods.ask(host, GROUP_LEAVE, request, self._settings.call)
         except TreecastError as error:
             _log.info("host %d stays in the group of state %d: %s", host, state_id, error)
 
-    def _dissolve(self, group: _Group, streams: list[Carried]) -> None:
+    def _dissolve(self, levels: Levels, streams: list[Carried]) -> None:
+        group = self._groups.pop(levels)
+        self._costly.discard(levels)
         for stream in streams:
-            stream.origin.drop_group()
+            stream.origin.drop_carrier()
         if group.task is not None:
             group.task.cancel()
         for host in list(group.members):
             self._dismiss(group, host)
-        if group.state_id is not None:
+        if group.form and group.state_id is not None:
             self._spawn(self._give_back(group.state_id))
 
     async def _give_back(self, state_id: int) -> None:
@@ -424,10 +460,10 @@ class Carriers:
         group.nonces.append(nonce)
         try:
             joined = [host for host, member in group.members.items() if member.joined]
-            self._fabric.send_probe(group.state_id, nonce, joined)
+            self._fabric.send_probe(group.carrier, group.state_id, nonce, joined)
             self._counters.group_probes += 1
         except (OSError, ValueError) as error:
-            _log.info("the group of %s cannot be probed: %s", group.name, error)
+            _log.info("%s cannot be probed by %s: %s", group.name, group.carrier, error)
 
     def _seen(self, host: int, notice: ProbeSeen, body: memoryview) -> tuple[ProbeSeen, Buffer]:
         for group in self._groups.values():
@@ -452,7 +488,7 @@ class Carriers:
         self._counters.group_hosts_lost += 1
 
     def _unreached(self, origin: Origin, host: int) -> None:
-        """The fabric has found that what goes to the group does not arrive there."""
+        """The fabric has found that what goes by the carrier does not arrive there."""
         for levels, streams in self._streams().items():
             group = self._groups.get(levels)
             if group is None or host not in group.members:
@@ -483,16 +519,16 @@ class Carriers:
                     self._lost(group, member)
 
     def _use(self, group: _Group, streams: list[Carried]) -> None:
-        """One copy to the group is less than two to hosts; to one host it is not, if one earns no group."""
+        """One copy to a group is less than two to hosts; to one host it is not."""
         confirmed = {host for host, member in group.members.items() if member.confirmed}
         whole = group.task is None and all(one.confirmed or not one.joined for one in group.members.values())
         for stream in streams:
             reached = confirmed.intersection(stream.hosts())
             try:
-                if group.state_id is not None and len(reached) >= min(2, self._settings.hosts):
-                    stream.origin.use_group(group.state_id, reached)
-                elif stream.origin.state_id is not None:
-                    stream.origin.drop_group()
+                if group.state_id is not None and len(reached) >= (2 if group.form else 1):
+                    stream.origin.use_carrier(group.carrier, reached, group.state_id)
+                elif stream.origin.confirmed:
+                    stream.origin.drop_carrier()
                 if whole:
                     stream.origin.group_stands()
             except (OSError, ValueError) as error:

@@ -38,9 +38,7 @@ def open_ethernet(interface: Interface, ether_type: int, *, receive_buffer: int)
 
 
 class EthernetSocket:
-    """Sends to the group. What the kernel has no room for waits, as in `sockets.UdpSocket`."""
-
-    skip: Final = HEADER  # bytes before what a frame carries
+    """Sends to the group. What the kernel has no room for waits, as in `udp.UdpSocket`."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from .outgoing import Message
 _JOIN: Final = 32 * 1024  # smaller parts are copied together, larger ones are sent from where they lie
 
 
-class Outbox:
+class FrameQueue:
     """What is to be sent. Frames get their tags in the order in which they are put in."""
 
     def __init__(self) -> None:

@@ -1,0 +1,148 @@
+"""What carriers are opened on: the event loop, the fabric's own socket, and the interface that it is on.
+
+When a socket can be read, the fabric is told; what the kernel does not take waits in its end, and is sent
+when it can be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.wire import stare
+
+from .core.timing import Random
+from .receiving import End, Inlets
+from .settings import FabricSettings
+from .sockets.interfaces import NO_INTERFACE, interface_of
+from .sockets.udp import SocketAddress, UdpSocket, open_udp
+
+if TYPE_CHECKING:
+    from .carriers.carrier import Carrier
+
+_IPV4_HEADER: Final = 20
+_IPV6_HEADER: Final = 40
+_UDP_HEADER: Final = 8
+# A message may be repaired by another carrier than it came by, and hosts of one cluster may have different
+# ones: so segments leave room for a header of STARE in any case.
+LEAST_OVERHEAD: Final = stare.HEADER_SIZE
+_LONGEST_PACKET: Final = 65_507 - 20
+
+
+class Edge:
+    """From `bind` to `close`. The attributes without defaults are there from `bind` on."""
+
+    def __init__(
+        self,
+        host: int,
+        settings: FabricSettings,
+        counters: FabricCounters,
+        random: Random,
+        loop: asyncio.AbstractEventLoop,
+        now: Callable[[], float],
+        complain: Callable[[enum.Enum], None],
+        readable: Callable[[End], None],
+        written: Callable[[], None],
+        reach_changed: Callable[[], None],
+    ) -> None:
+        """`complain` is told of each packet that is let go, `readable` which end has some; `written`: what
+        had waited for the kernel was taken; `reach_changed`: a carrier reaches other hosts than before."""
+        self.interface = NO_INTERFACE
+        self.inlets: Inlets  # by the fabric, before carriers are opened
+        self.udp: UdpSocket  # the fabric's own: on its address and number
+        self.host = host
+        self.settings = settings
+        self.counters = counters
+        self.random = random
+        self.loop = loop
+        self.now = now
+        self.complain = complain
+        self.reach_changed = reach_changed
+        self._readable = readable
+        self._written = written
+
+    def bind(self, address: tuple[str, int]) -> None:
+        """OSError where the address cannot be had."""
+        self.family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.interface = interface_of(address[0])
+        sock = self.new_socket()
+        try:
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+        self.udp = self.udp_end(sock)
+
+    # --- sockets
+
+    def new_socket(self) -> socket.socket:
+        """A UDP socket of the fabric's family, not bound."""
+        settings = self.settings
+        sizes = {"receive_buffer": settings.receive_buffer, "send_buffer": settings.send_buffer}
+        return open_udp(self.family, **sizes)
+
+    def udp_end(self, sock: socket.socket) -> UdpSocket:
+        """The end of a bound socket."""
+        settings = self.settings
+        end = UdpSocket(
+            sock,
+            self.counters,
+            offload=settings.offload,
+            queue_bytes=settings.queue_bytes,
+            want_write=lambda wanted: self.want_write(end, wanted),
+        )
+        return end
+
+    def watch(self, end: End, carrier: Carrier | None) -> None:
+        """What comes to this end is the carrier's to unwrap; None: it is bare segments."""
+        self.inlets.add(end, carrier)
+        self.loop.add_reader(end.sock.fileno(), self._readable, end)
+
+    def close_end(self, end: End) -> None:
+        """It is not watched any more, and its socket closed."""
+        self.inlets.remove(end)
+        self.loop.remove_reader(end.sock.fileno())
+        self.loop.remove_writer(end.sock.fileno())
+        end.close()
+
+    def want_write(self, end: End, wanted: bool) -> None:
+        """Whether something waits in the end for the kernel."""
+        if wanted:
+            self.loop.add_writer(end.sock.fileno(), self._writable, end)
+        else:
+            self.loop.remove_writer(end.sock.fileno())
+
+    def _writable(self, end: End) -> None:
+        end.flush()
+        self._written()
+
+    # --- to look at
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where unicast segments are received."""
+        name = self.udp.sock.getsockname()
+        return name[0], name[1]
+
+    def segment_bytes(self, overhead: int) -> int:
+        """The longest segment behind so many bytes, in a packet of the interface."""
+        packet = self.settings.mtu or self.interface.mtu
+        ip = _IPV6_HEADER if self.family == socket.AF_INET6 else _IPV4_HEADER
+        return min(packet - ip - _UDP_HEADER, _LONGEST_PACKET) - max(overhead, LEAST_OVERHEAD)
+
+    @property
+    def receive_buffer(self) -> int:
+        """As the kernel has given it."""
+        return self.udp.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    def checked(self, address: tuple[str, int]) -> SocketAddress:
+        """As the kernel takes it. ValueError where it is no address of our family."""
+        try:
+            found = socket.getaddrinfo(*address, self.family, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST)
+        except OSError as error:
+            raise ValueError(f"{address[0]} is no {self.family.name} address: {error}") from None
+        return found[0][4]  # type: ignore[return-value]
