@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..bits import members
+from ..bits import mask_of, members
 from ..errors import Unreachable
 from ..network import Network
 
@@ -95,8 +95,8 @@ Branch = tuple[int, int]
 class Replication:
     """A replication segment. What it holds of a tree is filled in while the leaves are walked."""
 
-    def __init__(self, node: int, leaves: int) -> None:
-        self.node, self.leaves = node, leaves
+    def __init__(self, node: int, leaves: int, links: int) -> None:
+        self.node, self.leaves, self.links = node, leaves, links
         self.branches: dict[Branch, Replication | None] = {}
 
     def delivers(self) -> list[int]:
@@ -138,12 +138,33 @@ def replication_segments(tree: Reverse, existing: Existing, reading: Reading = M
                 left &= ~tree.behind[node]
                 found = True
             else:
-                mine = existing[key] = fresh.setdefault(key, Replication(node, tree.behind[node]))
+                mine = existing[key] = fresh.setdefault(key, _new(tree, node))
                 if not found:
                     mine.branches[last[0]] = last[1]
             outcome.segments[node] = mine
             last = ((node, tree.behind[node]), mine)
     return outcome
+
+
+def _new(tree: Reverse, node: int) -> Replication:
+    return Replication(node, tree.behind[node], tree.links[node])
+
+
+def missed(tree: Reverse, outcome: Outcome) -> int:
+    """The leaves that get no copy (bits). The root sends to segments that no other leads to, and to the leaves
+    on whose way there is none."""
+    led_to = {id(below) for one in outcome.segments.values() for below in one.branches.values()}
+    served = 0
+    for one in outcome.segments.values():
+        if id(one) not in led_to:
+            served |= mask_of(one.delivers())
+    left = members(tree.leaves & ~served)
+    return mask_of(leaf for leaf in left if any(n in outcome.segments for n in _way_up(tree, leaf, AS_MEANT)))
+
+
+def strays(tree: Reverse, outcome: Outcome) -> bool:
+    """Whether it takes up a segment that leads over other links than its own tree."""
+    return any(one.links != tree.links[node] for node, one in outcome.segments.items())
 
 
 def _way_up(tree: Reverse, leaf: int, reading: Reading) -> list[int]:

@@ -23,7 +23,9 @@ from treecast.middleware.routing.replication.algorithm1 import (
     Outcome,
     Reading,
     Reverse,
+    missed,
     replication_segments,
+    strays,
 )
 from treecast.middleware.routing.replication.forest import Forest
 from treecast.middleware.routing.replication.paths import Paths, marks, rendezvous_point
@@ -156,26 +158,6 @@ def test_the_mended_algorithm_and_the_forest_make_the_same_segments(network: Net
     assert set(existing) == {kept.key for kept in forest.segments.kept.values()}
 
 
-def missed(tree: Reverse, outcome: Outcome) -> set[int]:
-    """Leaves that no segment serves, and that the root does not send to by themselves either."""
-    served = set(reached(tree, outcome))
-    return {leaf for leaf in members(tree.leaves) if leaf not in served and on_the_way(tree, leaf, outcome)}
-
-
-def on_the_way(tree: Reverse, leaf: int, outcome: Outcome) -> bool:
-    """Whether the walk from a leaf meets a segment."""
-    node = leaf
-    while node != tree.root:
-        node = network_above(tree, node)
-        if node in outcome.segments:
-            return True
-    return False
-
-
-def network_above(tree: Reverse, node: int) -> int:
-    return tree.network.tails[tree.up[node]]
-
-
 def trees_that_miss(reading: Reading, *, transit: bool) -> int:
     """Of 200 trees on the grid those that miss a leaf; `transit`: leaves may be on others' way."""
     rng, existing, paths, wrong = Random(1), Existing(), Paths(GRID), 0
@@ -212,8 +194,9 @@ def test_equal_leaves_are_no_equal_subtrees_where_ties_are_broken_at_random() ->
         existing = Existing()
         for salt in ways.values():
             tree = Reverse(network, Paths(network, salt).arrivals(0), 0, leaves)
-            replication_segments(tree, existing, reading)
+            outcome = replication_segments(tree, existing, reading)
         assert len(existing) == segments
+        assert strays(tree, outcome) is (reading is AS_MEANT)
 
 
 def test_the_root_and_members_on_the_way_are_branches_only_where_it_is_mended() -> None:

@@ -1,0 +1,81 @@
+"""Algorithm 1 as printed: how many trees miss a leaf, or take up links that are not theirs.
+
+As printed, `found` is never set back. As meant, it is; but members that others are behind are left out of
+segments, and equal sets of leaves are taken for equal subtrees. With unique shortest paths they are; with
+ties broken at random for each tree, as by routers that do not agree, they are not. Mended, each is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...routing.replication.algorithm1 import (
+    AS_MEANT,
+    AS_PRINTED,
+    MENDED,
+    Existing,
+    Reading,
+    Reverse,
+    missed,
+    replication_segments,
+    strays,
+)
+from ...routing.replication.paths import Paths
+from ..figure import Check, Figure, Options, Result, Row, Task, averages, rng_of, value
+from .fig5 import network_of
+from .sharing import SPREADS, drawn, paths_of
+
+READINGS: dict[str, Reading] = {"printed": AS_PRINTED, "meant": AS_MEANT, "mended": MENDED}
+TIES = ("unique", "random")
+LEAVES = 40
+GROUPS = 1000
+RUNS = 2
+KEYS = ("spread", "ties", "reading")
+SEEN = ("trees that miss a leaf %", "leaves missed %", "trees on links not theirs %")
+COLUMNS = (*KEYS, *SEEN)
+
+
+def points(options: Options) -> list[tuple[Any, ...]]:
+    return [(spread, ties, reading) for spread in SPREADS for ties in TIES for reading in READINGS]
+
+
+def work(options: Options, task: Task) -> list[Row]:
+    spread, ties, reading = task.point
+    place = network_of(options)
+    paths = paths_of(place, options.topology_dir)
+    leaves = min(LEAVES, len(paths.network.clients) - 1)
+    groups = drawn(paths, spread, leaves, GROUPS, rng_of(options, "groups", place, spread, task.run))
+    existing, wrong, lost, astray = Existing(), 0, 0, 0
+    for number, (root, wanted) in enumerate(groups):
+        its = paths if ties == "unique" else Paths(paths.network, number + 1)
+        tree = Reverse(paths.network, its.arrivals(root), root, wanted)
+        outcome = replication_segments(tree, existing, READINGS[reading])
+        left = missed(tree, outcome).bit_count()
+        wrong, lost, astray = wrong + bool(left), lost + left, astray + strays(tree, outcome)
+    shares = (wrong / len(groups), lost / len(groups) / leaves, astray / len(groups))
+    seen = {name: 100 * share for name, share in zip(SEEN, shares, strict=True)}
+    return [{"spread": spread, "ties": ties, "reading": reading, **seen}]
+
+
+def finish(options: Options, rows: list[Row]) -> Result:
+    found = averages(rows, KEYS, SEEN)
+
+    def most(column: str, **where: Any) -> float:
+        return max(value(found, column, spread=spread, **where) for spread in SPREADS)
+
+    printed, meant = (most(SEEN[0], reading=name, ties="unique") for name in ("printed", "meant"))
+    mended = max(row[column] for row in found if row["reading"] == "mended" for column in SEEN)
+    astray = most(SEEN[2], reading="meant", ties="random")
+    checks = [
+        Check("as printed, trees miss leaves", printed > 0, f"up to {printed:.1f} % of the trees"),
+        Check(
+            "with `found` set back, members at branches are missed still", meant > 0, f"up to {meant:.1f} %"
+        ),
+        Check("with random ties, trees take up links not theirs", astray > 0, f"up to {astray:.1f} %"),
+        Check("mended, nothing of that is left", mended == 0, f"{mended:.1f} %"),
+    ]
+    notes = [f"{network_of(options)}, {GROUPS} groups of {LEAVES} leaves, direct trees"]
+    return Result(FIGURE.name, FIGURE.title, COLUMNS, found, checks, notes)
+
+
+FIGURE = Figure("snaps-printed", "Algorithm 1 as printed", RUNS, points, work, finish)
