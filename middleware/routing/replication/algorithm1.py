@@ -15,9 +15,8 @@ things are wrong with it, and `Reading` has each as it is printed or mended.
 - Equal leaf sets are taken for equal subtrees. That holds where shortest paths are unique (`paths`), and not
   where ties are broken at random: then a tree takes up links that it was not computed for.
 - The walk ends before the root, although the text (II-E) makes a segment there, for the publisher at 4.
-- A member at a node that others are behind is left out of account. With one child the node is no branch, and
-  a link above carries two copies; with several its segment does not serve the member, although its set of
-  leaves has it: who finds this segment for the same leaves loses the member.
+- A member at a node that others are behind is left out of account there. Neither the node's branches nor its
+  set of leaves have it: it gets a copy of its own from farther up, and a link carries two.
 
 This is the slow, plain form. `forest` keeps what it computes, changes it, and shares as much.
 """
@@ -82,6 +81,14 @@ class Reverse:
             node = self.network.tails[self.up[node]]
             self.links[node] = self.links.get(node, 0) | bit
 
+    def descendants(self, node: int, reading: Reading) -> int:
+        """A node's set of descendant leaves (bits).
+
+        By step 2 of the text a leaf is in the sets of the nodes above it; mended, it is in its own as well.
+        """
+        own = 0 if reading.counts_members or not self.children[node] else 1 << node
+        return self.behind[node] & ~own
+
     def branches(self, node: int, reading: Reading) -> bool:
         """Whether a replication segment is due at a node."""
         member = reading.counts_members and self.leaves >> node & 1
@@ -131,28 +138,27 @@ def replication_segments(tree: Reverse, existing: Existing, reading: Reading = M
             if not tree.branches(node, reading):
                 continue
             found = found and not reading.resets_found
-            key = (node, tree.behind[node], tree.links[node] if reading.compares_links else 0)
+            leaves = tree.descendants(node, reading)
+            key = (node, leaves, tree.links[node] if reading.compares_links else 0)
             mine = existing.get(key)
             if mine is not None and key not in fresh:
                 outcome.reused += outcome.segments.get(node) is not mine
-                left &= ~tree.behind[node]
+                left &= ~leaves
                 found = True
             else:
-                mine = existing[key] = fresh.setdefault(key, _new(tree, node))
+                mine = existing[key] = fresh.setdefault(key, Replication(node, leaves, tree.links[node]))
                 if not found:
                     mine.branches[last[0]] = last[1]
             outcome.segments[node] = mine
-            last = ((node, tree.behind[node]), mine)
+            last = ((node, leaves), mine)
     return outcome
 
 
-def _new(tree: Reverse, node: int) -> Replication:
-    return Replication(node, tree.behind[node], tree.links[node])
-
-
 def missed(tree: Reverse, outcome: Outcome) -> int:
-    """The leaves that get no copy (bits). The root sends to segments that no other leads to, and to the leaves
-    on whose way there is none."""
+    """The leaves that get no copy (bits).
+
+    The root sends to segments that no other leads to, and to the leaves on whose way there is none.
+    """
     led_to = {id(below) for one in outcome.segments.values() for below in one.branches.values()}
     served = 0
     for one in outcome.segments.values():

@@ -176,10 +176,20 @@ def test_as_printed_receivers_are_missed() -> None:
     assert trees_that_miss(MENDED, transit=False) == 0
 
 
-def test_a_member_at_a_router_that_copies_is_missed_where_its_segment_is_found() -> None:
-    """Its set of leaves has it, its branches have not; who finds it goes on without what it covers."""
-    assert trees_that_miss(AS_MEANT, transit=True) > 5
+def test_with_found_set_back_nobody_is_missed_wherever_members_are() -> None:
+    assert trees_that_miss(AS_PRINTED, transit=True) > 5
+    assert trees_that_miss(AS_MEANT, transit=True) == 0
     assert trees_that_miss(MENDED, transit=True) == 0
+
+
+def test_a_member_on_the_way_has_a_branch_from_farther_up() -> None:
+    """0 copies to 1, 2 and what 2 stands for: 2 has the leaves 3 and 4 behind it and is one itself."""
+    network = build("abcdef", [(5, 0), (0, 1), (0, 2), (2, 3), (2, 4)])
+    tree = Reverse(network, Paths(network).arrivals(5), 5, mask_of([1, 2, 3, 4]))
+    for reading, branches in ((AS_MEANT, {(1, 2), (2, 4), (2, 24)}), (MENDED, {(1, 2), (2, 28)})):
+        found = replication_segments(tree, Existing(), reading)
+        assert set(found.segments[0].branches) == branches
+        assert reached(tree, found) == Counter([1, 2, 3, 4])
 
 
 def test_equal_leaves_are_no_equal_subtrees_where_ties_are_broken_at_random() -> None:
