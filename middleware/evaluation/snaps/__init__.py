@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from ..figure import Figure
+from .churn import FIGURE as CHURN
 from .fig5 import FIGURE as FIG_5
 from .fig6 import FIGURE as FIG_6
 from .fig7 import FIGURE as FIG_7
 from .printed import FIGURE as PRINTED
 
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in (FIG_5, FIG_6, FIG_7, PRINTED)}
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in (FIG_5, FIG_6, FIG_7, PRINTED, CHURN)}

@@ -76,13 +76,21 @@ def finish(options: Options, rows: list[Row]) -> Result:
         return max(value(found, column, spread=spread, **where) for spread in SPREADS)
 
     printed = most(SEEN[0], reading="printed", ties="unique")
-    meant = max(row[SEEN[0]] for row in found if row["reading"] == "meant")
+    meant, unfinished = (most(SEEN[0], reading="meant", ties=ties) for ties in TIES)
     mended = max(row[column] for row in found if row["reading"] == "mended" for column in SEEN)
     astray = most(SEEN[2], reading="meant", ties="random")
     checks = [
         Check("as printed, trees miss leaves", printed > 0, f"up to {printed:.1f} % of the trees"),
+        Check("with `found` set back and unique paths none is missed", meant == 0, f"{meant:.2f} %"),
         Check(
-            "with `found` set back, members at branches are missed still", meant > 0, f"up to {meant:.1f} %"
+            "with random ties some are still: segments below one that is found stay unfinished",
+            unfinished > 0,
+            f"up to {unfinished:.2f} % of the trees",
+        ),
+        Check(
+            "members that others are behind get copies of their own over the same links",
+            most(SEEN[3], reading="meant") > 0,
+            f"up to {most(SEEN[3], reading='meant'):.1f} of {LEAVES} members",
         ),
         Check("with random ties, trees take up links not theirs", astray > 0, f"up to {astray:.1f} %"),
         Check("mended, nothing of that is left", mended == 0, f"{mended:.1f} %"),

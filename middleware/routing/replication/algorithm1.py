@@ -13,7 +13,8 @@ things are wrong with it, and `Reading` has each as it is printed or mended.
 - `found` is never set back. After the first segment that is found nothing is added any more: receivers are
   lost.
 - Equal leaf sets are taken for equal subtrees. That holds where shortest paths are unique (`paths`), and not
-  where ties are broken at random: then a tree takes up links that it was not computed for.
+  where ties are broken at random: then a tree takes up links that it was not computed for, and segments that
+  the walk has begun below the one that it finds stay unfinished for whoever finds them.
 - The walk ends before the root, although the text (II-E) makes a segment there, for the publisher at 4.
 - A member at a node that others are behind is left out of account there. Neither the node's branches nor its
   set of leaves have it: it gets a copy of its own from farther up, and a link carries two.

@@ -168,7 +168,7 @@ class Forest:
         while entry is not None and shape is not None and self._may_stay(entry, way, shape, need):
             chain.append(self.segments.kept[entry.segment])
             target = shape
-            following = self._only_difference(chain[-1].segment, shape)
+            following = self._only_difference(chain[-1].segment, shape, need)
             if following is None:
                 break
             entry, (way, shape) = following
@@ -182,26 +182,50 @@ class Forest:
             return False
         return self.segments.kept[branch.segment].references == 1 and self._find(shape, need) is None
 
-    def _only_difference(self, segment: Segment, shape: Shape) -> tuple[Branch, tuple[Way, Shape]] | None:
+    def _only_difference(
+        self, segment: Segment, shape: Shape, need: _Need
+    ) -> tuple[Branch, tuple[Way, Shape]] | None:
         """The branch that alone has to change, and to what; None where more does."""
-        if segment.delivers != shape.delivers:
+        fitting = self._fitting(segment, shape, need)
+        left = [one for one in segment.branches if one not in fitting]
+        wanted = [part for part, one in zip(shape.below, fitting, strict=True) if one is None]
+        if segment.delivers != shape.delivers or not len(left) == len(wanted) == 1:
             return None
-        left = list(segment.branches)
-        wanted = []
-        for way, behind in shape.below:
-            same = next((one for one in left if self._serves(one, way, behind)), None)
-            if same is None:
-                wanted.append((way, behind))
-            else:
-                left.remove(same)
-        return (left[0], wanted[0]) if len(left) == len(wanted) == 1 else None
+        self._take(fitting, shape, need)
+        return left[0], wanted[0]
 
-    def _serves(self, branch: Branch, way: Way, shape: Shape) -> bool:
+    def _fitting(self, segment: Segment, shape: Shape, need: _Need) -> list[Branch | None]:
+        """For each branch of a shape the one of a segment that can stay; None where there is none."""
+        left = list(segment.branches)
+        found: list[Branch | None] = []
+        for way, behind in shape.below:
+            one = next((one for one in left if self._fits(one, way, behind, need)), None)
+            if one is not None:
+                left.remove(one)
+            found.append(one)
+        return found
+
+    def _fits(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
+        """Whether a branch leads to a shape, or to a superset of it that is allowed still."""
         if (branch.way, branch.node) != (way, shape.node) or shape.copies != (branch.segment != LOCAL):
             return False
-        if branch.segment == LOCAL:
+        if branch.segment == LOCAL or self.segments.kept[branch.segment].key == shape.key:
             return True
-        return self.segments.kept[branch.segment].key == shape.key
+        kept = self.segments.kept[branch.segment]
+        if not self._superset or shape.leaves & ~kept.leaves:
+            return False
+        if branch.segment in need.own:  # there are supersets behind it, if anything
+            parts = zip(kept.segment.branches, shape.below, strict=False)
+            same = (kept.segment.delivers, len(kept.segment.branches)) == (shape.delivers, len(shape.below))
+            return same and all(self._fits(one, *part, need) for one, part in parts)
+        more = (kept.leaves & ~shape.leaves).bit_count()
+        return more <= self._superset and need.allows(kept, shape)
+
+    def _take(self, branches: list[Branch | None], shape: Shape, need: _Need) -> None:
+        """Branches that stay keep the leaves that they have beyond their shapes."""
+        for branch, (_, behind) in zip(branches, shape.below, strict=True):
+            if branch is not None and branch.segment != LOCAL:
+                need.take(self.segments.kept[branch.segment], behind)
 
     def _find(self, shape: Shape, need: _Need) -> Kept | None:
         """What there is for a shape already: the very same, or with leaves more."""
@@ -236,7 +260,10 @@ class Forest:
         for kept in chain:
             self.segments.unindex(kept)
             need.barred.add(kept.segment.number)
-        branches = tuple([self._branch(one, need, made) for one in shape.below])
+        fitting = self._fitting(last.segment, shape, need)
+        self._take(fitting, shape, need)
+        parts = zip(fitting, shape.below, strict=True)
+        branches = tuple([stays or self._branch(one, need, made) for stays, one in parts])
         same = (last.segment.delivers, last.segment.branches) == (shape.delivers, branches)
         gone = [] if same else self.segments.rewrite(last, shape.delivers, branches)
         for kept in reversed(chain):

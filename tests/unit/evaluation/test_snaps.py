@@ -12,7 +12,7 @@ from tests.unit.routing.networks import random_network
 from treecast.middleware.evaluation.figure import Options, Task
 from treecast.middleware.evaluation.report import write
 from treecast.middleware.evaluation.runner import run
-from treecast.middleware.evaluation.snaps import FIGURES, fig5, fig6, fig7, printed
+from treecast.middleware.evaluation.snaps import FIGURES, churn, fig5, fig6, fig7, printed
 from treecast.middleware.evaluation.snaps.sharing import (
     CASES,
     SPREADS,
@@ -49,7 +49,8 @@ def repetita(network: Network) -> str:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (fig5, fig6, fig7, printed):
+    monkeypatch.setattr(churn, "CHANGES", 60)
+    for module in (churn, fig5, fig6, fig7, printed):
         monkeypatch.setattr(module, "LEAVES", (4, 12) if module is fig6 else 12)
         monkeypatch.setattr(module, "GROUPS", (20, 120) if module is fig5 else 120)
 
@@ -83,7 +84,7 @@ def test_a_network_that_is_not_there_is_refused(tmp_path: Path) -> None:
         run(FIGURES["snaps-fig5"], options(tmp_path), quiet=True)
 
 
-@pytest.mark.parametrize("name", ["snaps-fig5", "snaps-fig7", "snaps-printed"])
+@pytest.mark.parametrize("name", ["snaps-fig5", "snaps-fig7", "snaps-printed", "snaps-churn"])
 def test_rows_follow_from_the_seed(name: str, folder: Path) -> None:
     figure = FIGURES[name]
     point = figure.points(options(folder))[-1]
