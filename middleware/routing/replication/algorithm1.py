@@ -27,8 +27,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..bits import mask_of, members
-from ..errors import Unreachable
-from ..network import Network
+from ..network import Network, Unreachable
 
 
 class Reading(Struct, frozen=True):

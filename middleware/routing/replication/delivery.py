@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from ..errors import RoutingError
-from ..network import Network
+from ..network import Network, RoutingError
 from .segments import LOCAL, Branch, Segment
 
 _MOST = 1 << 16  # copies of one packet: beyond it packets go round

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from msgspec import Struct
 
 from ..bits import members
-from ..errors import Unreachable
+from ..network import Unreachable
 from .changes import Change
 from .forest import Forest
 

@@ -20,8 +20,7 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
-from ..errors import RoutingError, Unreachable
-from ..network import Network
+from ..network import Network, RoutingError, Unreachable
 from .changes import Change
 from .segments import LOCAL, Branch, Kept, Segment, Segments
 from .shapes import Planned, Planner, Shape, Way

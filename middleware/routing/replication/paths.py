@@ -12,8 +12,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from ..bits import members
-from ..errors import Unreachable
-from ..network import Network
+from ..network import Network, Unreachable
 
 # A hop outweighs the marks of any path: a path has fewer than 2^12 edges, a mark fewer than 2^40 values.
 _HOP = 1 << 52

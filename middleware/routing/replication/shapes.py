@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from ..bits import mask_of, members
-from ..errors import RoutingError, Unreachable
-from ..network import Network
+from ..network import Network, RoutingError, Unreachable
 from ..rooted import preorder
 from .paths import Paths
 

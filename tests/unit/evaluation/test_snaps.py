@@ -24,8 +24,7 @@ from treecast.middleware.evaluation.snaps.sharing import (
     zones,
 )
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.errors import RoutingError
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, build
 from treecast.middleware.routing.replication.paths import Paths
 
 LINE = build([f"n{i}" for i in range(30)], [(i, i + 1) for i in range(29)])

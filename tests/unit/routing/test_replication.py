@@ -11,8 +11,7 @@ from tests.unit.routing.networks import networks
 from tests.unit.routing.watched import METHODS, ONE_COPY_PER_LINK, Watched, change_somehow, planner
 
 from treecast.middleware.routing.bits import mask_of
-from treecast.middleware.routing.errors import RoutingError, Unreachable
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, RoutingError, Unreachable, build
 from treecast.middleware.routing.replication.delivery import deliver
 from treecast.middleware.routing.replication.forest import Forest
 from treecast.middleware.routing.replication.paths import Paths, rendezvous_point

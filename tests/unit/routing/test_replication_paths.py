@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.routing.networks import networks
 
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.errors import Unreachable
-from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.network import Network, Unreachable, build
 from treecast.middleware.routing.replication.algorithm1 import (
     AS_MEANT,
     AS_PRINTED,

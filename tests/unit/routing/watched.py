@@ -7,8 +7,7 @@ from random import Random
 
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.routing.clusters import k_medoids
-from treecast.middleware.routing.errors import Unreachable
-from treecast.middleware.routing.network import Network
+from treecast.middleware.routing.network import Network, Unreachable
 from treecast.middleware.routing.replication.changes import Change, Step, StepKind
 from treecast.middleware.routing.replication.delivery import Delivery, deliver
 from treecast.middleware.routing.replication.forest import Forest
