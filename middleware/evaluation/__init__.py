@@ -6,5 +6,6 @@
 | `report`, `plots` | table, JSON and plot |
 | `topologies` | networks by name, from a folder of files or topohub |
 | `population` | publishers and subscribers, dense regions, migration |
+| `stare`, `snaps` | what the STARE and the SNAPS paper measure |
 | `thesis` | the figures of the thesis' chapters 3 to 6 |
 """

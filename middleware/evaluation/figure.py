@@ -37,7 +37,7 @@ class Plot(Struct, frozen=True):
     Rows without a `panel` are left out where one is named.
 
     `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
-    scatter (at `x` and `y`, as large as `stacked` says).
+    scatter (at `x` and `y`, as large as `stacked` says). `error` is a column that lines have as error bars.
     """
 
     x: str
@@ -46,6 +46,7 @@ class Plot(Struct, frozen=True):
     panel: str = ""
     kind: str = "lines"
     stacked: tuple[str, ...] = ()
+    error: str = ""
 
 
 class Table(Struct, frozen=True):

@@ -10,6 +10,8 @@ from .figure import Plot, Result, Row
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b", "#79706e")
 _LABEL_COLOURS = {"hops": "#4c78a8", "stops": "#e45756", "trees": "#54a24b"}
 _MARKERS = ("o", "s", "^", "v", "D")
+# What a picture is written as: to look at, and for print. Without dates the same picture has the same bytes.
+_METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _WIDE = 50.0  # bars that differ by more than this are drawn on a logarithmic axis
 
 
@@ -20,16 +22,17 @@ def draw(result: Result, folder: Path) -> list[Path]:
     except ImportError:
         return []
     matplotlib.use("Agg")
-    files = []
+    matplotlib.rcParams["svg.hashsalt"] = "treecast"
+    files: list[Path] = []
     for number, plot in enumerate(result.plots, 1):
         suffix = f"-{number}" if len(result.plots) > 1 else ""
-        path = folder / f"{result.name}{suffix}.png"
-        _draw(result, plot, path)
-        files.append(path)
+        paths = [folder / f"{result.name}{suffix}{kind}" for kind in _METADATA]
+        _draw(result, plot, paths)
+        files += paths
     return files
 
 
-def _draw(result: Result, plot: Plot, path: Path) -> None:
+def _draw(result: Result, plot: Plot, paths: list[Path]) -> None:
     import matplotlib.pyplot as plt
 
     drawn = [row for row in result.rows if not plot.panel or plot.panel in row]
@@ -57,7 +60,8 @@ def _draw(result: Result, plot: Plot, path: Path) -> None:
             found.values(), found.keys(), loc="outside lower center", ncols=max(1, room), fontsize=9
         )
     figure.suptitle(f"{result.name}: {result.title}", fontsize=11, wrap=True)
-    figure.savefig(path, dpi=110)
+    for path in paths:
+        figure.savefig(path, dpi=110, metadata=_METADATA[path.suffix])
     plt.close(figure)
 
 
@@ -84,6 +88,10 @@ def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> N
             linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
         )
+        if plot.error:
+            places, middles = [row[plot.x] for row in mine], [row[plot.y] for row in mine]
+            errors = [row[plot.error] for row in mine]
+            axis.errorbar(places, middles, errors, fmt="none", ecolor=colours[name], capsize=3)
     axis.set_xlabel(plot.x)
     axis.set_ylabel(plot.y)
     if all(row[plot.y] >= 0 for row in rows):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .figure import Figure
+from .snaps import FIGURES as SNAPS
 from .stare import FIGURES as STARE
 from .thesis import FIGURES as THESIS
 
 
 def figures() -> dict[str, Figure]:
     """Name to figure."""
-    return {**STARE, **THESIS}
+    return {**STARE, **SNAPS, **THESIS}

@@ -1,0 +1,15 @@
+"""The simulations of SNAPS' section IV-A: how many replication segments groups need, alone and shared.
+
+"SNAPS: Seamless Network-Assisted Publish-Subscribe", Nokia Bell Labs. The paper calls segments BSIDs.
+"""
+
+from __future__ import annotations
+
+from ..figure import Figure
+from .churn import FIGURE as CHURN
+from .fig5 import FIGURE as FIG_5
+from .fig6 import FIGURE as FIG_6
+from .fig7 import FIGURE as FIG_7
+from .printed import FIGURE as PRINTED
+
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in (FIG_5, FIG_6, FIG_7, PRINTED, CHURN)}

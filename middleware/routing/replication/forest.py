@@ -1,0 +1,286 @@
+"""The trees of all groups, and the replication segments that they share.
+
+A group has a root, leaves, links that it avoids, and an entry: the links from the root to the first segment,
+or to the only leaf. Each change takes the group to the tree that a planner (`shapes`) makes for it, with as
+few writes as sharing allows:
+
+- What other groups have already is taken up (`segments`).
+- A segment that only this group uses, and all above it as well, keeps its SID: it is rewritten at the deepest
+  place behind which the whole difference lies. So a join mostly creates one segment at most and rewrites one.
+- What is shared is never rewritten: the group gets segments of its own from there down to the difference.
+
+With `superset` above 0 a group may also take a segment with so many leaves more than it has behind that node.
+These leaves get copies that they drop: each one at most per packet, never the root, and over links that carry
+no other copy in that direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from msgspec import Struct
+
+from ..network import Network, RoutingError, Unreachable
+from .changes import Change
+from .segments import LOCAL, Branch, Kept, Segment, Segments
+from .shapes import Planned, Planner, Shape, Way
+
+
+class Group(Struct, frozen=True):
+    """A multicast group: `leaves` and `avoid` are bits of nodes and of links."""
+
+    root: int
+    leaves: int
+    avoid: int
+    entry: Branch | None
+
+
+class _Need:
+    """What is asked of the tree that is being made, as far as supersets have to mind it."""
+
+    def __init__(self, planned: Planned, group: Group, own: set[int]) -> None:
+        self.taken = group.leaves | 1 << group.root  # nodes that must not get another copy
+        self.links = planned.links
+        self.avoid = group.avoid
+        self.own = own  # segments that nobody else uses: they are cut to measure
+        self.barred: set[int] = set()  # segments that are being rewritten
+
+    def allows(self, kept: Kept, shape: Shape) -> bool:
+        """Whether a segment with more leaves than a shape may stand for it."""
+        if kept.segment.number in self.own or kept.leaves & ~shape.leaves & self.taken:
+            return False
+        return not kept.links & (self.links & ~shape.links | self.avoid)
+
+    def take(self, kept: Kept, shape: Shape) -> None:
+        """It does: what it has more is taken now."""
+        self.taken |= kept.leaves & ~shape.leaves
+        self.links |= kept.links
+
+
+class Forest:
+    """The groups of one network by name. RoutingError and Unreachable leave everything as it was."""
+
+    def __init__(self, network: Network, planner: Planner, *, superset: int = 0) -> None:
+        self.network = network
+        self.segments = Segments()
+        self.groups: dict[Hashable, Group] = {}
+        self._planner = planner
+        self._superset = superset
+
+    def open(self, name: Hashable, root: int, leaves: int) -> Change:
+        """A new group. RoutingError where there is one of this name, Unreachable where a leaf is."""
+        if name in self.groups:
+            raise RoutingError(f"there is a group {name!r} already")
+        return self._change(name, Group(root, self._others(root, leaves), 0, None))
+
+    def _others(self, root: int, leaves: int) -> int:
+        """The leaves without a root that is a host: what it sends itself never leaves it."""
+        inside = 0 <= root < self.network.node_count and self.network.is_host[root]
+        return leaves & ~(1 << root) if inside else leaves
+
+    def join(self, name: Hashable, leaf: int) -> Change:
+        """A leaf more; nothing to do where it is one."""
+        group = self._group(name)
+        return self.set_leaves(name, group.leaves | 1 << leaf)
+
+    def leave(self, name: Hashable, leaf: int) -> Change:
+        """A leaf less; nothing to do where it is none."""
+        group = self._group(name)
+        return self.set_leaves(name, group.leaves & ~(1 << leaf))
+
+    def set_leaves(self, name: Hashable, leaves: int) -> Change:
+        """Other leaves, in one change. Where a leaf is behind links that the group avoids, it avoids none any
+        more.
+        """
+        group = self._group(name)
+        leaves = self._others(group.root, leaves)
+        try:
+            return self._change(name, Group(group.root, leaves, group.avoid, group.entry))
+        except Unreachable:
+            return self._change(name, Group(group.root, leaves, 0, group.entry))
+
+    def reroute(self, name: Hashable, avoid: int) -> Change:
+        """A tree without certain links (bits). Unreachable where there is none."""
+        group = self._group(name)
+        return self._change(name, Group(group.root, group.leaves, avoid, group.entry))
+
+    def close(self, name: Hashable) -> Change:
+        """The group is no more."""
+        change = self.set_leaves(name, 0)
+        del self.groups[name]
+        return change
+
+    def links_of(self, name: Hashable) -> int:
+        """The links that a packet of the group uses, unwanted copies with them (bits)."""
+        entry = self._group(name).entry
+        return self.segments.links_of(entry) if entry is not None else 0
+
+    def planned_links(self, name: Hashable, avoid: int) -> int:
+        """The links that its tree would have if it avoided these (bits). Unreachable where there is none."""
+        group = self._group(name)
+        return self._planner(group.root, group.leaves, avoid).links
+
+    def unwanted(self, name: Hashable) -> int:
+        """The nodes that get a copy and are no leaves of the group (bits)."""
+        group = self._group(name)
+        return self.segments.leaves_of(group.entry) & ~group.leaves if group.entry is not None else 0
+
+    def _group(self, name: Hashable) -> Group:
+        if name not in self.groups:
+            raise RoutingError(f"there is no group {name!r}")
+        return self.groups[name]
+
+    def _change(self, name: Hashable, wanted: Group) -> Change:
+        nodes = self.network.node_count
+        if wanted.leaves < 0 or wanted.leaves >> nodes or not 0 <= wanted.root < nodes:
+            raise RoutingError("the root or a leaf is no node of the network")
+        planned = self._planner(wanted.root, wanted.leaves, wanted.avoid)
+        need = _Need(planned, wanted, self._own(wanted.entry) if self._superset else set())
+        made: list[Segment] = []
+        chain, shape = self._chain(wanted.entry, planned, need)
+        if chain and shape is not None:
+            rewritten, removed = self._rewrite(chain, shape, need, made)
+            self.groups[name] = wanted
+            return Change(name, tuple(made), rewritten, False, wanted.entry, tuple(removed))
+        entry = None if planned.top is None else self._branch((planned.way, planned.top), need, made)
+        self.groups[name] = Group(wanted.root, wanted.leaves, wanted.avoid, entry)
+        if entry == wanted.entry:
+            return Change(name, entry=entry)
+        self.segments.acquire([entry] if entry is not None else [])
+        gone = self.segments.release([wanted.entry] if wanted.entry is not None else [])
+        return Change(name, tuple(made), None, True, entry, tuple(gone))
+
+    def _own(self, entry: Branch | None) -> set[int]:
+        """The segments that only this group uses."""
+        waiting, found = [entry.segment] if entry is not None else [], set()
+        for number in waiting:
+            if number != LOCAL and self.segments.kept[number].references == 1:
+                found.add(number)
+                waiting += [branch.segment for branch in self.segments.kept[number].segment.branches]
+        return found
+
+    def _chain(self, entry: Branch | None, planned: Planned, need: _Need) -> tuple[list[Kept], Shape | None]:
+        """The segments that stay although what is behind them changes, from the entry on, and what the last
+        of them shall be; none where the entry itself has to change."""
+        chain: list[Kept] = []
+        way, shape, target = planned.way, planned.top, None
+        while entry is not None and shape is not None and self._may_stay(entry, way, shape, need):
+            chain.append(self.segments.kept[entry.segment])
+            target = shape
+            following = self._only_difference(chain[-1].segment, shape, need)
+            if following is None:
+                break
+            entry, (way, shape) = following
+        return chain, target
+
+    def _may_stay(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
+        """Whether a branch's segment can be rewritten to a shape: it is the group's own, and none is there
+        yet.
+        """
+        if branch.segment == LOCAL or not shape.copies or (branch.way, branch.node) != (way, shape.node):
+            return False
+        return self.segments.kept[branch.segment].references == 1 and self._find(shape, need) is None
+
+    def _only_difference(
+        self, segment: Segment, shape: Shape, need: _Need
+    ) -> tuple[Branch, tuple[Way, Shape]] | None:
+        """The branch that alone has to change, and to what; None where more does."""
+        fitting = self._fitting(segment, shape, need)
+        left = [one for one in segment.branches if one not in fitting]
+        wanted = [part for part, one in zip(shape.below, fitting, strict=True) if one is None]
+        if segment.delivers != shape.delivers or not len(left) == len(wanted) == 1:
+            return None
+        self._take(fitting, shape, need)
+        return left[0], wanted[0]
+
+    def _fitting(self, segment: Segment, shape: Shape, need: _Need) -> list[Branch | None]:
+        """For each branch of a shape the one of a segment that can stay; None where there is none."""
+        left = list(segment.branches)
+        found: list[Branch | None] = []
+        for way, behind in shape.below:
+            one = next((one for one in left if self._fits(one, way, behind, need)), None)
+            if one is not None:
+                left.remove(one)
+            found.append(one)
+        return found
+
+    def _fits(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
+        """Whether a branch leads to a shape, or to a superset of it that is allowed still."""
+        if (branch.way, branch.node) != (way, shape.node) or shape.copies != (branch.segment != LOCAL):
+            return False
+        if branch.segment == LOCAL or self.segments.kept[branch.segment].key == shape.key:
+            return True
+        kept = self.segments.kept[branch.segment]
+        if not self._superset or shape.leaves & ~kept.leaves:
+            return False
+        if branch.segment in need.own:  # there are supersets behind it, if anything
+            parts = zip(kept.segment.branches, shape.below, strict=False)
+            same = (kept.segment.delivers, len(kept.segment.branches)) == (shape.delivers, len(shape.below))
+            return same and all(self._fits(one, *part, need) for one, part in parts)
+        more = (kept.leaves & ~shape.leaves).bit_count()
+        return more <= self._superset and need.allows(kept, shape)
+
+    def _take(self, branches: list[Branch | None], shape: Shape, need: _Need) -> None:
+        """Branches that stay keep the leaves that they have beyond their shapes."""
+        for branch, (_, behind) in zip(branches, shape.below, strict=True):
+            if branch is not None and branch.segment != LOCAL:
+                need.take(self.segments.kept[branch.segment], behind)
+
+    def _find(self, shape: Shape, need: _Need) -> Kept | None:
+        """What there is for a shape already: the very same, or with leaves more."""
+        found = self.segments.find(shape)
+        if found is not None and found.segment.number not in need.barred:
+            return found
+        if self._superset:
+            for kept in self.segments.larger(shape, self._superset):
+                if kept.segment.number not in need.barred and need.allows(kept, shape):
+                    return kept
+        return None
+
+    def _branch(self, part: tuple[Way, Shape], need: _Need, made: list[Segment]) -> Branch:
+        """The way to a shape's segment, which is found or made, with what it leads to before it."""
+        way, shape = part
+        if not shape.copies:
+            return Branch(way, shape.node, LOCAL)
+        kept = self._find(shape, need)
+        if kept is None:
+            branches = tuple([self._branch(one, need, made) for one in shape.below])
+            kept = self.segments.create(shape.node, shape.delivers, branches)
+            made.append(kept.segment)
+        else:
+            need.take(kept, shape)
+        return Branch(way, shape.node, kept.segment.number)
+
+    def _rewrite(
+        self, chain: list[Kept], shape: Shape, need: _Need, made: list[Segment]
+    ) -> tuple[Segment | None, list[Segment]]:
+        """Gives the last of a chain other branches, and measures anew what is behind all of it."""
+        last = chain[-1]
+        for kept in chain:
+            self.segments.unindex(kept)
+            need.barred.add(kept.segment.number)
+        fitting = self._fitting(last.segment, shape, need)
+        self._take(fitting, shape, need)
+        parts = zip(fitting, shape.below, strict=True)
+        branches = tuple([stays or self._branch(one, need, made) for stays, one in parts])
+        same = (last.segment.delivers, last.segment.branches) == (shape.delivers, branches)
+        gone = [] if same else self.segments.rewrite(last, shape.delivers, branches)
+        for kept in reversed(chain):
+            kept.leaves, kept.links = self.segments.behind(kept.segment)
+            self.segments.index(kept)
+        return None if same else last.segment, gone
+
+    def entries(self) -> Iterator[Branch]:
+        """The entries of all groups that have one."""
+        for group in self.groups.values():
+            if group.entry is not None:
+                yield group.entry
+
+    def check_invariants(self) -> None:
+        """Every group reaches its leaves, more only by supersets, and segments are kept for somebody."""
+        self.segments.check_invariants(self.entries())
+        for name, group in self.groups.items():
+            reached = self.segments.leaves_of(group.entry) if group.entry is not None else 0
+            assert not group.leaves & ~reached, name
+            assert self._superset or reached == group.leaves, name
+            assert not self.links_of(name) & group.avoid, name
