@@ -20,9 +20,10 @@ V = TypeVar("V")
 
 
 class Spelling:
-    """How filters and topics are written. `hides`: topics that begin with `$` are hidden from leading wildcards.
+    """How filters and topics are written.
 
-    `anywhere`: `#` may stand amid a filter; and the empty topic has no level.
+    `hides`: topics that begin with `$` are hidden from leading wildcards. `anywhere`: `#` may stand amid a
+    filter, and the empty topic has no level.
     """
 
     def __init__(self, separator: bytes, one: bytes, hides: bool, anywhere: bool) -> None:
