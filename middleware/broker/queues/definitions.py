@@ -13,7 +13,7 @@ from .arguments import QueueArguments, QueueType, Table
 from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
 from .queue import MessageQueue, Undertaker
 from .recorder import Recorder
-from .refusals import Reason, Refusal, inequivalent, not_found, precondition, text
+from .refusals import Reason, Refusal, inequivalent, precondition, text
 from .routing import DEFAULT, Router
 from .settings import QueueSettings
 from .store import RunStore
@@ -264,6 +264,19 @@ class Definitions(Router, Undertaker):
             self._recorder.deleted("queue", queue.name)
         return count
 
+    def reply_queue(self, name: bytes, now: float) -> MessageQueue:
+        """A queue that a client's direct replies come by: transient, and reached by its name only."""
+        arguments = QueueArguments()
+        queue = MessageQueue(name, arguments, self._store, self, self._recorder, durable=False, now=now)
+        self.queues[name] = queue
+        self.changed()
+        return queue
+
+    def drop_reply_queue(self, queue: MessageQueue) -> None:
+        """Its consumer is gone."""
+        if self.queues.get(queue.name) is queue:
+            self.remove_queue(queue)
+
     # --- bindings
 
     def bind(
@@ -355,6 +368,3 @@ class Definitions(Router, Undertaker):
             raise Refusal(
                 Reason.ACCESS_REFUSED, f"{kind} name '{text(name)}' contains reserved prefix 'amq.*'"
             )
-
-    def missing_queue(self, name: bytes) -> Refusal:
-        return not_found("queue", name, self.name)
