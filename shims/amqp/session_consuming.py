@@ -158,7 +158,7 @@ class ConsumingChannel(DefiningChannel):
         return self._vhost.reply_queue(self.reply, now)
 
     def cancel(self, method: commands.Basic.Cancel, now: float) -> None:
-        self._cancel(method.consumer_tag.encode(), now)
+        self._cancel((method.consumer_tag or "").encode(), now)
         if not method.nowait:
             self.send(_Basic.CancelOk(method.consumer_tag))
 

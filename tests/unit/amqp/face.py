@@ -83,7 +83,8 @@ class Client:
 
     def got_bytes(self) -> bytes:
         data = self.session.take_output()
-        self.session.sent(self.host.now)
+        if data:
+            self.session.sent(self.host.now)
         return data
 
     def got_frames(self) -> list[tuple[int, object]]:
