@@ -98,7 +98,7 @@ class Session(OpeningConnection):
             if end - position < FRAME_OVERHEAD:
                 self._wanted = FRAME_OVERHEAD
                 return position
-            size = read_i32_be(data, position + 3)
+            size: int = read_i32_be(data, position + 3)
             if size < 0 or size > self.frame_max - FRAME_OVERHEAD:
                 largest = self.frame_max - FRAME_OVERHEAD
                 detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes, at most {largest} are taken"

@@ -39,10 +39,13 @@ _LARGE: Final = 4 * 1024 * 1024  # what gathers is written before the turn's end
 class BlockStore:
     """The store in one directory, from `open` to `close`. `gathered`: bytes that are not written yet.
 
+    `error`: why the disk refused last, "" where it never did.
+
     What an earlier process has left there is removed by opening: nobody knows its places any more.
     """
 
     def __init__(self, log: BlockLog, segment_bytes: int) -> None:
+        self.error = ""
         self._log = log
         self._segment_bytes = segment_bytes
         self._segment = log.segments[-1]
@@ -91,21 +94,23 @@ class BlockStore:
         self._out.write(body)
         return place
 
-    def flush(self) -> None:
-        """Writes what has gathered. STORAGE where the disk refuses; then it stays in memory."""
+    def flush(self) -> bool:
+        """Writes what has gathered; whether all is written. What the disk refuses stays in memory."""
         if len(self._out) == 0:
-            return
-        self._log.append(self._out.getvalue())
-        self._out.truncate(0)
-        if self._segment.size >= self._segment_bytes:
-            self._roll()
+            return True
+        try:
+            self._log.append(self._out.getvalue())
+            self._out.truncate(0)
+            if self._segment.size >= self._segment_bytes:
+                self._roll()
+        except (OSError, TreecastError) as error:
+            self.error = str(error)
+            return False
+        return True
 
     def _roll(self) -> None:
         full = self._segment
-        try:
-            self._segment = self._log.roll()
-        except OSError as error:
-            raise refused(error, f"write {self._log.directory}") from error
+        self._segment = self._log.roll()
         self._by_number[self._segment.number] = self._segment
         self._drop_if_needless(full)
 

@@ -11,7 +11,8 @@ from typing import Final
 from . import arguments as queue_arguments
 from .arguments import QueueArguments, QueueType, Table
 from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
-from .queue import MessageQueue, Undertaker
+from .message import Part, Run
+from .queue import MessageQueue
 from .recorder import Recorder
 from .refusals import Reason, Refusal, inequivalent, precondition, text
 from .routing import DEFAULT, Router
@@ -29,7 +30,7 @@ _BUILT_IN: Final = (
 )
 
 
-class Definitions(Router, Undertaker):
+class Definitions(Router):
     """The definitions of one virtual host."""
 
     def __init__(self, name: str, store: RunStore, recorder: Recorder, settings: QueueSettings) -> None:
@@ -40,6 +41,10 @@ class Definitions(Router, Undertaker):
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
         for built_in, kind, internal in _BUILT_IN:
             self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
+
+    def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
+        """A queue gives up what `part` has of a run."""
+        raise NotImplementedError
 
     # --- exchanges
 

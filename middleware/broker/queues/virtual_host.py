@@ -61,7 +61,6 @@ class VirtualHost(Definitions):
     # --- dead letters
 
     def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
-        """A queue gives up what `part` has of a run."""
         if queue.arguments.dead_letter_exchange is None or part.count == 0:
             return
         self._dead.append((queue, self._epitaph(queue, run, part, reason), reason))

@@ -135,6 +135,34 @@ def test_memory_is_bounded_however_long_the_queue(tmp_path: Path) -> None:
     store.close()
 
 
+class Refusing(Disk):
+    """Takes nothing while `full`."""
+
+    full = False
+
+    def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
+        if self.full:
+            raise OSError(28, "no space left on device")
+        return super().write(descriptor, data, position)
+
+
+def test_what_the_disk_refuses_stays_in_memory_until_it_does_not(tmp_path: Path) -> None:
+    disk = Refusing()
+    store = BlockStore.open(str(tmp_path), disk)
+    host = Host(QueueSettings(resident_bytes=0), store)
+    host.queue()
+    disk.full = True
+    host.publish(b"1", b"2")
+    assert not store.flush()
+    assert "no space left" in store.error
+    host.publish(b"3")
+    disk.full = False
+    assert store.flush()
+    assert store.gathered == 0
+    assert host.drained("q") == [b"1", b"2", b"3"]
+    store.close()
+
+
 def test_damage_is_found_when_it_is_read(tmp_path: Path) -> None:
     host, store = disk_host(tmp_path, resident_bytes=0)
     queue = host.queue()
