@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from random import Random
 from typing import Final, Protocol
 
 from treecast.middleware.broker.queues import Recorder, Run, RunStore, VirtualHost, messages
@@ -67,6 +66,12 @@ def plain(response: bytes) -> tuple[str, bytes] | None:
         return None
 
 
+class RandomBytes(Protocol):
+    """A generator, seeded or not: `random.Random` is one."""
+
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
 class AmqpHeaders:
     """Reads the headers of runs that came by AMQP."""
 
@@ -83,7 +88,7 @@ class AmqpHost:
     """
 
     def __init__(
-        self, settings: AmqpSettings, access: Access, store: RunStore, recorder: Recorder, random: Random
+        self, settings: AmqpSettings, access: Access, store: RunStore, recorder: Recorder, random: RandomBytes
     ) -> None:
         self.settings = settings
         self.access = access

@@ -174,8 +174,10 @@ class OpeningConnection(Connection):
             self.block(self.host.alarm)
 
     def _renew(self, method: commands.Connection.UpdateSecret) -> None:
-        secret = method.new_secret
-        raw = secret.encode() if isinstance(secret, str) else bytes(secret or b"")
+        secret: object = method.new_secret
+        raw = secret.encode() if isinstance(secret, str) else b""
+        if isinstance(secret, bytes):
+            raw = secret
         if not self.host.access.renewed(self.user, raw):
             raise AmqpError(codec.NOT_ALLOWED, "New secret was refused by one of the backends", method.index)
         for channel in self.all_channels():
