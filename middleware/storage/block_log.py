@@ -133,6 +133,20 @@ class BlockLog:
         self._disk.unlink(self._path(self.segments[0].number))
         del self.segments[0]
 
+    def drop(self, segment: BlockSegment) -> None:
+        """Removes a segment wherever it lies, never the one that is written to. OSError where the disk
+        refuses.
+
+        For owners to whom a segment says nothing about others.
+        """
+        assert segment is not self.segments[-1]
+        self._disk.unlink(self._path(segment.number))
+        self.segments.remove(segment)
+
+    def open_segment(self, number: int) -> int:
+        """A descriptor to read a segment by, which the caller closes. OSError where the disk refuses."""
+        return self._disk.open(self._path(number))
+
     def begin_sync(self) -> SyncTicket:
         """What has to be forced to the disk so that all written by now is safe. OSError."""
         ticket = SyncTicket(self._disk, self.directory, [*self._full, os.dup(self._descriptor)])

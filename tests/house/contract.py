@@ -64,6 +64,8 @@ PURE_FILES = (
     ),
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
+    "middleware/broker/queues/[!b]*.py",  # all of them but `block_store`
+    "middleware/broker/queues/backlog.py",
     *(
         f"middleware/control/{name}.py"
         for name in ("values", "commands", "cluster_state", "state", "decision")
@@ -144,8 +146,9 @@ def breaks_layers(found: Import) -> bool:
 
 def _public_to_shims(module: str) -> bool:
     broker = "treecast.middleware.broker"
-    if module.startswith(f"{broker}.pubsub."):  # a public module of its own, loaded by few faces
-        return module.removeprefix(f"{broker}.pubsub.") in exported(Path("middleware/broker/pubsub"))
+    for part in ("pubsub", "queues"):  # public modules of their own, loaded by few faces
+        if module.startswith(f"{broker}.{part}."):
+            return module.removeprefix(f"{broker}.{part}.") in exported(Path(f"middleware/broker/{part}"))
     if module == broker or module.startswith(f"{broker}."):
         return module == broker or module.removeprefix(f"{broker}.") in exported(Path("middleware/broker"))
     return module.startswith(SHIM_MAY_IMPORT)

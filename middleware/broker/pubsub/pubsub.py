@@ -67,7 +67,7 @@ class PubSub:
         self.unmatched = 0
         self.routes: dict[bytes, Targets] = {}  # by topic; every topic in it is a legal name
         self._same: dict[tuple[int, ...], Targets] = {}
-        self._trie = TopicTrie()
+        self._trie: TopicTrie[Subscription] = TopicTrie()
         self._filters: dict[bytes, int] = {}
         self._foreign = 0
         self._shared: dict[tuple[bytes, bytes], SharedGroup] = {}

@@ -14,3 +14,16 @@ def matches(filter: bytes, topic: bytes) -> bool:
     return len(wanted) == len(levels) and all(
         want in (b"+", level) for want, level in zip(wanted, levels, strict=True)
     )
+
+
+def matches_key(pattern: bytes, key: bytes) -> bool:
+    """Whether a topic exchange's binding key matches a routing key, by section 3.1.3.3 of AMQP 0-9-1."""
+    return _words_match(pattern.split(b".") if pattern else [], key.split(b".") if key else [])
+
+
+def _words_match(pattern: list[bytes], words: list[bytes]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == b"#":
+        return any(_words_match(pattern[1:], words[skipped:]) for skipped in range(len(words) + 1))
+    return bool(words) and pattern[0] in (b"*", words[0]) and _words_match(pattern[1:], words[1:])

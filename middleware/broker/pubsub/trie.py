@@ -1,63 +1,92 @@
 """Topic filters as a trie of levels: what a topic matches, in time that other filters don't count in.
 
-`+` stands for one level, `#` at the end for any number, none included. Filters that begin with a wildcard
-don't match topics that begin with `$` [MQTT-4.7.2-1]. Levels are bytes: MQTT compares them as such.
+One trie serves two spellings. In MQTT's, levels are joined by `/`, `+` stands for one level, and `#` at the
+end for any number, none included; filters that begin with a wildcard don't match topics that begin with `$`
+[MQTT-4.7.2-1]. In AMQP's, levels are joined by `.`, `*` stands for one, `#` for any number wherever it
+stands, and the empty key has no level at all (AMQP 0-9-1, section 3.1.3.3; RabbitMQ). Levels are bytes, and
+compared as such.
+
 The walk goes level by level with a list of nodes, never by recursion: a filter may have 65,535 levels.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from .subscriptions import Subscription
-
-_PLUS: Final = b"+"
 _HASH: Final = b"#"
-_SLASH: Final = b"/"
 _DOLLAR: Final = b"$"
 
+V = TypeVar("V")
 
-class Node:
+
+class Spelling:
+    """How filters and topics are written.
+
+    `hides`: topics that begin with `$` are hidden from leading wildcards. `anywhere`: `#` may stand amid a
+    filter, and the empty topic has no level.
+    """
+
+    def __init__(self, separator: bytes, one: bytes, hides: bool, anywhere: bool) -> None:
+        self.separator = separator
+        self.one = one
+        self.hides = hides
+        self.anywhere = anywhere
+
+    def levels(self, text: bytes) -> list[bytes]:
+        if not text and self.anywhere:
+            return []
+        return text.split(self.separator)
+
+
+MQTT: Final = Spelling(b"/", b"+", hides=True, anywhere=False)
+AMQP: Final = Spelling(b".", b"*", hides=False, anywhere=True)
+
+
+class Node(Generic[V]):
     """One level of filters. `here` ends at it, `below` ends with `#` after it; both by key.
 
     One of those that end at it is `first`, by `first_key`: most filters are one client's own, and a
-    dictionary for each would be a good part of what a connection costs.
+    dictionary for each would be a good part of what a connection costs. `many` is where a `#` amid a filter
+    leads; `loops`: this node is such a one, and stays reached whatever level comes.
     """
 
-    def __init__(self) -> None:
-        self.children: dict[bytes, Node] | None = None
-        self.plus: Node | None = None
-        self.first: Subscription | None = None
+    def __init__(self, loops: bool = False) -> None:
+        self.children: dict[bytes, Node[V]] | None = None
+        self.plus: Node[V] | None = None
+        self.many: Node[V] | None = None
+        self.loops = loops
+        self.first: V | None = None
         self.first_key = 0
-        self.here: dict[int, Subscription] | None = None
-        self.below: dict[int, Subscription] | None = None
+        self.here: dict[int, V] | None = None
+        self.below: dict[int, V] | None = None
 
     @property
     def empty(self) -> bool:
         return (
             not self.children
             and self.plus is None
+            and self.many is None
             and self.first is None
             and not self.here
             and not self.below
         )
 
-    def put(self, key: int, subscription: Subscription) -> Subscription | None:
+    def put(self, key: int, value: V) -> V | None:
         """Ends at it; answers what was there under this key."""
         here, first = self.here, self.first
         if here is not None and key in here:
             before = here[key]
-            here[key] = subscription
+            here[key] = value
             return before
         if first is None or self.first_key == key:
-            self.first, self.first_key = subscription, key
+            self.first, self.first_key = value, key
             return first
         if here is None:
             self.here = here = {}
-        here[key] = subscription
+        here[key] = value
         return None
 
-    def take(self, key: int) -> Subscription | None:
+    def take(self, key: int) -> V | None:
         """Removes and answers it."""
         first = self.first
         if first is not None and self.first_key == key:
@@ -66,28 +95,34 @@ class Node:
         return self.here.pop(key, None) if self.here is not None else None
 
 
-class TopicTrie:
-    """Subscriptions by filter; of one key and filter there is one."""
+class TopicTrie(Generic[V]):
+    """Values by filter, such as subscriptions or bindings; of one key and filter there is one."""
 
-    def __init__(self) -> None:
-        self._root = Node()
+    def __init__(self, spelling: Spelling = MQTT) -> None:
+        self._spelling = spelling
+        self._root: Node[V] = Node()
+        self._amid = 0  # filters with `#` elsewhere than at the end
         self.count = 0
 
-    def add(self, filter: bytes, key: int, subscription: Subscription) -> Subscription | None:
+    def add(self, filter: bytes, key: int, value: V) -> V | None:
         """Adds; answers what was there under this filter and key."""
-        levels = filter.split(_SLASH)
-        below = levels[-1] == _HASH
+        levels = self._spelling.levels(filter)
+        below = bool(levels) and levels[-1] == _HASH
+        if below:
+            levels.pop()
         node = self._root
-        for level in levels[:-1] if below else levels:
-            node = _descend(node, level)
-        before = _put_below(node, key, subscription) if below else node.put(key, subscription)
-        self.count += before is None
+        for level in levels:
+            node = self._descend(node, level)
+        before = _put_below(node, key, value) if below else node.put(key, value)
+        if before is None:
+            self.count += 1
+            self._amid += self._has_amid(levels)
         return before
 
-    def remove(self, filter: bytes, key: int) -> Subscription | None:
+    def remove(self, filter: bytes, key: int) -> V | None:
         """Removes; answers what was there."""
-        levels = filter.split(_SLASH)
-        below = levels[-1] == _HASH
+        levels = self._spelling.levels(filter)
+        below = bool(levels) and levels[-1] == _HASH
         if below:
             levels.pop()
         path = self._path(levels)
@@ -101,16 +136,20 @@ class TopicTrie:
         if found is None:
             return None
         self.count -= 1
-        _prune(path, levels)
+        self._amid -= self._has_amid(levels)
+        self._prune(path, levels)
         return found
 
-    def match(self, topic: bytes) -> list[Subscription]:
-        """All subscriptions whose filters match."""
-        found: list[Subscription] = []
+    def match(self, topic: bytes) -> list[V]:
+        """All values whose filters match."""
+        levels = self._spelling.levels(topic)
+        if self._amid:
+            return self._match_amid(levels)
+        found: list[V] = []
         frontier = [self._root]
-        hidden = topic.startswith(_DOLLAR)
-        for level in topic.split(_SLASH):
-            reached: list[Node] = []
+        hidden = self._spelling.hides and topic.startswith(_DOLLAR)
+        for level in levels:
+            reached: list[Node[V]] = []
             for node in frontier:
                 if not hidden:
                     if node.below is not None:
@@ -126,62 +165,117 @@ class TopicTrie:
             hidden = False
             frontier = reached
         for node in frontier:
-            if node.first is not None:
-                found.append(node.first)
-            if node.here is not None:
-                found.extend(node.here.values())
+            _ends_here(node, found)
             if node.below is not None:
                 found.extend(node.below.values())
         return found
 
-    def _path(self, levels: list[bytes]) -> list[Node] | None:
+    def _match_amid(self, levels: list[bytes]) -> list[V]:
+        """The same where some filter has `#` amid: a node may be reached on several ways, and counts once."""
+        found: list[V] = []
+        below: set[int] = set()  # nodes whose `below` was found
+        frontier = [self._root]
+        _close(frontier)
+        for level in levels:
+            reached: list[Node[V]] = []
+            for node in frontier:
+                if node.below is not None and id(node) not in below:
+                    below.add(id(node))
+                    found.extend(node.below.values())
+                if node.loops:
+                    reached.append(node)
+                if node.plus is not None:
+                    reached.append(node.plus)
+                if node.children is not None:
+                    child = node.children.get(level)
+                    if child is not None:
+                        reached.append(child)
+            _close(reached)
+            frontier = reached
+        for node in frontier:
+            _ends_here(node, found)
+            if node.below is not None and id(node) not in below:
+                found.extend(node.below.values())
+        return found
+
+    def _has_amid(self, levels: list[bytes]) -> bool:
+        """Whether `levels`, less a `#` at the end, have another that counts as a wildcard."""
+        return self._spelling.anywhere and _HASH in levels
+
+    def _path(self, levels: list[bytes]) -> list[Node[V]] | None:
         """The nodes from the root on, or None where the path is not there."""
         path = [self._root]
         node = self._root
         for level in levels:
-            child = node.plus if level == _PLUS else _child(node, level)
+            child = self._child(node, level)
             if child is None:
                 return None
             path.append(child)
             node = child
         return path
 
+    def _child(self, node: Node[V], level: bytes) -> Node[V] | None:
+        if level == self._spelling.one:
+            return node.plus
+        if level == _HASH and self._spelling.anywhere:
+            return node.many
+        return node.children.get(level) if node.children is not None else None
 
-def _child(node: Node, level: bytes) -> Node | None:
-    return node.children.get(level) if node.children is not None else None
+    def _descend(self, node: Node[V], level: bytes) -> Node[V]:
+        child = self._child(node, level)
+        if child is not None:
+            return child
+        if level == self._spelling.one:
+            node.plus = child = Node()
+        elif level == _HASH and self._spelling.anywhere:
+            node.many = child = Node(loops=True)
+        else:
+            if node.children is None:
+                node.children = {}
+            node.children[level] = child = Node()
+        return child
+
+    def _prune(self, path: list[Node[V]], levels: list[bytes]) -> None:
+        """Takes away the nodes at the end of `path` that hold nothing."""
+        for depth in range(len(levels), 0, -1):
+            if not path[depth].empty:
+                return
+            parent, level = path[depth - 1], levels[depth - 1]
+            if level == self._spelling.one:
+                parent.plus = None
+            elif level == _HASH and self._spelling.anywhere:
+                parent.many = None
+            elif parent.children is not None:
+                del parent.children[level]
 
 
-def _descend(node: Node, level: bytes) -> Node:
-    if level == _PLUS:
-        if node.plus is None:
-            node.plus = Node()
-        return node.plus
-    if node.children is None:
-        node.children = {}
-    child = node.children.get(level)
-    if child is None:
-        child = Node()
-        node.children[level] = child
-    return child
+def _ends_here(node: Node[V], found: list[V]) -> None:
+    """Adds what ends at `node`, where the topic does."""
+    if node.first is not None:
+        found.append(node.first)
+    if node.here is not None:
+        found.extend(node.here.values())
 
 
-def _put_below(node: Node, key: int, subscription: Subscription) -> Subscription | None:
+def _close(nodes: list[Node[V]]) -> None:
+    """Adds where a `#` that stands for no level leads, and leaves each node once."""
+    seen: set[int] = set()
+    kept: list[Node[V]] = []
+    for node in nodes:  # grows by what is appended here
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        kept.append(node)
+        if node.many is not None:
+            nodes.append(node.many)
+    nodes[:] = kept
+
+
+def _put_below(node: Node[V], key: int, value: V) -> V | None:
     """Ends with `#` after it; answers what was there under this key."""
     below = node.below
     if below is None:
         below = node.below = {}
     before = below.get(key)
-    below[key] = subscription
+    below[key] = value
     return before
-
-
-def _prune(path: list[Node], levels: list[bytes]) -> None:
-    """Takes away the nodes at the end of `path` that hold nothing."""
-    for depth in range(len(levels), 0, -1):
-        if not path[depth].empty:
-            return
-        parent = path[depth - 1]
-        if levels[depth - 1] == _PLUS:
-            parent.plus = None
-        elif parent.children is not None:
-            del parent.children[levels[depth - 1]]

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treecast.middleware.broker.pubsub import Message, Subscriber, Subscription
-from treecast.middleware.broker.pubsub.reference import matches
+from treecast.middleware.broker.pubsub.reference import matches, matches_key
 from treecast.middleware.broker.pubsub.retained import RetainedStore
-from treecast.middleware.broker.pubsub.trie import TopicTrie
+from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
 
 levels = st.sampled_from([b"a", b"b", b"", b"$x", b"abc"])
 topics = st.lists(levels, min_size=1, max_size=4).map(b"/".join).filter(bool)
@@ -28,7 +28,7 @@ def subscription(filter: bytes, serial: int = 1) -> Subscription:
 def test_it_matches_what_the_reference_matches(
     entries: list[tuple[bytes, int]], names: list[bytes], data: st.DataObject
 ) -> None:
-    trie = TopicTrie()
+    trie: TopicTrie[Subscription] = TopicTrie()
     for filter, serial in entries:
         trie.add(filter, serial, subscription(filter, serial))
     held = set(entries)
@@ -89,8 +89,62 @@ def test_the_examples_of_the_specification() -> None:
 
 
 def test_a_filter_of_very_many_levels() -> None:
-    trie = TopicTrie()
+    trie: TopicTrie[Subscription] = TopicTrie()
     deep = b"/".join([b"+"] * 30_000)
     trie.add(deep, 1, subscription(deep))
     assert len(trie.match(b"/" * 29_999)) == 1
     assert trie.remove(deep, 1) is not None
+
+
+words = st.lists(st.sampled_from([b"a", b"b", b""]), max_size=6).map(b".".join)
+patterns = st.lists(st.sampled_from([b"a", b"b", b"", b"*", b"#"]), max_size=5).map(b".".join)
+
+
+@given(st.lists(st.tuples(patterns, st.integers(1, 3))), st.lists(words, max_size=10), st.data())
+@settings(max_examples=200)
+def test_it_matches_what_the_reference_of_amqp_matches(
+    entries: list[tuple[bytes, int]], keys: list[bytes], data: st.DataObject
+) -> None:
+    """Each value once, on however many ways its pattern matches."""
+    trie: TopicTrie[tuple[bytes, int]] = TopicTrie(AMQP)
+    for entry in entries:
+        trie.add(*entry, entry)
+    held = set(entries)
+    gone = data.draw(st.lists(st.sampled_from(sorted(held)), unique=True)) if held else []
+    for entry in gone:
+        assert trie.remove(*entry) == entry
+        assert trie.remove(*entry) is None
+        held.discard(entry)
+    assert trie.count == len(held)
+    for key in keys:
+        assert sorted(trie.match(key)) == sorted(one for one in held if matches_key(one[0], key))
+    for entry in held:
+        trie.remove(*entry)
+    assert trie._root.empty
+    assert trie._amid == 0
+
+
+def test_keys_of_amqp() -> None:
+    """Examples of AMQP 0-9-1's section 3.1.3.3, and of what RabbitMQ does with empty words."""
+    for pattern, key in (
+        (b"*.stock.#", b"usd.stock"),
+        (b"*.stock.#", b"eur.stock.db"),
+        (b"#", b""),
+        (b"", b""),
+        (b"#.#", b"a"),
+        (b"a.#.b", b"a.b"),
+        (b"a.#.b", b"a.b.b"),
+        (b"a.*.b", b"a..b"),
+        (b"#.a", b"a.a.a"),
+    ):
+        assert matches_key(pattern, key), (pattern, key)
+    for pattern, key in ((b"*.stock.#", b"stock.nasdaq"), (b"*", b""), (b"a.#.b", b"a.b.c"), (b"", b"a")):
+        assert not matches_key(pattern, key), (pattern, key)
+
+
+def test_very_many_wildcards_cost_no_more_than_nodes_times_levels() -> None:
+    """Nothing is looked at twice at one level, though there are exponentially many ways."""
+    trie: TopicTrie[int] = TopicTrie(AMQP)
+    trie.add(b".".join([b"#", b"a"] * 60 + [b"#", b"b"]), 1, 1)
+    trie.add(b".".join([b"#"] * 120), 2, 2)
+    assert trie.match(b".".join([b"a"] * 120)) == [2]

@@ -1,0 +1,45 @@
+"""Queues, exchanges and bindings of one host, independent of the protocol that asks for them.
+
+This is a public module of the broker, beside `broker` itself, so that a host without the AMQP face never
+loads it: what is not exported here is its own. All of it is pure but `block_store`: it is told `now`, and
+does no I/O.
+"""
+
+from .arguments import Overflow, QueueArguments, QueueType
+from .consumers import Consumer
+from .deaths import Death
+from .exchange import Binding, Destination, Exchange, ExchangeType
+from .message import HEAD, NEVER, Part, Run, message, messages, skip
+from .queue import MessageQueue
+from .recorder import Recorder
+from .refusals import Reason, Refusal
+from .settings import QueueSettings
+from .store import MemoryStore, RunStore
+from .virtual_host import VirtualHost
+
+__all__ = [
+    "Binding",
+    "Consumer",
+    "Death",
+    "Destination",
+    "Exchange",
+    "ExchangeType",
+    "HEAD",
+    "MemoryStore",
+    "MessageQueue",
+    "NEVER",
+    "Overflow",
+    "Part",
+    "QueueArguments",
+    "QueueSettings",
+    "QueueType",
+    "Reason",
+    "Recorder",
+    "Refusal",
+    "Run",
+    "RunStore",
+    "VirtualHost",
+    "message",
+    "messages",
+    "skip",
+]

@@ -1,0 +1,98 @@
+"""A run as bytes, and back: what `block_store` writes. Lengths are believed as far as the bytes go only."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from .deaths import Death
+from .message import Run
+
+_FIXED: Final = struct.Struct(">BBhqII")  # format, flags, priority, expiration, messages, bytes of bodies
+_DEATH: Final = struct.Struct(">QqIB")  # time, expiration, count, flags
+_PERSISTENT: Final = 1
+_FIRST: Final = 1
+
+
+def encode(run: Run) -> bytes:
+    parts = [
+        _FIXED.pack(
+            run.format,
+            _PERSISTENT if run.persistent else 0,
+            run.priority,
+            run.expiration,
+            run.count,
+            run.size,
+        ),
+        _named(run.exchange),
+        _named(run.key),
+        _listed(run.copies),
+        _listed(run.hidden_copies),
+        len(run.deaths).to_bytes(2, "big"),
+        *[_encode_death(death) for death in run.deaths],
+        run.data,
+    ]
+    return b"".join(parts)
+
+
+def _encode_death(death: Death) -> bytes:
+    fixed = _DEATH.pack(death.time, death.expiration, death.count, _FIRST if death.first else 0)
+    names = _named(death.queue) + _named(death.reason.encode()) + _named(death.exchange)
+    return fixed + names + _listed(death.keys)
+
+
+def _named(name: bytes) -> bytes:
+    return len(name).to_bytes(2, "big") + name
+
+
+def _listed(names: Sequence[bytes]) -> bytes:
+    return len(names).to_bytes(2, "big") + b"".join([_named(name) for name in names])
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def count(self) -> int:
+        self.at += 2
+        return int.from_bytes(self.data[self.at - 2 : self.at], "big")
+
+    def name(self) -> bytes:
+        size = self.count()
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def names(self) -> tuple[bytes, ...]:
+        return tuple([self.name() for _ in range(self.count())])
+
+    def death(self) -> Death:
+        time, expiration, count, flags = _DEATH.unpack_from(self.data, self.at)
+        self.at += _DEATH.size
+        queue, reason, exchange = self.name(), self.name().decode(), self.name()
+        first = flags & _FIRST != 0
+        return Death(queue, reason, exchange, self.names(), time, expiration, count, first)
+
+
+def decode(data: bytes) -> Run:
+    """STORAGE where the bytes are none of `encode`'s."""
+    try:
+        return _decode(data)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise TreecastError(Fault.STORAGE, f"a stored run cannot be read: {error}") from error
+
+
+def _decode(data: bytes) -> Run:
+    format, flags, priority, expiration, count, size = _FIXED.unpack_from(data, 0)
+    reader = _Reader(data, _FIXED.size)
+    exchange, key = reader.name(), reader.name()
+    copies, hidden = reader.names(), reader.names()
+    deaths = tuple([reader.death() for _ in range(reader.count())])
+    persistent = flags & _PERSISTENT != 0
+    body = data[reader.at :]
+    run = Run(exchange, key, body, count, size, persistent, priority, expiration, copies, hidden, deaths)
+    run.format = format
+    return run

@@ -1,0 +1,114 @@
+"""Who consumes from a queue, and whose turn it is.
+
+Consumers of the highest priority come first, as long as they have room; among equals they take turns. With a
+single active consumer it is the first who came, until it goes; in a quorum queue one of higher priority takes
+over as soon as the active one has settled what it was given.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from .message import Part
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Consumer:
+    """A consumer of one queue. `unsettled`: messages that it was given and has not settled; the queue counts.
+
+    `owner` is the connection that it belongs to, which is told apart by identity only.
+    """
+
+    def __init__(
+        self,
+        tag: bytes,
+        owner: object = None,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        priority: int = 0,
+    ) -> None:
+        self.tag = tag
+        self.owner = owner
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.unsettled = 0
+
+    @property
+    def room(self) -> int:
+        """How many messages it may be given now."""
+        raise NotImplementedError
+
+    def take(self, part: Part) -> None:
+        """Takes over at most `room` messages. It may not call the queue before it has returned."""
+        raise NotImplementedError
+
+    def cancelled(self) -> None:
+        """The queue is no more."""
+
+
+class Consumers:
+    """All consumers of one queue. `active`: of a queue with a single active one, who that is."""
+
+    def __init__(self, single_active: bool, takes_over: bool) -> None:
+        self.active: Consumer | None = None
+        self._single = single_active
+        self._takes_over = takes_over
+        self._all: list[Consumer] = []  # by falling priority, then as they came
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def all(self) -> list[Consumer]:
+        return list(self._all)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one has the queue for itself."""
+        return len(self._all) == 1 and self._all[0].exclusive
+
+    def add(self, consumer: Consumer) -> None:
+        at = len(self._all)
+        while at > 0 and self._all[at - 1].priority < consumer.priority:
+            at -= 1
+        self._all.insert(at, consumer)
+        if self._single and self.active is None:
+            self.active = consumer
+
+    def remove(self, consumer: Consumer) -> bool:
+        """Whether it was one of them."""
+        if consumer not in self._all:
+            return False
+        self._all.remove(consumer)
+        if self.active is consumer:
+            self.active = self._all[0] if self._all else None
+        return True
+
+    def next(self) -> tuple[Consumer | None, int]:
+        """Whose turn it is, and how many messages it may be given before it is another's; None: nobody's."""
+        if self._single:
+            return self._next_single()
+        ready: list[Consumer] = []
+        for consumer in self._all:
+            if ready and consumer.priority < ready[0].priority:
+                break
+            if consumer.room > 0:
+                ready.append(consumer)
+        if not ready:
+            return None, 0
+        if len(ready) == 1:
+            return ready[0], ready[0].room
+        self._turn += 1
+        return ready[self._turn % len(ready)], 1
+
+    def _next_single(self) -> tuple[Consumer | None, int]:
+        active = self.active
+        if active is None:
+            return None, 0
+        first = self._all[0]
+        if self._takes_over and first.priority > active.priority:
+            if active.unsettled:
+                return None, 0
+            self.active = active = first
+        return (active, active.room) if active.room > 0 else (None, 0)

@@ -1,0 +1,375 @@
+"""Declaring, binding and deleting exchanges and queues, with what goes along when one of them goes.
+
+Refusals and their words are RabbitMQ 4.3's. Deleting or unbinding what is not there succeeds, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from . import arguments as queue_arguments
+from .arguments import QueueArguments, QueueType, Table
+from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
+from .message import Part, Run
+from .queue import MessageQueue
+from .recorder import Recorder
+from .refusals import Reason, Refusal, inequivalent, precondition, text
+from .routing import DEFAULT, Router
+from .settings import QueueSettings
+from .store import RunStore
+
+_RESERVED: Final = b"amq."
+_BUILT_IN: Final = (
+    (b"amq.direct", ExchangeType.DIRECT, False),
+    (b"amq.fanout", ExchangeType.FANOUT, False),
+    (b"amq.topic", ExchangeType.TOPIC, False),
+    (b"amq.headers", ExchangeType.HEADERS, False),
+    (b"amq.match", ExchangeType.HEADERS, False),
+    (b"amq.rabbitmq.trace", ExchangeType.TOPIC, True),
+)
+
+
+class Definitions(Router):
+    """The definitions of one virtual host."""
+
+    def __init__(self, name: str, store: RunStore, recorder: Recorder, settings: QueueSettings) -> None:
+        super().__init__(name)
+        self.settings = settings
+        self._store = store
+        self._recorder = recorder
+        self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
+        for built_in, kind, internal in _BUILT_IN:
+            self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
+
+    def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
+        """A queue gives up what `part` has of a run."""
+        raise NotImplementedError
+
+    # --- exchanges
+
+    def declare_exchange(
+        self,
+        name: bytes,
+        kind: str,
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> Exchange:
+        """The exchange: a new one, or the one there is, if it is the same."""
+        types = {one.value: one for one in ExchangeType}
+        if kind not in types:
+            raise precondition(f"unknown exchange type '{kind}'")
+        self._not_default(name)
+        asked = dict(arguments or {})
+        found = self.exchanges.get(name)
+        if found is not None:
+            self._same_exchange(found, types[kind], durable, auto_delete, internal, asked)
+            return found
+        self._not_reserved("exchange", name)
+        exchange = Exchange(
+            name,
+            types[kind],
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=asked,
+            alternate=self._alternate(name, asked),
+        )
+        self.exchanges[name] = exchange
+        self.changed()
+        if durable:
+            definition = {"type": kind, "auto_delete": auto_delete, "internal": internal, "arguments": asked}
+            self._recorder.declared("exchange", name, definition)
+        return exchange
+
+    def _alternate(self, name: bytes, asked: Table) -> bytes | None:
+        value = asked.get("alternate-exchange")
+        if value is not None and not isinstance(value, str):
+            raise precondition(
+                f"invalid type for arg 'alternate-exchange' in exchange '{text(name)}' in vhost '{self.name}'"
+            )
+        return value.encode() if isinstance(value, str) else None
+
+    def _same_exchange(
+        self,
+        found: Exchange,
+        kind: ExchangeType,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        asked: Table,
+    ) -> None:
+        for what, received, current in (
+            ("type", kind.value, found.type.value),
+            ("durable", durable, found.durable),
+            ("auto_delete", auto_delete, found.auto_delete),
+            ("internal", internal, found.internal),
+            (
+                "alternate-exchange",
+                asked.get("alternate-exchange"),
+                found.arguments.get("alternate-exchange"),
+            ),
+        ):
+            if received != current:
+                raise inequivalent(what, "exchange", found.name, self.name, received, current)
+
+    def delete_exchange(self, name: bytes, *, if_unused: bool = False) -> None:
+        self._not_default(name)
+        if name.startswith(_RESERVED):
+            raise Refusal(
+                Reason.ACCESS_REFUSED,
+                f"deletion of system exchange '{text(name)}' in vhost '{self.name}' not allowed",
+            )
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if if_unused and exchange.bindings:
+            raise precondition(f"exchange '{text(name)}' in vhost '{self.name}' in use")
+        self._remove_exchange(exchange)
+
+    def _remove_exchange(self, exchange: Exchange) -> None:
+        del self.exchanges[exchange.name]
+        self.changed()
+        for binding in list(exchange.bindings):
+            self._forget(exchange.name, binding)
+        if exchange.durable:
+            self._recorder.deleted("exchange", exchange.name)
+        self._unbind_all(Destination(exchange.name, True))
+
+    # --- queues
+
+    def declare_queue(
+        self,
+        name: bytes,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+        owner: object = None,
+        generated: bytes = b"",
+        now: float = 0.0,
+    ) -> MessageQueue:
+        """The queue: a new one, or the one there is, if it is the same. `generated`: its name where none is
+        given.
+
+        An exclusive queue goes with its connection `owner`, so it is never durable.
+        """
+        asked = dict(arguments or {})
+        durable = durable and not exclusive
+        if not name:
+            name = self._server_named(generated, asked)
+        elif name not in self.queues:
+            self._not_reserved("queue", name)
+        found = self.queues.get(name)
+        if found is not None:
+            self._same_queue(found, durable, auto_delete, owner if exclusive else None, owner, asked)
+            found.used_at = now
+            return found
+        parsed = queue_arguments.parse(asked, name, self.name)
+        self._allowed(name, parsed, durable, exclusive, auto_delete)
+        queue = MessageQueue(
+            name,
+            parsed,
+            self._store,
+            self,
+            self._recorder,
+            durable=durable,
+            auto_delete=auto_delete,
+            owner=owner if exclusive else None,
+            settings=self.settings,
+            now=now,
+        )
+        queue.asked = asked
+        self.queues[name] = queue
+        self.changed()
+        if durable:
+            self._recorder.declared("queue", name, {"auto_delete": auto_delete, "arguments": asked})
+        return queue
+
+    def _server_named(self, generated: bytes, asked: Table) -> bytes:
+        kind = asked.get("x-queue-type", "classic")
+        if kind != "classic":
+            raise precondition(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
+        return generated
+
+    def _allowed(
+        self, name: bytes, parsed: QueueArguments, durable: bool, exclusive: bool, auto_delete: bool
+    ) -> None:
+        which = f"queue '{text(name)}' in vhost '{self.name}'"
+        if parsed.type is not QueueType.CLASSIC:
+            for wrong, what in (
+                (auto_delete, "auto-delete"),
+                (exclusive, "exclusive-owner"),
+                (not durable, "non-durable"),
+            ):
+                if wrong:
+                    raise precondition(f"invalid property '{what}' for {which}")
+        if parsed.type is QueueType.STREAM:
+            raise Refusal(Reason.NOT_IMPLEMENTED, f"{which}: streams are not served")
+        if parsed.type is QueueType.QUORUM and not self.settings.quorum:
+            raise precondition(
+                f"{which}: quorum queues are refused here, as this host would keep the one copy"
+            )
+        if not durable and not exclusive and not self.settings.transient_queues:
+            raise Refusal(
+                Reason.INTERNAL_ERROR,
+                "Feature `transient_nonexcl_queues` is deprecated.\n"
+                "By default, this feature is not permitted anymore.",
+            )
+
+    def _same_queue(
+        self,
+        found: MessageQueue,
+        durable: bool,
+        auto_delete: bool,
+        exclusive_to: object,
+        connection: object,
+        asked: Table,
+    ) -> None:
+        if found.owner is not exclusive_to or (found.owner is not None and found.owner is not connection):
+            raise self.locked(found.name)
+        for what, received, current in (
+            ("durable", durable, found.durable),
+            ("auto_delete", auto_delete, found.auto_delete),
+        ):
+            if received != current:
+                raise inequivalent(what, "queue", found.name, self.name, received, current)
+        kind = found.arguments.type
+        for what, (_, types) in queue_arguments.KNOWN.items():
+            received_value, current_value = asked.get(what), found.asked.get(what)
+            if what == "x-queue-type":
+                received_value, current_value = received_value or "classic", current_value or "classic"
+            if kind in types and received_value != current_value:
+                raise inequivalent(what, "queue", found.name, self.name, received_value, current_value)
+
+    def delete_queue(
+        self, name: bytes, owner: object, *, if_unused: bool = False, if_empty: bool = False
+    ) -> int:
+        """How many messages were ready in it."""
+        if name not in self.queues:
+            return 0
+        queue = self.owned(name, owner)
+        if if_unused and len(queue.consumers):
+            raise precondition(f"queue '{text(name)}' in vhost '{self.name}' in use")
+        if if_empty and queue.ready:
+            raise precondition(f"queue '{text(name)}' in vhost '{self.name}' not empty")
+        return self.remove_queue(queue)
+
+    def remove_queue(self, queue: MessageQueue) -> int:
+        """Whatever it holds, and whoever consumes from it."""
+        del self.queues[queue.name]
+        self.changed()
+        self._unbind_all(Destination(queue.name, False))
+        count = queue.delete()
+        if queue.durable:
+            self._recorder.deleted("queue", queue.name)
+        return count
+
+    def reply_queue(self, name: bytes, now: float) -> MessageQueue:
+        """A queue that a client's direct replies come by: transient, and reached by its name only."""
+        arguments = QueueArguments()
+        queue = MessageQueue(name, arguments, self._store, self, self._recorder, durable=False, now=now)
+        self.queues[name] = queue
+        self.changed()
+        return queue
+
+    def drop_reply_queue(self, queue: MessageQueue) -> None:
+        """Its consumer is gone."""
+        if self.queues.get(queue.name) is queue:
+            self.remove_queue(queue)
+
+    # --- bindings
+
+    def bind(
+        self,
+        source: bytes,
+        destination: Destination,
+        key: bytes,
+        arguments: Table | None = None,
+        owner: object = None,
+    ) -> None:
+        exchange, durable = self._ends(source, destination, owner)
+        asked = dict(arguments or {})
+        binding = binding_of(destination, key, asked)
+        if not exchange.bind(binding, asked):
+            return
+        self._bound.setdefault(destination, {})[source, binding] = None
+        self.changed()
+        if durable:
+            kind = "exchange" if destination.is_exchange else "queue"
+            self._recorder.bound(source, kind, destination.name, key, asked)
+
+    def _ends(self, source: bytes, destination: Destination, owner: object) -> tuple[Exchange, bool]:
+        """(the exchange that is bound, whether both ends are durable)."""
+        self._not_default(source)
+        if destination.is_exchange:
+            self._not_default(destination.name)
+            durable = self.exchange(destination.name).durable
+        else:
+            durable = self.owned(destination.name, owner).durable
+        exchange = self.exchange(source)
+        return exchange, durable and exchange.durable
+
+    def unbind(
+        self,
+        source: bytes,
+        destination: Destination,
+        key: bytes,
+        arguments: Table | None = None,
+        owner: object = None,
+    ) -> None:
+        self._not_default(source)
+        exchange = self.exchanges.get(source)
+        if exchange is None:
+            return
+        if not destination.is_exchange and destination.name in self.queues:
+            self.owned(destination.name, owner)
+        asked = dict(arguments or {})
+        binding = binding_of(destination, key, asked)
+        if binding in exchange.bindings:
+            self._unbind(exchange, binding, asked)
+
+    def _unbind(self, exchange: Exchange, binding: Binding, arguments: Mapping[str, object]) -> None:
+        exchange.unbind(binding)
+        self._forget(exchange.name, binding)
+        self.changed()
+        destination, key, _ = binding
+        if exchange.durable:
+            kind = "exchange" if destination.is_exchange else "queue"
+            self._recorder.unbound(exchange.name, kind, destination.name, key, arguments)
+        if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
+            self._remove_exchange(exchange)
+
+    def _forget(self, source: bytes, binding: Binding) -> None:
+        bound = self._bound.get(binding.destination)
+        if bound is not None:
+            bound.pop((source, binding), None)
+            if not bound:
+                del self._bound[binding.destination]
+
+    def _unbind_all(self, destination: Destination) -> None:
+        """The destination is no more."""
+        for source, binding in list(self._bound.get(destination, ())):
+            exchange = self.exchanges.get(source)
+            if exchange is not None and binding in exchange.bindings:
+                self._unbind(exchange, binding, exchange.bindings[binding])
+
+    def bindings_of(self, destination: Destination) -> list[tuple[bytes, Binding]]:
+        """(source, binding) of all that lead there."""
+        return list(self._bound.get(destination, ()))
+
+    # --- names
+
+    def _not_default(self, name: bytes) -> None:
+        if name == DEFAULT:
+            raise Refusal(Reason.ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+    def _not_reserved(self, kind: str, name: bytes) -> None:
+        if name.startswith(_RESERVED):
+            raise Refusal(
+                Reason.ACCESS_REFUSED, f"{kind} name '{text(name)}' contains reserved prefix 'amq.*'"
+            )

@@ -1,0 +1,164 @@
+"""Exchanges, and the bindings of each type: which destinations a message with some key goes to.
+
+A destination is a queue or an exchange by name; the default exchange has no bindings, its keys are names of
+queues (`virtual_host`). A binding is the same as another if destination, key and arguments are.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
+
+from . import headers
+from .message import Run
+
+
+class ExchangeType(enum.Enum):
+    DIRECT = "direct"
+    FANOUT = "fanout"
+    TOPIC = "topic"
+    HEADERS = "headers"
+
+
+class Destination(NamedTuple):
+    """`is_exchange`: else it is a queue."""
+
+    name: bytes
+    is_exchange: bool
+
+
+class Binding(NamedTuple):
+    """One binding. `arguments` are spelt so that equal ones are equal."""
+
+    destination: Destination
+    key: bytes
+    arguments: str
+
+
+def binding_of(destination: Destination, key: bytes, arguments: Mapping[str, object]) -> Binding:
+    return Binding(destination, key, repr(sorted(arguments.items())))
+
+
+class HeaderReader(Protocol):
+    """Who can read the properties of runs, which are a face's own."""
+
+    def headers(self, run: Run) -> Mapping[str, object]:
+        """The headers of a run of one message."""
+
+
+class Exchange:
+    """One exchange. `alternate`: where what it routes nowhere goes, None: nowhere.
+
+    `bindings` are all of it, each with its arguments as they were given.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        type: ExchangeType,
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, object] | None = None,
+        alternate: bytes | None = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = dict(arguments or {})
+        self.alternate = alternate
+        self.bindings: dict[Binding, Mapping[str, object]] = {}
+        self.sources = 0  # bindings of other exchanges to this one
+        self._by_key: dict[bytes, dict[Destination, int]] = {}
+        self._all: dict[Destination, int] = {}
+        self._trie: TopicTrie[Destination] = TopicTrie(AMQP)
+        self._serials: dict[
+            tuple[bytes, Destination], list[int]
+        ] = {}  # of keys in the trie: number, bindings
+        self._next = 1
+
+    @property
+    def by_key(self) -> bool:
+        """Whether nothing but the key decides."""
+        return self.type is not ExchangeType.HEADERS
+
+    def bind(self, binding: Binding, arguments: Mapping[str, object]) -> bool:
+        """Whether it is new. PRECONDITION_FAILED for arguments that make no sense."""
+        if self.type is ExchangeType.HEADERS:
+            headers.check_arguments(arguments)
+        if binding in self.bindings:
+            return False
+        self.bindings[binding] = arguments
+        destination, key, _ = binding
+        if self.type is ExchangeType.DIRECT:
+            _count(self._by_key.setdefault(key, {}), destination)
+        elif self.type is ExchangeType.FANOUT:
+            _count(self._all, destination)
+        elif self.type is ExchangeType.TOPIC:
+            self._bind_topic(key, destination)
+        return True
+
+    def _bind_topic(self, key: bytes, destination: Destination) -> None:
+        serial = self._serials.get((key, destination))
+        if serial is not None:
+            serial[1] += 1
+            return
+        self._serials[key, destination] = [self._next, 1]
+        self._trie.add(key, self._next, destination)
+        self._next += 1
+
+    def unbind(self, binding: Binding) -> bool:
+        """Whether it was there."""
+        if self.bindings.pop(binding, None) is None:
+            return False
+        destination, key, _ = binding
+        if self.type is ExchangeType.DIRECT:
+            _discount(self._by_key[key], destination)
+            if not self._by_key[key]:
+                del self._by_key[key]
+        elif self.type is ExchangeType.FANOUT:
+            _discount(self._all, destination)
+        elif self.type is ExchangeType.TOPIC:
+            self._unbind_topic(key, destination)
+        return True
+
+    def _unbind_topic(self, key: bytes, destination: Destination) -> None:
+        serial = self._serials[key, destination]
+        serial[1] -= 1
+        if serial[1] == 0:
+            self._trie.remove(key, serial[0])
+            del self._serials[key, destination]
+
+    def match(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
+        """Where a message with `key` goes; a destination may be named more than once."""
+        if self.type is ExchangeType.DIRECT:
+            return list(self._by_key.get(key, _NOBODY))
+        if self.type is ExchangeType.FANOUT:
+            return list(self._all)
+        if self.type is ExchangeType.TOPIC:
+            return self._trie.match(key)
+        found = reader.headers(run) if reader is not None else {}
+        return [
+            binding.destination
+            for binding, arguments in self.bindings.items()
+            if headers.matches(arguments, found)
+        ]
+
+
+_NOBODY: Final[dict[Destination, int]] = {}
+
+
+def _count(counts: dict[Destination, int], destination: Destination) -> None:
+    counts[destination] = counts.get(destination, 0) + 1
+
+
+def _discount(counts: dict[Destination, int], destination: Destination) -> None:
+    counts[destination] -= 1
+    if counts[destination] == 0:
+        del counts[destination]

@@ -1,0 +1,56 @@
+"""What a binding of a headers exchange matches: `all`, `any`, and both with names that begin with `x-`.
+
+A binding's argument without a value asks for the header's presence only. Integers are compared as numbers,
+whatever their width; a number never equals a boolean, nor an integer a float (RabbitMQ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .refusals import precondition, spelt
+
+_MATCH: Final = "x-match"
+_KINDS: Final = ("all", "any", "all-with-x", "any-with-x")
+
+
+def check_arguments(arguments: Mapping[str, object]) -> None:
+    """PRECONDITION_FAILED where `x-match` says nothing that is known."""
+    if _MATCH not in arguments:
+        return
+    value = arguments[_MATCH]
+    expected = "expected all, any, all-with-x, or any-with-x"
+    if not isinstance(value, str):
+        raise precondition(f"Invalid x-match field type (value {spelt(value)}); expected longstr")
+    if value not in _KINDS:
+        raise precondition(f"Invalid x-match field value {spelt(value)}; {expected}")
+
+
+def matches(arguments: Mapping[str, object], headers: Mapping[str, object]) -> bool:
+    """Whether a binding with `arguments` matches a message with `headers`."""
+    kind = arguments.get(_MATCH, "all")
+    with_x = kind in ("all-with-x", "any-with-x")
+    wanted = [
+        _fits(name, value, headers)
+        for name, value in arguments.items()
+        if name != _MATCH and (with_x or not name.startswith("x-"))
+    ]
+    return any(wanted) if kind in ("any", "any-with-x") else all(wanted)
+
+
+def _fits(name: str, value: object, headers: Mapping[str, object]) -> bool:
+    if name not in headers:
+        return False
+    return value is None or same(value, headers[name])
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values of tables are the same."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return one == other

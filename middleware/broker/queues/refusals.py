@@ -1,0 +1,70 @@
+"""What queues and exchanges refuse, and how it is put: RabbitMQ's words, since people search for them.
+
+A `Refusal` says which of the protocol's reasons it is by name, never by its code: faces know these.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Reason(enum.Enum):
+    """Why something was refused. The value is what AMQP calls it."""
+
+    ACCESS_REFUSED = "ACCESS_REFUSED"  # reserved names, exclusive consumers, internal exchanges
+    NOT_FOUND = "NOT_FOUND"
+    RESOURCE_LOCKED = "RESOURCE_LOCKED"  # another connection's exclusive queue
+    PRECONDITION_FAILED = "PRECONDITION_FAILED"  # declared otherwise, in use, not empty, bad arguments
+    NOT_ALLOWED = "NOT_ALLOWED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"  # a feature that is deprecated and not permitted
+    NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
+
+
+class Refusal(Exception):
+    """A request about queues or exchanges is refused; nothing was changed."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason.value} - {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def text(name: bytes) -> str:
+    """A name for people to read."""
+    return name.decode("utf-8", "replace")
+
+
+def not_found(kind: str, name: bytes, vhost: str) -> Refusal:
+    return Refusal(Reason.NOT_FOUND, f"no {kind} '{text(name)}' in vhost '{vhost}'")
+
+
+def precondition(detail: str) -> Refusal:
+    return Refusal(Reason.PRECONDITION_FAILED, detail)
+
+
+def spelt(value: object) -> str:
+    """A value as RabbitMQ puts it into its texts."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return f"'{str(value).lower()}'"
+    if isinstance(value, bytes):
+        return f"'{text(value)}'"
+    return f"'{value}'"
+
+
+def inequivalent(what: str, kind: str, name: bytes, vhost: str, received: object, current: object) -> Refusal:
+    """Something exists, and was declared otherwise. None: nothing was said."""
+    one_unsaid = received is None or current is None
+    given, there = (_typed(received), _typed(current)) if one_unsaid else (spelt(received), spelt(current))
+    return precondition(
+        f"inequivalent arg '{what}' for {kind} '{text(name)}' in vhost '{vhost}': "
+        f"received {given} but current is {there}"
+    )
+
+
+def _typed(value: object) -> str:
+    if value is None:
+        return "none"
+    kinds = {str: "longstr", bytes: "longstr", bool: "bool", int: "signedint"}
+    return f"the value {spelt(value)} of type '{kinds.get(type(value), 'table')}'"

@@ -1,0 +1,122 @@
+"""From an exchange and keys to queues: over exchanges that are bound to exchanges, each looked at once.
+
+An alternate exchange gets what its exchange routes nowhere, exchange by exchange (RabbitMQ's rule). What
+keys alone decide is remembered until a definition changes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .exchange import Destination, Exchange, HeaderReader
+from .message import Run
+from .queue import MessageQueue
+from .refusals import Reason, Refusal, not_found, text
+
+DEFAULT: Final = b""
+_REMEMBERED: Final = 10_000  # keys
+
+
+class Router:
+    """The exchanges and queues of one virtual host, and the way between them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.exchanges: dict[bytes, Exchange] = {}
+        self.queues: dict[bytes, MessageQueue] = {}
+        self.reader: HeaderReader | None = None
+        self._routes: dict[tuple[bytes, bytes], list[MessageQueue]] = {}
+
+    def changed(self) -> None:
+        """A definition did: nothing is remembered."""
+        if self._routes:
+            self._routes = {}
+
+    def exchange(self, name: bytes) -> Exchange:
+        """NOT_FOUND where there is none."""
+        found = self.exchanges.get(name)
+        if found is None:
+            raise not_found("exchange", name, self.name)
+        return found
+
+    def queue(self, name: bytes) -> MessageQueue:
+        """NOT_FOUND where there is none."""
+        found = self.queues.get(name)
+        if found is None:
+            raise not_found("queue", name, self.name)
+        return found
+
+    def owned(self, name: bytes, owner: object) -> MessageQueue:
+        """The queue, if the connection `owner` may use it. NOT_FOUND, RESOURCE_LOCKED."""
+        queue = self.queue(name)
+        if queue.owner is not None and queue.owner is not owner:
+            raise self.locked(name)
+        return queue
+
+    def locked(self, name: bytes) -> Refusal:
+        return Refusal(
+            Reason.RESOURCE_LOCKED,
+            f"cannot obtain exclusive access to locked queue '{text(name)}' in vhost '{self.name}'. It could "
+            "be originally declared on another connection or the exclusive property value does not match "
+            "that of the original declaration.",
+        )
+
+    def may_publish(self, name: bytes) -> None:
+        """NOT_FOUND; ACCESS_REFUSED to who is not an exchange."""
+        if name != DEFAULT and self.exchange(name).internal:
+            raise Refusal(
+                Reason.ACCESS_REFUSED,
+                f"cannot publish to internal exchange '{text(name)}' in vhost '{self.name}'",
+            )
+
+    def looks_at_headers(self, name: bytes) -> bool:
+        """Whether publishing to the exchange may depend on headers, so that runs have to be alike in them."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return False
+        further = exchange.alternate is not None or any(
+            one.destination.is_exchange for one in exchange.bindings
+        )
+        return further or not exchange.by_key
+
+    def route(self, run: Run) -> list[MessageQueue]:
+        """The queues that a run goes to, each once."""
+        if run.copies or run.hidden_copies:
+            return self._walk(run.exchange, run.keys, run)[0]
+        found = self._routes.get((run.exchange, run.key))
+        if found is not None:
+            return found
+        found, by_key = self._walk(run.exchange, (run.key,), run)
+        if by_key:
+            if len(self._routes) >= _REMEMBERED:
+                self._routes = {}
+            self._routes[run.exchange, run.key] = found
+        return found
+
+    def _walk(self, name: bytes, keys: tuple[bytes, ...], run: Run) -> tuple[list[MessageQueue], bool]:
+        """(queues, whether keys alone decided)."""
+        if name == DEFAULT:
+            return self._named([Destination(key, False) for key in keys]), True
+        reached: dict[Destination, None] = {}
+        seen = {name}
+        todo = [name]
+        by_key = True
+        while todo:
+            exchange = self.exchanges.get(todo.pop())
+            if exchange is None:
+                continue
+            by_key = by_key and exchange.by_key
+            found = [destination for key in keys for destination in exchange.match(key, run, self.reader)]
+            if not found and exchange.alternate is not None:
+                found = [Destination(exchange.alternate, True)]
+            for destination in found:
+                if not destination.is_exchange:
+                    reached[destination] = None
+                elif destination.name not in seen:
+                    seen.add(destination.name)
+                    todo.append(destination.name)
+        return self._named(list(reached)), by_key
+
+    def _named(self, destinations: list[Destination]) -> list[MessageQueue]:
+        found = dict.fromkeys(destinations)
+        return [self.queues[one.name] for one in found if one.name in self.queues]

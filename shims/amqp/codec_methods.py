@@ -1,0 +1,81 @@
+"""Methods off the hot path, and tables, by pamqp.
+
+What it cannot read is a syntax error, whatever it raises.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, cast
+
+from pamqp import base, commands, decode, encode, exceptions
+
+from .codec import COMMAND_INVALID, METHOD, QUEUE_DECLARE_OK, SYNTAX_ERROR, AmqpError, frame, short
+
+_INDEX: Final = struct.Struct(">I")
+_DEPTH: Final = 64  # of tables in tables
+_WRONG: Final = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    struct.error,
+    exceptions.PAMQPException,
+    RecursionError,
+)
+
+Table = dict[str, object]
+
+
+def read_method(payload: bytes) -> base.Frame:
+    """The method in a frame's payload. COMMAND_INVALID: there is none such; SYNTAX_ERROR: its fields."""
+    if len(payload) < _INDEX.size:
+        raise AmqpError(SYNTAX_ERROR, "a method frame without a method")
+    (index,) = _INDEX.unpack_from(payload)
+    kind = commands.INDEX_MAPPING.get(index)
+    if kind is None:
+        raise AmqpError(COMMAND_INVALID, f"unknown method {{{index >> 16},{index & 0xFFFF}}}", index)
+    method = cast(base.Frame, kind())
+    try:
+        method.unmarshal(payload[_INDEX.size :])
+    except _WRONG as error:
+        raise AmqpError(SYNTAX_ERROR, f"{method.name} cannot be read: {error}", index) from error
+    if _deep(getattr(method, "arguments", None), _DEPTH):
+        raise AmqpError(SYNTAX_ERROR, f"{method.name} has tables in tables beyond {_DEPTH}", index)
+    return method
+
+
+def write_method(channel: int, method: base.Frame) -> bytes:
+    """The whole frame."""
+    return frame(METHOD, channel, _INDEX.pack(method.index) + method.marshal())
+
+
+def queue_declared(channel: int, name: bytes, messages: int, consumers: int) -> bytes:
+    """The frame of a queue.declare-ok, whose name may be any: pamqp knows fewer."""
+    counts = messages.to_bytes(4, "big") + consumers.to_bytes(4, "big")
+    return frame(METHOD, channel, _INDEX.pack(QUEUE_DECLARE_OK) + short(name) + counts)
+
+
+def read_table(data: bytes) -> Table:
+    """A table with its length before it. SYNTAX_ERROR."""
+    try:
+        used, found = decode.field_table(data)
+    except _WRONG as error:
+        raise AmqpError(SYNTAX_ERROR, f"a table cannot be read: {error}") from error
+    if used != len(data) or _deep(found, _DEPTH):
+        raise AmqpError(SYNTAX_ERROR, "a table is longer than it says, or too deep")
+    return cast(Table, found)
+
+
+def write_value(value: object) -> bytes:
+    """A value of a table, its type before it."""
+    return encode.encode_table_value(value)  # type: ignore[arg-type]
+
+
+def _deep(value: object, left: int) -> bool:
+    if left == 0:
+        return True
+    if isinstance(value, dict):
+        return any(_deep(one, left - 1) for one in value.values())
+    return isinstance(value, list) and any(_deep(one, left - 1) for one in value)

@@ -1,0 +1,192 @@
+"""The properties of a message, as the bytes that they are: looked at, and changed where the server has to.
+
+    flags (2) | content-type, content-encoding | headers | delivery-mode (1), priority (1) | correlation-id,
+    reply-to, expiration, message-id | timestamp (8) | type, user-id, app-id, cluster-id
+
+each only where its flag says so, the first at bit 15; strings are short ones, headers a table with its
+length (4).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from .codec import SYNTAX_ERROR, AmqpError
+
+HEADERS_BIT: Final = 13
+MODE_BIT: Final = 12
+PRIORITY_BIT: Final = 11
+REPLY_TO_BIT: Final = 9
+EXPIRATION_BIT: Final = 8
+USER_BIT: Final = 4
+_TIMESTAMP_BIT: Final = 6
+_LAST_BIT: Final = 2
+_PERSISTENT: Final = 2
+
+# How many bytes a value of a table has, by its type; -1: a length of four bytes goes before it.
+_SIZES: Final = {
+    ord("t"): 1,
+    ord("b"): 1,
+    ord("B"): 1,
+    ord("s"): 2,
+    ord("u"): 2,
+    ord("I"): 4,
+    ord("i"): 4,
+    ord("l"): 8,
+    ord("L"): 8,
+    ord("f"): 4,
+    ord("d"): 8,
+    ord("D"): 5,
+    ord("T"): 8,
+    ord("V"): 0,
+    ord("S"): -1,
+    ord("x"): -1,
+    ord("A"): -1,
+    ord("F"): -1,
+}
+
+
+class Seen:
+    """What a message's properties say that routing and queues want to know.
+
+    `expiration` as it was written, in milliseconds, None where it was not given. `plain`: nothing in them
+    asks for more than handing them on: no copies to further keys, no user, no direct reply. `headers`:
+    where they are.
+    """
+
+    def __init__(self) -> None:
+        self.persistent = False
+        self.priority = -1
+        self.expiration: bytes | None = None
+        self.reply_to: bytes | None = None
+        self.user: bytes | None = None
+        self.headers_begin = 0
+        self.headers_end = 0
+
+    def same(self, other: Seen) -> bool:
+        """Whether both are handled alike."""
+        return (
+            self.persistent == other.persistent
+            and self.priority == other.priority
+            and self.expiration == other.expiration
+            and self.reply_to == other.reply_to
+            and self.user == other.user
+        )
+
+
+def bad_properties() -> AmqpError:
+    return AmqpError(SYNTAX_ERROR, "properties that end amid a value", 60 << 16 | 40)
+
+
+def look(data: bytes, begin: i64, end: i64) -> Seen:
+    """Reads the properties between two places. SYNTAX_ERROR where they are none."""
+    seen = Seen()
+    at = begin + 2
+    if at > end:
+        raise bad_properties()
+    high: i64 = data[begin]
+    low: i64 = data[begin + 1]
+    flags = high << 8 | low
+    if flags & 3:
+        raise AmqpError(SYNTAX_ERROR, "properties with flags that are not known", 60 << 16 | 40)
+    bit: i64 = 15
+    while bit >= _LAST_BIT:
+        if flags & (1 << bit):
+            stop = _value_end(data, at, end, bit)
+            if stop > end:
+                raise bad_properties()
+            _note(seen, data, at, stop, bit)
+            at = stop
+        bit -= 1
+    if at != end:
+        raise AmqpError(SYNTAX_ERROR, "properties with bytes behind them", 60 << 16 | 40)
+    return seen
+
+
+def _value_end(data: bytes, at: i64, end: i64, bit: i64) -> i64:
+    """Where the value of a property ends; beyond `end` where it does not."""
+    if bit == HEADERS_BIT:
+        if at + 4 > end:
+            return end + 1
+        size = i64(read_i32_be(data, at))
+        return at + 4 + size if size >= 0 else end + 1
+    if bit in (MODE_BIT, PRIORITY_BIT):
+        return at + 1
+    if bit == _TIMESTAMP_BIT:
+        return at + 8
+    if at >= end:
+        return end + 1
+    length: i64 = data[at]
+    return at + 1 + length
+
+
+def _note(seen: Seen, data: bytes, at: i64, stop: i64, bit: i64) -> None:
+    if bit == MODE_BIT:
+        seen.persistent = data[at] == _PERSISTENT
+    elif bit == PRIORITY_BIT:
+        seen.priority = data[at]
+    elif bit == HEADERS_BIT:
+        seen.headers_begin = at
+        seen.headers_end = stop
+    elif bit == EXPIRATION_BIT:
+        seen.expiration = data[at + 1 : stop]
+    elif bit == REPLY_TO_BIT:
+        seen.reply_to = data[at + 1 : stop]
+    elif bit == USER_BIT:
+        seen.user = data[at + 1 : stop]
+
+
+def values(properties: bytes) -> dict[int, bytes]:
+    """Each property's bytes, by its bit."""
+    look(properties, 0, len(properties))
+    flags = int.from_bytes(properties[:2], "big")
+    found = {}
+    at = 2
+    for bit in range(15, _LAST_BIT - 1, -1):
+        if flags >> bit & 1:
+            stop = _value_end(properties, at, len(properties), bit)
+            found[bit] = properties[at:stop]
+            at = stop
+    return found
+
+
+def joined(found: dict[int, bytes]) -> bytes:
+    """The reverse of `values`."""
+    flags = sum([1 << bit for bit in found])
+    parts = [found[bit] for bit in sorted(found, reverse=True)]
+    return flags.to_bytes(2, "big") + b"".join(parts)
+
+
+def fields(table: bytes) -> list[tuple[bytes, bytes]]:
+    """(name, value with its type) of each field of a table, whose length goes before it. SYNTAX_ERROR."""
+    found = []
+    at, end = 4, len(table)
+    while at < end:
+        name_end = at + 1 + table[at]
+        if name_end >= end:
+            raise AmqpError(SYNTAX_ERROR, "a table that ends amid a field")
+        stop = name_end + 1 + _size(table, name_end, end)
+        if stop > end:
+            raise AmqpError(SYNTAX_ERROR, "a table that ends amid a value")
+        found.append((table[at + 1 : name_end], table[name_end:stop]))
+        at = stop
+    return found
+
+
+def _size(table: bytes, at: int, end: int) -> int:
+    """Bytes of the value whose type is at `at`, without the type."""
+    size = _SIZES.get(table[at])
+    if size is None:
+        raise AmqpError(SYNTAX_ERROR, f"a table with a value of type {table[at]}")
+    if size >= 0:
+        return size
+    return 4 + int.from_bytes(table[at + 1 : at + 5], "big") if at + 5 <= end else end
+
+
+def table_of(found: list[tuple[bytes, bytes]]) -> bytes:
+    """The reverse of `fields`."""
+    body = b"".join([bytes((len(name),)) + name + value for name, value in found])
+    return len(body).to_bytes(4, "big") + body

@@ -1,0 +1,155 @@
+"""Publishes that follow each other in a chunk, as one run.
+
+A publish is a method frame, a content header and, unless its body is empty, body frames, all on one
+channel. Those whose method frames are the same bytes, whole in the chunk, and handled alike, become one
+`Run`, in the layout of `broker.queues`: so the work of routing, queueing and confirming is done once for
+all of them. What is left, beginning with the first that differs, is looked at by itself, frame by frame;
+tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be
+from mypy_extensions import i32, i64
+
+from . import codec
+from .codec import END, FRAME_HEAD, FRAME_OVERHEAD
+from .codec_properties import Seen, look
+
+_CONTENT_HEAD: Final = 12  # bytes of a content header before its properties
+_BASIC_NO_WEIGHT: Final = codec.BASIC << 16
+_MORE_KEYS: Final = (b"\x02CC", b"\x03BCC")  # headers that name further keys, as they are spelt in a table
+
+
+class PublishScan:
+    """The publishes at some place of a chunk that are one run: `count`, up to `stop`; `data` is the run's.
+
+    `count` 0: the first is to be looked at by itself. `size`: bytes of their bodies. `alike_headers`: they
+    have to have the same headers, since these decide where they go.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stop = 0
+        self.size = 0
+        self.data = b""
+        self.seen = Seen()
+        self.largest: int = 1 << 30
+        self.frame_max: int = 1 << 30
+        self._seen = self.seen
+        self._before = 0
+        self._body = 0
+
+    def look(self, data: bytes, position: i64, end: i64, method_end: i64, alike_headers: bool) -> None:
+        """Reads on from a publish whose method frame ends at `method_end`. Never raises."""
+        self.count = 0
+        size = method_end - position
+        out = BytesWriter()
+        head = data[position:method_end]
+        bodies: i64 = 0
+        count: i64 = 0
+        at = position
+        first_headers = b""
+        while at + size <= end and data[at : at + size] == head:
+            found = self._content(data, at + size, end, out, data[position + 1], data[position + 2])
+            if found < 0:
+                break
+            seen = self._seen
+            headers = data[seen.headers_begin : seen.headers_end] if seen.headers_end else b""
+            if not _plain(seen, headers) or (
+                count and not (seen.same(self.seen) and (not alike_headers or headers == first_headers))
+            ):
+                out.truncate(self._before)
+                break
+            if count == 0:
+                self.seen = seen
+                first_headers = headers
+            bodies += self._body
+            count += 1
+            at = found
+        self.count = count
+        self.stop = at
+        self.size = bodies
+        if count:
+            self.data = out.getvalue()
+
+    def _content(self, data: bytes, at: i64, end: i64, out: BytesWriter, high: i64, low: i64) -> i64:
+        """Writes one message's properties and body.
+
+        Where its frames end, -1: it is not whole, or not right.
+        """
+        if at + FRAME_HEAD + _CONTENT_HEAD > end or data[at] != codec.HEADER:
+            return -1
+        if data[at + 1] != high or data[at + 2] != low:
+            return -1
+        size = i64(read_i32_be(data, at + 3))
+        stop = at + size + FRAME_OVERHEAD
+        if size < _CONTENT_HEAD + 2 or stop > end or size > self.frame_max - FRAME_OVERHEAD:
+            return -1
+        if data[stop - 1] != END or i64(read_i32_be(data, at + FRAME_HEAD)) != _BASIC_NO_WEIGHT:
+            return -1
+        body = read_i64_be(data, at + FRAME_HEAD + 4)
+        if body < 0 or body > self.largest:
+            return -1
+        begin = at + FRAME_HEAD + _CONTENT_HEAD
+        try:
+            self._seen = look(data, begin, stop - 1)
+        except codec.AmqpError:
+            return -1
+        self._before = len(out)
+        self._body = body
+        write_i32_be(out, i32(stop - 1 - begin))
+        write_i32_be(out, i32(body))
+        out.write(data[begin : stop - 1])
+        found = self._bodies(data, stop, end, body, out, high, low)
+        if found < 0:
+            out.truncate(self._before)
+        return found
+
+    def _bodies(
+        self, data: bytes, at: i64, end: i64, left: i64, out: BytesWriter, high: i64, low: i64
+    ) -> i64:
+        """Writes the body; where its last frame ends, or -1."""
+        while left > 0:
+            if at + FRAME_OVERHEAD > end or data[at] != codec.BODY:
+                return -1
+            if data[at + 1] != high or data[at + 2] != low:
+                return -1
+            size = i64(read_i32_be(data, at + 3))
+            stop = at + size + FRAME_OVERHEAD
+            if size < 1 or size > left or stop > end or size > self.frame_max - FRAME_OVERHEAD:
+                return -1
+            if data[stop - 1] != END:
+                return -1
+            out.write(data[at + FRAME_HEAD : stop - 1])
+            left -= size
+            at = stop
+        return at
+
+
+def _plain(seen: Seen, headers: bytes) -> bool:
+    """Whether nothing in the properties asks for more than handing them on."""
+    if seen.user is not None or (seen.expiration is not None and not seen.expiration.isdigit()):
+        return False
+    if seen.reply_to is not None and seen.reply_to.startswith(b"amq.rabbitmq.reply-to"):
+        return False
+    return not headers or not any(further in headers for further in _MORE_KEYS)
+
+
+def publish_fields(payload: bytes) -> tuple[bytes, bytes, int]:
+    """(exchange, key, flags) of a basic.publish: ticket (2), two short strings, bits. SYNTAX_ERROR."""
+    at = 6
+    exchange, at = _short(payload, at)
+    key, at = _short(payload, at)
+    if at + 1 != len(payload):
+        raise codec.AmqpError(codec.SYNTAX_ERROR, "basic.publish of another length", codec.PUBLISH)
+    return exchange, key, payload[at]
+
+
+def _short(data: bytes, at: int) -> tuple[bytes, int]:
+    if at >= len(data):
+        raise codec.AmqpError(codec.SYNTAX_ERROR, "a string that is not there", codec.PUBLISH)
+    stop = at + 1 + data[at]
+    return data[at + 1 : stop], stop

@@ -1,0 +1,317 @@
+"""One connection of the AMQP face, without I/O: whole frames out of chunks, and what each of them does.
+
+`receive(data, now)` works a whole chunk off in one call: publishes alike that follow each other as one run
+(`codec_publish`), acknowledgements in a row as one step, everything else frame by frame. What is sent
+gathers in `SessionOutput` until the turn ends. `now` is in seconds on the loop's clock; `vhost.wall`, the
+time of day, is kept by the edge.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from librt.strings import read_i32_be, read_i64_be
+from pamqp import base, commands
+
+from treecast.middleware.broker.queues import Refusal
+from treecast.middleware.model.errors import TreecastError
+
+from . import codec, session_table
+from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, AmqpError, frame
+from .codec_methods import read_method
+from .codec_publish import PublishScan, publish_fields
+from .session_channel import CODES, ChannelBase
+from .session_host import AmqpHost
+from .session_messages import run_of
+from .session_opening import OpeningConnection
+from .session_output import SessionOutput
+from .session_publishing import Channel
+
+_log = logging.getLogger("treecast.amqp")
+
+_CHANNEL_OPEN: Final = commands.Channel.Open.index
+_CHANNEL_CLOSE: Final = commands.Channel.Close.index
+_CHANNEL_CLOSE_OK: Final = commands.Channel.CloseOk.index
+_ACK_FRAME: Final = 21  # bytes of a basic.ack
+
+
+class Session(OpeningConnection):
+    """The state of one connection.
+
+    `publishes`: it has published something, so that it is one that an alarm makes wait.
+    """
+
+    def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
+        super().__init__(host, wake, now)
+        self.publishes = False
+        self.channels: dict[int, Channel] = {}
+        self._partial: bytearray | None = None
+        self._scan = PublishScan()
+        self._scan.largest = host.settings.max_message_bytes
+
+    # --- receiving
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Takes a chunk.
+
+        What breaks a rule ends its channel or the connection, after the answer that it asks for.
+        """
+        self._last_in = now
+        partial = self._partial
+        if partial is not None:
+            partial += data
+            if len(partial) < self._wanted:
+                return
+            data = bytes(partial)
+            self._partial = None
+        try:
+            used = self._frames(data, now)
+        except AmqpError as error:
+            self.fail(error, now)
+            used = len(data)
+        finally:
+            self._settle_up(now)
+        if used < len(data) and self.phase != session_table.CLOSED:
+            self._partial = bytearray(data[used:] if used else data)
+
+    def _settle_up(self, now: float) -> None:
+        """Does once for a chunk what need not be done for each of its frames."""
+        while self.unpumped:
+            _, queue = self.unpumped.popitem()
+            queue.pump(now)
+            self.vhost.touched(queue, now)
+        for channel in self.unconfirmed:
+            channel.write_confirms()
+        self.unconfirmed = []
+
+    def _frames(self, data: bytes, now: float) -> int:
+        """Works off the whole frames at the beginning of `data`; how many bytes they are."""
+        position = 0
+        end = len(data)
+        if self.phase == session_table.HEADER:
+            position = self._header(data)
+        while position < end:
+            if self.phase == session_table.CLOSED:
+                return end
+            if end - position < FRAME_OVERHEAD:
+                self._wanted = FRAME_OVERHEAD
+                return position
+            size: int = read_i32_be(data, position + 3)
+            if size < 0 or size > self.frame_max - FRAME_OVERHEAD:
+                largest = self.frame_max - FRAME_OVERHEAD
+                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes, at most {largest} are taken"
+                raise AmqpError(codec.FRAME_ERROR, detail)
+            stop = position + size + FRAME_OVERHEAD
+            if stop > end:
+                self._wanted = stop - position
+                return position
+            if data[stop - 1] != END:
+                raise AmqpError(
+                    codec.FRAME_ERROR, f"a frame that ends with {data[stop - 1]}, and not with 206"
+                )
+            position = self._one(data, position, stop, end, now)
+        return position
+
+    def _one(self, data: bytes, position: int, stop: int, end: int, now: float) -> int:
+        """One frame, or several that are one step; where the next begins."""
+        number = data[position + 1] << 8 | data[position + 2]
+        channel = self.channels.get(number)
+        if channel is not None and channel.state == session_table.RUNNING:
+            kind = data[position]
+            if kind == codec.METHOD and stop - position > FRAME_OVERHEAD + 4:
+                method = read_i32_be(data, position + FRAME_HEAD)
+                if method == codec.PUBLISH and not channel.amid_content:
+                    return self._publish(channel, data, position, stop, end, now)
+                if method == codec.ACK and stop - position == _ACK_FRAME and not channel.amid_content:
+                    return self._acks(channel, data, position, end, now)
+            elif kind == codec.BODY or kind == codec.HEADER:
+                self._content(channel, kind, data[position + FRAME_HEAD : stop - 1], now)
+                return stop
+        self._frame(data[position], number, data[position + FRAME_HEAD : stop - 1], now)
+        return stop
+
+    # --- what there is much of
+
+    def _publish(self, channel: Channel, data: bytes, position: int, stop: int, end: int, now: float) -> int:
+        """Publishes that are alike, as one run; or the method frame of one by itself."""
+        self.publishes = True
+        payload = data[position + FRAME_HEAD : stop - 1]
+        exchange, key, flags = publish_fields(payload)
+        scan = self._scan
+        scan.frame_max = self.frame_max
+        scan.look(data, position, end, stop, channel.looks_at_headers(exchange))
+        if scan.count == 0:
+            channel.begin_publish(payload)
+            return stop
+        stop = scan.stop
+        try:
+            channel.may_publish(exchange, flags)
+            run = run_of(exchange, key, scan.data, scan.count, scan.size, scan.seen)
+            channel.publish(run, flags, now)
+        except (Refusal, AmqpError, TreecastError) as error:
+            self._refused(channel, self._as_error(error, codec.PUBLISH), now)
+        return stop
+
+    def _content(self, channel: Channel, kind: int, payload: bytes, now: float) -> None:
+        try:
+            if kind == codec.HEADER:
+                channel.take_header(payload, now)
+            else:
+                channel.take_body(payload, now)
+        except (Refusal, AmqpError, TreecastError) as error:
+            self._refused(channel, self._as_error(error, codec.PUBLISH), now)
+
+    def _acks(self, channel: Channel, data: bytes, position: int, end: int, now: float) -> int:
+        """Acknowledgements of one message each with rising tags, as one step; or one of another kind."""
+        tag = read_i64_be(data, position + 11)
+        multiple = data[position + 19] & 1
+        stop = position + _ACK_FRAME
+        count = 1
+        if not multiple:
+            head = data[position : position + 11]
+            while (
+                stop + _ACK_FRAME <= end
+                and data[stop : stop + 11] == head
+                and read_i64_be(data, stop + 11) == tag + count
+                and data[stop + 19] == 0
+                and data[stop + 20] == END
+            ):
+                count += 1
+                stop += _ACK_FRAME
+        try:
+            if multiple:
+                channel.ack_method(commands.Basic.Ack(tag, True), now)
+            else:
+                channel.ack_row(tag, count, now)
+        except (Refusal, AmqpError) as error:
+            self._refused(channel, self._as_error(error, codec.ACK), now)
+        return stop
+
+    # --- frame by frame
+
+    def _frame(self, kind: int, number: int, payload: bytes, now: float) -> None:
+        if self.phase == session_table.CLOSING and (kind != codec.METHOD or number):
+            return
+        if kind == codec.HEARTBEAT:
+            if number or payload:
+                raise AmqpError(codec.UNEXPECTED_FRAME, f"a heartbeat on channel {number}")
+        elif kind == codec.METHOD:
+            self._method(number, payload, now)
+        elif kind in (codec.HEADER, codec.BODY):
+            if number not in self.channels:
+                raise AmqpError(codec.CHANNEL_ERROR, "expected 'channel.open'")
+        else:
+            raise AmqpError(codec.FRAME_ERROR, f"a frame of type {kind}")
+
+    def _method(self, number: int, payload: bytes, now: float) -> None:
+        channel = self.channels.get(number)
+        if channel is not None and channel.state == session_table.RUNNING and channel.amid_content:
+            raise channel.unexpected()
+        if payload[:4] == codec.ACCESS_REQUEST.to_bytes(4, "big") and channel is not None:
+            answer = codec.ACCESS_REQUEST_OK.to_bytes(4, "big") + b"\x00\x01"
+            self.writer().write(frame(codec.METHOD, number, answer))
+            return
+        method = read_method(payload)
+        if method.index in session_table.ON_CONNECTION or number == 0:
+            self._on_connection(number, method, now)
+        elif self.phase != session_table.OPEN:
+            detail = "a channel's method before the connection is open"
+            raise AmqpError(codec.CHANNEL_ERROR, detail, method.index)
+        else:
+            self._on_channel(number, channel, method, now)
+
+    def _on_channel(self, number: int, channel: Channel | None, method: base.Frame, now: float) -> None:
+        if method.index == _CHANNEL_OPEN:
+            self._open_channel(number, channel)
+        elif channel is None:
+            if method.index != _CHANNEL_CLOSE_OK:
+                raise AmqpError(codec.CHANNEL_ERROR, "expected 'channel.open'", method.index)
+        elif method.index == _CHANNEL_CLOSE:
+            self._release_channel(channel, now)
+            self.send(number, commands.Channel.CloseOk())
+        elif channel.state == session_table.ENDING:
+            if method.index == _CHANNEL_CLOSE_OK:
+                del self.channels[number]
+        else:
+            self._act(channel, method, now)
+
+    def _act(self, channel: Channel, method: base.Frame, now: float) -> None:
+        name = session_table.CHANNEL[channel.state].get(method.index)
+        if name is None:
+            code = session_table.CHANNEL_REFUSED[channel.state]
+            raise AmqpError(code, "unimplemented method", method.index)
+        try:
+            getattr(channel, name)(method, now)
+        except (Refusal, AmqpError, TreecastError) as error:
+            self._refused(channel, self._as_error(error, method.index), now)
+
+    # --- channels
+
+    def _open_channel(self, number: int, channel: Channel | None) -> None:
+        if channel is not None:
+            if channel.state == session_table.ENDING:
+                return
+            raise AmqpError(codec.CHANNEL_ERROR, "second 'channel.open' seen", _CHANNEL_OPEN)
+        if number > self.channel_max or len(self.channels) >= self.channel_max:
+            detail = (
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({self.channel_max})"
+            )
+            raise AmqpError(codec.NOT_ALLOWED, detail, _CHANNEL_OPEN)
+        self.channels[number] = Channel(self, number)
+        self.send(number, commands.Channel.OpenOk())
+
+    def _release_channel(self, channel: Channel, now: float) -> None:
+        """Its confirms are written before anything else is said of it."""
+        if channel in self.unconfirmed:
+            self.unconfirmed.remove(channel)
+            channel.write_confirms()
+        self.channels.pop(channel.number, None)
+        channel.release(now)
+
+    def _refused(self, channel: Channel, error: AmqpError, now: float) -> None:
+        """Ends the channel where that is enough, else raises."""
+        if not error.ends_channel:
+            raise error
+        self._release_channel(channel, now)
+        channel.state = session_table.ENDING
+        self.channels[channel.number] = channel
+        class_id, method_id = error.method >> 16, error.method & 0xFFFF
+        self.send(channel.number, commands.Channel.Close(error.code, error.text, class_id, method_id))
+        _log.info("channel %d of %s was closed: %s", channel.number, self.name or self.user, error.text)
+
+    def _as_error(self, error: Exception, method: int) -> AmqpError:
+        """What is refused inside, in this protocol's codes."""
+        if isinstance(error, Refusal):
+            return AmqpError(CODES[error.reason], error.detail, method)
+        if isinstance(error, AmqpError):
+            error.method = error.method or method
+            return error
+        return AmqpError(codec.INTERNAL_ERROR, str(error), method)
+
+    # --- the end
+
+    def lost(self, now: float) -> None:
+        if self.phase != session_table.CLOSED:
+            self._end()
+            self.release(now)
+            self._settle_up(now)
+
+    def release(self, now: float) -> None:
+        self.writable = False
+        for channel in list(self.channels.values()):
+            if channel.state == session_table.RUNNING:
+                self._release_channel(channel, now)
+        self.channels.clear()
+        self.vhost.release(self)
+
+    def all_channels(self) -> list[ChannelBase]:
+        return list(self.channels.values())
+
+    def resume(self, now: float) -> None:
+        """There is room to send again: what waits in queues is sent on."""
+        if self.writable:
+            for channel in list(self.channels.values()):
+                channel.pump(now)

@@ -1,0 +1,96 @@
+"""What every part of a channel has to do with: its connection, its state, and who may do what.
+
+A channel is put together of three parts, each a class on top of the other: `session_definitions`,
+`session_consuming` and `session_publishing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pamqp import base
+
+from treecast.middleware.broker.queues import MessageQueue, Reason, VirtualHost
+
+from . import codec, session_table
+from .codec import AmqpError
+from .session_host import AmqpHost
+from .session_output import SessionOutput
+
+CODES: Final = {
+    Reason.ACCESS_REFUSED: codec.ACCESS_REFUSED,
+    Reason.NOT_FOUND: codec.NOT_FOUND,
+    Reason.RESOURCE_LOCKED: codec.RESOURCE_LOCKED,
+    Reason.PRECONDITION_FAILED: codec.PRECONDITION_FAILED,
+    Reason.NOT_ALLOWED: codec.NOT_ALLOWED,
+    Reason.INTERNAL_ERROR: codec.INTERNAL_ERROR,
+    Reason.NOT_IMPLEMENTED: codec.NOT_IMPLEMENTED,
+}
+_PERMITTED: Final = 64  # permissions that a channel remembers
+
+
+class Connection(SessionOutput):
+    """What channels need of their connection. `session` has the rest of it."""
+
+    def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None]) -> None:
+        super().__init__(wake)
+        self.host = host
+        self.vhost: VirtualHost = host.vhosts["/"]
+        self.user = ""
+        self.frame_max = codec.FRAME_MIN
+        self.capabilities: Mapping[str, object] = {}
+        self.unpumped: dict[int, MessageQueue] = {}  # queues of which something was settled
+        self.unconfirmed: list[ChannelBase] = []  # channels that have confirms to write
+
+    def changed(self, queue: MessageQueue) -> None:
+        """Something was settled: the queue is pumped when the chunk is done with."""
+        self.unpumped[id(queue)] = queue
+
+
+class ChannelBase:
+    """`number` is what frames call it by. `state` is one of `session_table`'s."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.number = number
+        self.state = session_table.RUNNING
+        self._connection = connection
+        self._host = connection.host
+        self._vhost = connection.vhost
+        self._permitted: set[tuple[str, bytes]] = set()
+        self._last_queue = b""  # what a queue without a name stands for
+
+    def send(self, method: base.Frame) -> None:
+        self._connection.send(self.number, method)
+
+    def permit(self, permission: str, kind: str, name: bytes) -> None:
+        """ACCESS_REFUSED where the user may not."""
+        if (permission, name) in self._permitted:
+            return
+        user, vhost = self._connection.user, self._vhost.name
+        if not self._host.access.may(user, vhost, permission, name):
+            what = name.decode(errors="replace") or "amq.default"
+            detail = f"{permission} access to {kind} '{what}' in vhost '{vhost}' refused for user '{user}'"
+            raise AmqpError(codec.ACCESS_REFUSED, detail)
+        if len(self._permitted) >= _PERMITTED:
+            self._permitted.clear()
+        self._permitted.add((permission, name))
+
+    def write_confirms(self) -> None:
+        """Writes the confirms of what was published since the last time."""
+
+    def forget_permissions(self) -> None:
+        """The user is another, or may do other things."""
+        self._permitted.clear()
+
+    def queue_name(self, given: str) -> bytes:
+        """The name, or that of the queue that was declared last."""
+        if given:
+            return given.encode()
+        if not self._last_queue:
+            raise AmqpError(codec.NOT_FOUND, "no previously declared queue")
+        return self._last_queue
+
+    def owned(self, name: bytes) -> MessageQueue:
+        """The queue, if this connection may use it."""
+        return self._vhost.owned(name, self._connection)

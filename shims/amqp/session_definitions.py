@@ -1,0 +1,152 @@
+"""The part of a channel that declares, binds and deletes exchanges and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pamqp import commands
+
+from treecast.middleware.broker.queues import Destination
+
+from . import codec
+from .codec import AmqpError
+from .codec_methods import queue_declared
+from .session_channel import ChannelBase
+from .session_host import CONFIGURE, READ, WRITE
+from .session_messages import REPLY_TO
+
+_Exchange = commands.Exchange
+_Queue = commands.Queue
+_BREAKS: Final = str.maketrans("", "", "\r\n")  # RabbitMQ leaves them out of names
+
+
+def _name(given: str) -> bytes:
+    return given.translate(_BREAKS).encode()
+
+
+class DefiningChannel(ChannelBase):
+    """Declares, binds and deletes."""
+
+    # --- exchanges
+
+    def declare_exchange(self, method: commands.Exchange.Declare, now: float) -> None:
+        name = _name(method.exchange)
+        if method.passive:
+            if not name:
+                raise AmqpError(codec.ACCESS_REFUSED, "operation not permitted on the default exchange")
+            self._vhost.exchange(name)
+        else:
+            self._permit_new_exchange(name, method)
+            self._vhost.declare_exchange(
+                name,
+                method.exchange_type,
+                durable=method.durable,
+                auto_delete=method.auto_delete,
+                internal=method.internal,
+                arguments=method.arguments or {},
+            )
+        if not method.nowait:
+            self.send(_Exchange.DeclareOk())
+
+    def _permit_new_exchange(self, name: bytes, method: commands.Exchange.Declare) -> None:
+        self.permit(CONFIGURE, "exchange", name)
+        alternate = (method.arguments or {}).get("alternate-exchange")
+        if isinstance(alternate, str):
+            self.permit(READ, "exchange", name)
+            self.permit(WRITE, "exchange", alternate.encode())
+
+    def delete_exchange(self, method: commands.Exchange.Delete, now: float) -> None:
+        name = _name(method.exchange)
+        self.permit(CONFIGURE, "exchange", name)
+        self._vhost.delete_exchange(name, if_unused=method.if_unused)
+        if not method.nowait:
+            self.send(_Exchange.DeleteOk())
+
+    def bind_exchange(self, method: commands.Exchange.Bind, now: float) -> None:
+        target = Destination(method.destination.encode(), True)
+        self._bind(method.source.encode(), target, method.routing_key.encode(), method.arguments or {}, True)
+        if not method.nowait:
+            self.send(_Exchange.BindOk())
+
+    def unbind_exchange(self, method: commands.Exchange.Unbind, now: float) -> None:
+        target = Destination(method.destination.encode(), True)
+        self._bind(method.source.encode(), target, method.routing_key.encode(), method.arguments or {}, False)
+        if not method.nowait:
+            self.send(_Exchange.UnbindOk())
+
+    def _bind(
+        self, source: bytes, target: Destination, key: bytes, arguments: Mapping[str, object], bind: bool
+    ) -> None:
+        if not target.is_exchange and target.name.startswith(REPLY_TO):
+            detail = "cannot bind or unbind to a volatile (direct reply-to) queue"
+            raise AmqpError(codec.ACCESS_REFUSED, detail)
+        self.permit(WRITE, "exchange" if target.is_exchange else "queue", target.name)
+        self.permit(READ, "exchange", source)
+        change = self._vhost.bind if bind else self._vhost.unbind
+        change(source, target, key, arguments, self._connection)
+
+    # --- queues
+
+    def declare_queue(self, method: commands.Queue.Declare, now: float) -> None:
+        name = _name(method.queue)
+        if method.passive or name.startswith(REPLY_TO):
+            queue = self.owned(name)
+        else:
+            arguments = method.arguments or {}
+            self._permit_new_queue(name, arguments)
+            queue = self._vhost.declare_queue(
+                name,
+                durable=method.durable,
+                exclusive=method.exclusive,
+                auto_delete=method.auto_delete,
+                arguments=arguments,
+                owner=self._connection,
+                generated=self._host.made_up(b"amq.gen") if not name else b"",
+                now=now,
+            )
+            self._vhost.watch(queue)
+        self._last_queue = queue.name
+        if not method.nowait:
+            answer = queue_declared(self.number, queue.name, queue.ready, len(queue.consumers))
+            self._connection.writer().write(answer)
+
+    def _permit_new_queue(self, name: bytes, arguments: Mapping[str, object]) -> None:
+        self.permit(CONFIGURE, "queue", name)
+        dead = arguments.get("x-dead-letter-exchange")
+        if isinstance(dead, str):
+            self.permit(READ, "queue", name)
+            self.permit(WRITE, "exchange", dead.encode())
+
+    def delete_queue(self, method: commands.Queue.Delete, now: float) -> None:
+        name = self.queue_name(method.queue)
+        self.permit(CONFIGURE, "queue", name)
+        count = self._vhost.delete_queue(
+            name, self._connection, if_unused=method.if_unused, if_empty=method.if_empty
+        )
+        if not method.nowait:
+            self.send(_Queue.DeleteOk(count))
+
+    def bind_queue(self, method: commands.Queue.Bind, now: float) -> None:
+        target = Destination(self.queue_name(method.queue), False)
+        key = self._key(method.queue, method.routing_key)
+        self._bind(method.exchange.encode(), target, key, method.arguments or {}, True)
+        if not method.nowait:
+            self.send(_Queue.BindOk())
+
+    def unbind_queue(self, method: commands.Queue.Unbind, now: float) -> None:
+        target = Destination(self.queue_name(method.queue), False)
+        key = self._key(method.queue, method.routing_key)
+        self._bind(method.exchange.encode(), target, key, method.arguments or {}, False)
+        self.send(_Queue.UnbindOk())
+
+    def _key(self, queue: str, key: str) -> bytes:
+        """Without a queue and a key, the name of the queue that was declared last."""
+        return self._last_queue if not queue and not key else key.encode()
+
+    def purge_queue(self, method: commands.Queue.Purge, now: float) -> None:
+        name = self.queue_name(method.queue)
+        self.permit(READ, "queue", name)
+        count = self.owned(name).purge()
+        if not method.nowait:
+            self.send(_Queue.PurgeOk(count))

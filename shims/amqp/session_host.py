@@ -1,0 +1,110 @@
+"""What the connections of one host share.
+
+Virtual hosts, who may do what, names that are made up, and headers.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from treecast.middleware.broker.queues import Recorder, Run, RunStore, VirtualHost, messages
+
+from .codec_methods import read_table
+from .codec_properties import HEADERS_BIT, values
+from .settings import AmqpSettings
+
+CONFIGURE: Final = "configure"
+WRITE: Final = "write"
+READ: Final = "read"
+
+
+class Access(Protocol):
+    """Who may log in, and do what. A name is of an exchange or a queue."""
+
+    mechanisms: tuple[str, ...]
+
+    def log_in(self, mechanism: str, response: bytes) -> str | None:
+        """The user that a SASL response proves to be, None: nobody."""
+
+    def may_open(self, user: str, vhost: str) -> bool: ...
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool: ...
+
+    def renewed(self, user: str, secret: bytes) -> bool:
+        """Whether a user may go on with another secret."""
+
+
+class OpenAccess:
+    """Whoever reaches the port may do everything, under any name."""
+
+    mechanisms = ("PLAIN",)
+
+    def log_in(self, mechanism: str, response: bytes) -> str | None:
+        parted = plain(response)
+        return parted[0] if parted is not None else None
+
+    def may_open(self, user: str, vhost: str) -> bool:
+        return True
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
+        return True
+
+    def renewed(self, user: str, secret: bytes) -> bool:
+        return True
+
+
+def plain(response: bytes) -> tuple[str, bytes] | None:
+    """(user, password) of a response of SASL's PLAIN (RFC 4616), None where it is none."""
+    parts = response.split(b"\x00")
+    if len(parts) != 3:
+        return None
+    try:
+        return parts[1].decode(), parts[2]
+    except UnicodeDecodeError:
+        return None
+
+
+class RandomBytes(Protocol):
+    """A generator, seeded or not: `random.Random` is one."""
+
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
+class AmqpHeaders:
+    """Reads the headers of runs that came by AMQP."""
+
+    def headers(self, run: Run) -> Mapping[str, object]:
+        (properties, _), *_ = messages(run.data)
+        table = values(properties).get(HEADERS_BIT)
+        return read_table(table) if table is not None else {}
+
+
+class AmqpHost:
+    """One host's AMQP, without its connections.
+
+    `alarm`: why publishers have to wait, "" where they have not.
+    """
+
+    def __init__(
+        self, settings: AmqpSettings, access: Access, store: RunStore, recorder: Recorder, random: RandomBytes
+    ) -> None:
+        self.settings = settings
+        self.access = access
+        self.alarm = ""
+        self.vhosts: dict[str, VirtualHost] = {}
+        self._store = store
+        self._recorder = recorder
+        self._random = random
+        self.add_vhost("/")
+
+    def add_vhost(self, name: str) -> VirtualHost:
+        vhost = VirtualHost(name, self._store, self._recorder, self.settings.queues)
+        vhost.reader = AmqpHeaders()
+        self.vhosts[name] = vhost
+        return vhost
+
+    def made_up(self, prefix: bytes) -> bytes:
+        """A name that nobody has."""
+        return prefix + b"-" + base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=")

@@ -1,0 +1,262 @@
+"""The part of a connection that opens, keeps alive, makes wait and closes: what goes over channel 0.
+
+Its states and what is done in each are in `session_table`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from pamqp import base, commands
+from pamqp.common import FieldTable
+
+from . import codec, session_table
+from .codec import AmqpError
+from .session_channel import ChannelBase, Connection
+from .session_host import AmqpHost
+from .session_output import SessionOutput
+
+_log = logging.getLogger("treecast.amqp")
+
+_Method = commands.Connection
+_CAPABILITIES: Final[FieldTable] = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+
+
+class OpeningConnection(Connection):
+    """A connection's own methods.
+
+    `failure`: why it was ended, "" while it was not. `name`: what the client says.
+    """
+
+    def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
+        super().__init__(host, wake)
+        self.name = ""
+        self.channel_max = host.settings.channel_max
+        self.heartbeat = 0
+        self.phase = session_table.HEADER
+        self.failure = ""
+        self._wanted = 0  # bytes that make whole what is awaited, as far as that is known
+        self._blocked = False
+        self._last_in = now
+        self._last_out = now
+
+    def release(self, now: float) -> None:
+        """Channels, and queues that were its own, go."""
+        raise NotImplementedError
+
+    def all_channels(self) -> list[ChannelBase]:
+        raise NotImplementedError
+
+    def lost(self, now: float) -> None:
+        """The connection is gone."""
+        raise NotImplementedError
+
+    def _header(self, data: bytes) -> int:
+        """The protocol's eight bytes. Whoever sends others is told them, and the connection is closed."""
+        begin = data[: len(codec.PROTOCOL_HEADER)]
+        if codec.PROTOCOL_HEADER.startswith(begin):
+            if len(begin) < len(codec.PROTOCOL_HEADER):
+                self._wanted = len(codec.PROTOCOL_HEADER)
+                return 0
+            self.phase = session_table.STARTING
+            self.send(0, _Method.Start(0, 9, self._server_properties(), self._mechanisms(), "en_US"))
+            return len(begin)
+        if begin == b"AMQP\x00\x01\x00\x00" or begin == b"AMQP\x03\x01\x00\x00":
+            self.failure = "the client speaks AMQP 1.0, which is not served"
+        else:
+            self.failure = f"the client speaks another protocol: {begin!r}"
+        self.writer().write(codec.PROTOCOL_HEADER)
+        self._end()
+        return len(data)
+
+    def _on_connection(self, number: int, method: base.Frame, now: float) -> None:
+        action = session_table.CONNECTION[self.phase].get(method.index)
+        if number:
+            raise AmqpError(codec.COMMAND_INVALID, f"{method.name} on channel {number}", method.index)
+        if action is None:
+            code = session_table.CONNECTION_REFUSED[self.phase]
+            if code:
+                raise AmqpError(code, f"{method.name} is not expected now", method.index)
+            return
+        if action == "leave":
+            self.release(now)
+            self.send(0, _Method.CloseOk())
+            self._end()
+        elif action == "closed":
+            self._end()
+        elif isinstance(method, _Method.StartOk):
+            self._log_in(method)
+        elif isinstance(method, _Method.TuneOk):
+            self._tune(method)
+        elif isinstance(method, _Method.Open):
+            self._open(method)
+        elif isinstance(method, _Method.UpdateSecret):
+            self._renew(method)
+
+    # --- opening
+
+    def _server_properties(self) -> FieldTable:
+        return {
+            "product": "Treecast",
+            "version": self.host.settings.version,
+            "platform": "Python",
+            "information": "https://github.com/treecast/treecast",
+            "capabilities": _CAPABILITIES,
+        }
+
+    def _mechanisms(self) -> str:
+        return " ".join(self.host.access.mechanisms)
+
+    def _log_in(self, method: commands.Connection.StartOk) -> None:
+        properties = method.client_properties or {}
+        capabilities = properties.get("capabilities")
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.name = str(properties.get("connection_name", ""))
+        mechanism = method.mechanism
+        if mechanism not in self.host.access.mechanisms:
+            detail = f"{mechanism} is none of the authentication mechanisms: {self._mechanisms()}"
+            raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
+        response = method.response
+        proof = response.encode() if isinstance(response, str) else bytes(response or b"")
+        user = self.host.access.log_in(mechanism, proof)
+        if user is None:
+            self._refuse_login(mechanism, method.index)
+            return
+        self.user = user
+        self.phase = session_table.TUNING
+        asked = self.host.settings
+        self.send(0, _Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))
+
+    def _refuse_login(self, mechanism: str, method: int) -> None:
+        """Clients that know of it are told, all others find the connection closed."""
+        detail = (
+            f"Login was refused using authentication mechanism {mechanism}. "
+            "For details see the broker logfile."
+        )
+        error = AmqpError(codec.ACCESS_REFUSED, detail, method)
+        self.failure = error.text
+        if self.capabilities.get("authentication_failure_close") is True:
+            self._send_close(error)
+            self.phase = session_table.CLOSING
+        else:
+            self._end()
+
+    def _tune(self, method: commands.Connection.TuneOk) -> None:
+        asked = self.host.settings
+        self.frame_max = _negotiated("frame_max", method.frame_max, asked.frame_max, codec.FRAME_MIN)
+        self.channel_max = _negotiated("channel_max", method.channel_max, asked.channel_max, 1)
+        self.heartbeat = method.heartbeat
+        self.phase = session_table.OPENING
+
+    def _open(self, method: commands.Connection.Open) -> None:
+        vhost = self.host.vhosts.get(method.virtual_host)
+        if vhost is None:
+            raise AmqpError(codec.NOT_ALLOWED, f"vhost {method.virtual_host} not found", method.index)
+        if not self.host.access.may_open(self.user, method.virtual_host):
+            detail = f"access to vhost '{method.virtual_host}' refused for user '{self.user}'"
+            raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
+        self.vhost = vhost
+        self.phase = session_table.OPEN
+        self.send(0, _Method.OpenOk())
+        if self.host.alarm:
+            self.block(self.host.alarm)
+
+    def _renew(self, method: commands.Connection.UpdateSecret) -> None:
+        secret: object = method.new_secret
+        raw = secret.encode() if isinstance(secret, str) else b""
+        if isinstance(secret, bytes):
+            raw = secret
+        if not self.host.access.renewed(self.user, raw):
+            raise AmqpError(codec.NOT_ALLOWED, "New secret was refused by one of the backends", method.index)
+        for channel in self.all_channels():
+            channel.forget_permissions()
+        self.send(0, _Method.UpdateSecretOk())
+
+    # --- publishers that have to wait
+
+    def block(self, reason: str) -> None:
+        """Tells a client that what it publishes will not be read, if it knows of such."""
+        if not self._blocked and self.capabilities.get("connection.blocked") is True:
+            self._blocked = True
+            self.send(0, _Method.Blocked(reason))
+
+    def unblock(self) -> None:
+        if self._blocked:
+            self._blocked = False
+            self.send(0, _Method.Unblocked())
+
+    # --- time
+
+    def tick(self, now: float) -> float:
+        """Sends a heartbeat where nothing else was for half an interval, ends a connection from which
+        nothing came for two; when to look again, 0.0: never.
+        """
+        if not self.heartbeat or self.phase == session_table.CLOSED:
+            return 0.0
+        if now - self._last_in >= 2 * self.heartbeat:
+            self.failure = f"missed heartbeats from client, timeout: {self.heartbeat}s"
+            self.lost(now)
+            return 0.0
+        if now - self._last_out >= self.heartbeat / 2:
+            self.writer().write(codec.HEARTBEAT_FRAME)
+            self._last_out = now
+        return min(self._last_in + 2 * self.heartbeat, self._last_out + self.heartbeat / 2)
+
+    def sent(self, now: float) -> None:
+        """What was gathered has been written."""
+        self._last_out = now
+
+    # --- the end
+
+    def fail(self, error: AmqpError, now: float) -> None:
+        """Ends the connection, and says why."""
+        if self.phase in (session_table.CLOSING, session_table.CLOSED):
+            return
+        self.failure = error.text
+        _log.info("connection %s was closed: %s", self.name or self.user, error.text)
+        self.release(now)
+        self._send_close(error)
+        self.phase = session_table.CLOSING
+
+    def close(
+        self, now: float, detail: str = "broker forced connection closure with reason 'shutdown'"
+    ) -> None:
+        """The server ends the connection."""
+        self.fail(AmqpError(codec.CONNECTION_FORCED, detail), now)
+
+    def _send_close(self, error: AmqpError) -> None:
+        class_id, method_id = error.method >> 16, error.method & 0xFFFF
+        self.send(0, _Method.Close(error.code, error.text, class_id, method_id))
+
+    def _end(self) -> None:
+        self.phase = session_table.CLOSED
+        self.closing = True
+        self.writable = False
+        self.writer()
+
+
+def _negotiated(what: str, given: int, asked: int, least: int) -> int:
+    """What a client has said of a limit.
+
+    NOT_ALLOWED where it is lower than may be, or higher than was asked.
+    """
+    if 0 < given < least:
+        relation, bound = "lower than the minimum", least
+    elif given == 0 or given > asked:
+        relation, bound = "higher than the maximum", asked
+    else:
+        return given
+    detail = f"negotiated {what} = {given} is {relation} allowed value ({bound})"
+    raise AmqpError(codec.NOT_ALLOWED, detail, commands.Connection.TuneOk.index)

@@ -1,0 +1,221 @@
+"""The part of a channel that publishes: contents frame by frame, runs, confirms, returns and transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pamqp import commands
+
+from treecast.middleware.broker.queues import Run, messages
+from treecast.middleware.model.errors import Fault, TreecastError
+
+from . import codec, codec_deliver
+from .codec import AmqpError
+from .codec_publish import publish_fields
+from .session_channel import Connection
+from .session_consuming import ConsumingChannel
+from .session_host import WRITE
+from .session_messages import single
+
+_MANDATORY: Final = 1
+_IMMEDIATE: Final = 2
+_NO_METHOD: Final = 0
+_NO_HEADER: Final = 1
+_NO_BODY: Final = 2
+
+
+class Channel(ConsumingChannel):
+    """A whole channel. `confirming`: publishes are confirmed."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        super().__init__(connection, number)
+        self.confirming = False
+        self._publish_tag = 0  # of the last publish
+        self._confirmed_up_to = 0
+        self._confirms: list[tuple[int, bool]] = []  # (up to which publish, whether all were taken)
+        self._publishes: list[tuple[Run, bool]] = []  # in a transaction: (run, mandatory)
+        self._awaits = _NO_METHOD
+        self._to = b""
+        self._to_key = b""
+        self._flags = 0
+        self._properties = b""
+        self._pieces: list[bytes] = []
+        self._left = 0
+
+    # --- a content, frame by frame
+
+    @property
+    def amid_content(self) -> bool:
+        """Whether a content header or a body is awaited."""
+        return self._awaits != _NO_METHOD
+
+    def begin_publish(self, payload: bytes) -> None:
+        self._to, self._to_key, self._flags = publish_fields(payload)
+        self._awaits = _NO_HEADER
+
+    def take_header(self, payload: bytes, now: float) -> None:
+        if self._awaits != _NO_HEADER:
+            raise self.unexpected()
+        if len(payload) < 14:
+            raise AmqpError(codec.FRAME_ERROR, "a content header that is too short")
+        kind, weight = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
+        if kind != codec.BASIC or weight:
+            detail = f"expected content header for class 60, got one for class {kind} instead"
+            raise AmqpError(codec.UNEXPECTED_FRAME, detail, codec.PUBLISH)
+        size = int.from_bytes(payload[4:12], "big")
+        most = self._host.settings.max_message_bytes
+        if size > most:
+            self._awaits = _NO_METHOD
+            detail = f"message size {size} is larger than configured max size {most}"
+            raise AmqpError(codec.PRECONDITION_FAILED, detail, codec.PUBLISH)
+        self._properties = payload[12:]
+        self._left = size
+        self._pieces = []
+        self._awaits = _NO_BODY
+        if size == 0:
+            self._whole(now)
+
+    def take_body(self, payload: bytes, now: float) -> None:
+        if self._awaits != _NO_BODY:
+            raise self.unexpected()
+        if len(payload) > self._left:
+            raise AmqpError(
+                codec.FRAME_ERROR, "content body frame exceeds remaining content size", codec.PUBLISH
+            )
+        self._pieces.append(payload)
+        self._left -= len(payload)
+        if self._left == 0:
+            self._whole(now)
+
+    def unexpected(self) -> AmqpError:
+        """A frame that may not come now."""
+        detail = {
+            _NO_METHOD: "expected method frame, got non method frame instead",
+            _NO_HEADER: "expected content header for class 60, got non content header frame instead",
+            _NO_BODY: "expected content body, got non content body frame instead",
+        }[self._awaits]
+        return AmqpError(codec.UNEXPECTED_FRAME, detail, codec.PUBLISH if self._awaits else 0)
+
+    def _whole(self, now: float) -> None:
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._awaits = _NO_METHOD
+        self._pieces = []
+        self.may_publish(self._to, self._flags)
+        user = self._connection.user
+        run = single(self._to, self._to_key, self._properties, body, user, self.reply)
+        self.publish(run, self._flags, now)
+
+    # --- publishing
+
+    def looks_at_headers(self, exchange: bytes) -> bool:
+        """Whether the messages of a run have to have the same headers."""
+        return self._vhost.looks_at_headers(exchange)
+
+    def may_publish(self, exchange: bytes, flags: int) -> None:
+        """Refused where the user may not, or the exchange is not there, or none for clients."""
+        if flags & _IMMEDIATE:
+            raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
+        self.permit(WRITE, "exchange", exchange)
+        self._vhost.may_publish(exchange)
+
+    def publish(self, run: Run, flags: int, now: float) -> None:
+        """What `may_publish` has let through."""
+        mandatory = flags & _MANDATORY != 0
+        if self.transactional:
+            self._publishes.append((run, mandatory))
+            return
+        taken = self._publish(run, mandatory, now)
+        if self.confirming:
+            self._confirm(taken, run.count)
+
+    def _publish(self, run: Run, mandatory: bool, now: float) -> int:
+        """How many were taken; what is mandatory and routed nowhere is returned."""
+        try:
+            routed, taken = self._vhost.publish(run, now)
+        except TreecastError as error:
+            if error.fault is not Fault.STORAGE:
+                raise
+            return 0
+        if run.persistent and run.place:
+            self._connection.depends = True
+        if mandatory and not routed:
+            self._return(run)
+        return taken
+
+    def _return(self, run: Run) -> None:
+        out, frame_max = self._connection.writer(), self._connection.frame_max
+        for properties, body in messages(run.data):
+            out.write(codec_deliver.returned(self.number, run.exchange, run.key))
+            out.write(codec_deliver.content(self.number, frame_max, properties, body))
+        self._connection.written()
+
+    # --- confirms
+
+    def select_confirms(self, method: commands.Confirm.Select, now: float) -> None:
+        if self.transactional:
+            raise AmqpError(codec.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+        self.confirming = True
+        if not method.nowait:
+            self.send(commands.Confirm.SelectOk())
+
+    def _confirm(self, taken: int, count: int) -> None:
+        if not self._confirms:
+            self._connection.unconfirmed.append(self)
+        if taken:
+            self._confirmed(taken, True)
+        if taken < count:
+            self._confirmed(count - taken, False)
+
+    def _confirmed(self, count: int, taken: bool) -> None:
+        self._publish_tag += count
+        if self._confirms and self._confirms[-1][1] == taken:
+            self._confirms[-1] = (self._publish_tag, taken)
+        else:
+            self._confirms.append((self._publish_tag, taken))
+
+    def write_confirms(self) -> None:
+        """All that were published are settled in order, so each confirm may speak for those before it."""
+        out = self._connection.writer()
+        before = self._confirmed_up_to
+        for tag, taken in self._confirms:
+            codec_deliver.write_confirm(out, self.number, tag, tag - before > 1, taken)
+            before = tag
+        self._confirmed_up_to = before
+        self._confirms = []
+
+    # --- transactions
+
+    def select_tx(self, method: commands.Tx.Select, now: float) -> None:
+        if self.confirming:
+            raise AmqpError(codec.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+        self.transactional = True
+        self.send(commands.Tx.SelectOk())
+
+    def commit(self, method: commands.Tx.Commit, now: float) -> None:
+        """What was published goes first, then what was settled. PRECONDITION_FAILED where a queue is full."""
+        self._need_tx()
+        publishes, self._publishes = self._publishes, []
+        settling, self._settling = self._settling, []
+        taken = [self._publish(run, mandatory, now) == run.count for run, mandatory in publishes]
+        for how, given in settling:
+            self._settle(given, how, now)
+        if not all(taken):
+            raise AmqpError(codec.PRECONDITION_FAILED, "partial tx completion")
+        self.send(commands.Tx.CommitOk())
+
+    def roll_back(self, method: commands.Tx.Rollback, now: float) -> None:
+        """What was published is forgotten; what was settled is unsettled again, and not delivered anew."""
+        self._need_tx()
+        self._publishes = []
+        self.unsettled.put_back([given for _, given in self._settling])
+        self._settling = []
+        self.send(commands.Tx.RollbackOk())
+
+    def _need_tx(self) -> None:
+        if not self.transactional:
+            raise AmqpError(codec.PRECONDITION_FAILED, "channel is not transactional")
+
+    def flow(self, method: commands.Channel.Flow, now: float) -> None:
+        if not method.active:
+            raise AmqpError(codec.NOT_IMPLEMENTED, "active=false")
+        self.send(commands.Channel.FlowOk(True))

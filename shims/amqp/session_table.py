@@ -1,0 +1,98 @@
+"""Which method may come when: the state machines of connections and channels as tables.
+
+Every (state, method) pair is either listed with what is done, or refused with its code. What a method of
+channel 0 and one of another channel may be is told apart by `ON_CONNECTION`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pamqp import commands
+
+from . import codec
+
+# States of a connection.
+HEADER: Final = 0  # the protocol's eight bytes are awaited
+STARTING: Final = 1  # connection.start-ok
+TUNING: Final = 2  # connection.tune-ok
+OPENING: Final = 3  # connection.open
+OPEN: Final = 4
+CLOSING: Final = 5  # connection.close-ok: nothing else is looked at
+CLOSED: Final = 6
+CONNECTION_STATES: Final = (HEADER, STARTING, TUNING, OPENING, OPEN, CLOSING, CLOSED)
+
+_Connection = commands.Connection
+_Channel = commands.Channel
+_Exchange = commands.Exchange
+_Queue = commands.Queue
+_Basic = commands.Basic
+_Tx = commands.Tx
+
+ON_CONNECTION: Final = frozenset(
+    {
+        _Connection.StartOk.index,
+        _Connection.SecureOk.index,
+        _Connection.TuneOk.index,
+        _Connection.Open.index,
+        _Connection.Close.index,
+        _Connection.CloseOk.index,
+        _Connection.UpdateSecret.index,
+    }
+)
+
+# What a connection does, by state and method.
+CONNECTION: Final[dict[int, dict[int, str]]] = {
+    HEADER: {},
+    STARTING: {_Connection.StartOk.index: "log_in", _Connection.Close.index: "leave"},
+    TUNING: {_Connection.TuneOk.index: "tune", _Connection.Close.index: "leave"},
+    OPENING: {_Connection.Open.index: "open", _Connection.Close.index: "leave"},
+    OPEN: {_Connection.Close.index: "leave", _Connection.UpdateSecret.index: "renew"},
+    CLOSING: {_Connection.CloseOk.index: "closed", _Connection.Close.index: "leave"},
+    CLOSED: {},
+}
+CONNECTION_REFUSED: Final = {
+    HEADER: codec.UNEXPECTED_FRAME,
+    STARTING: codec.CHANNEL_ERROR,
+    TUNING: codec.CHANNEL_ERROR,
+    OPENING: codec.CHANNEL_ERROR,
+    OPEN: codec.CHANNEL_ERROR,
+    CLOSING: 0,  # not looked at
+    CLOSED: 0,
+}
+
+# States of a channel. One that is not there is opened by channel.open only.
+RUNNING: Final = 0
+ENDING: Final = 1  # channel.close-ok is awaited: nothing else is looked at
+CHANNEL_STATES: Final = (RUNNING, ENDING)
+
+CHANNEL: Final[dict[int, dict[int, str]]] = {
+    RUNNING: {
+        _Channel.Flow.index: "flow",
+        _Exchange.Declare.index: "declare_exchange",
+        _Exchange.Delete.index: "delete_exchange",
+        _Exchange.Bind.index: "bind_exchange",
+        _Exchange.Unbind.index: "unbind_exchange",
+        _Queue.Declare.index: "declare_queue",
+        _Queue.Delete.index: "delete_queue",
+        _Queue.Bind.index: "bind_queue",
+        _Queue.Unbind.index: "unbind_queue",
+        _Queue.Purge.index: "purge_queue",
+        _Basic.Qos.index: "set_prefetch",
+        _Basic.Consume.index: "consume",
+        _Basic.Cancel.index: "cancel",
+        _Basic.CancelOk.index: "cancelled_by_us",
+        _Basic.Get.index: "get",
+        _Basic.Ack.index: "ack_method",
+        _Basic.Nack.index: "nack",
+        _Basic.Reject.index: "reject",
+        _Basic.Recover.index: "recover",
+        _Basic.RecoverAsync.index: "recover_async",
+        commands.Confirm.Select.index: "select_confirms",
+        _Tx.Select.index: "select_tx",
+        _Tx.Commit.index: "commit",
+        _Tx.Rollback.index: "roll_back",
+    },
+    ENDING: {},
+}
+CHANNEL_REFUSED: Final = {RUNNING: codec.COMMAND_INVALID, ENDING: 0}

@@ -1,0 +1,316 @@
+"""What goes in comes out: publishing, consuming, getting, settling."""
+
+from __future__ import annotations
+
+import pytest
+from pamqp import commands
+from tests.unit.amqp.face import Basic, Channel, Client, MemoryHost, Message, Queue, publish
+
+Exchange = commands.Exchange
+Tx = commands.Tx
+Confirm = commands.Confirm
+
+
+def test_a_message_comes_out_as_it_went_in(client: Client) -> None:
+    client.declare()
+    properties = {"content_type": "text/plain", "delivery_mode": 2, "message_id": "7", "headers": {"a": 1}}
+    client.publish("q", b"hello", **properties)
+    (found,) = client.consume(no_ack=True)
+    assert isinstance(found, Message)
+    assert found.body == b"hello"
+    assert isinstance(found.method, Basic.Deliver)
+    method = found.method
+    assert (method.consumer_tag, method.delivery_tag, method.redelivered) == ("t", 1, False)
+    assert (method.exchange, method.routing_key) == ("", "q")
+    for name, value in properties.items():
+        assert getattr(found.properties, name) == value
+
+
+def test_bodies_are_cut_to_what_each_client_takes(host: MemoryHost) -> None:
+    sender, taker = host.client(), host.client(frame_max=8192)
+    sender.declare()
+    sender.publish("q", bytes(20_000), b"", bytes(8184), piece=9000)
+    large, empty, exact = taker.consume()
+    assert isinstance(large, Message)
+    assert isinstance(empty, Message)
+    assert isinstance(exact, Message)
+    assert large.body == bytes(20_000)
+    assert large.pieces == [8184, 8184, 3632]
+    assert (empty.body, empty.pieces, exact.pieces) == (b"", [], [8184])
+
+
+def test_prefetch_holds_back_and_an_ack_makes_room(client: Client) -> None:
+    client.declare()
+    client.ask(Basic.Qos(prefetch_count=2), Basic.QosOk)
+    client.publish("q", *[b"%d" % n for n in range(5)])
+    assert [one.body for one in client.consume()] == [b"0", b"1"]  # type: ignore[attr-defined]
+    client.send(Basic.Ack(1))
+    assert client.bodies() == [b"2"]
+    client.send(Basic.Ack(3, True))
+    assert client.bodies() == [b"3", b"4"]
+    client.send(Basic.Ack(0, True))
+    assert client.bodies() == []
+    assert client.session.channels[1].unsettled.count == 0
+
+
+def test_global_prefetch_is_taken_for_each_consumer(client: Client) -> None:
+    """As RabbitMQ 4.3 does it, while the deprecated feature is not permitted."""
+    client.declare()
+    client.ask(Basic.Qos(prefetch_count=1, global_=True), Basic.QosOk)
+    client.publish("q", b"1", b"2", b"3")
+    assert len(client.consume(tag="a")) == 1
+    assert len(client.consume(tag="b")) == 1
+
+
+def test_acks_in_a_row_out_of_order_and_of_ranges(client: Client) -> None:
+    client.declare()
+    client.publish("q", *[b"%d" % n for n in range(10)])
+    assert len(client.consume()) == 10
+    client.send(*[Basic.Ack(tag) for tag in (1, 2, 3, 7, 5, 8)])
+    assert client.session.channels[1].unsettled.count == 4
+    client.send(Basic.Nack(9, False, True), Basic.Reject(4, True))
+    again = client.messages()
+    assert sorted(one.body for one in again) == [b"3", b"8"]
+    assert all(one.method.redelivered for one in again)  # type: ignore[attr-defined]
+    client.drop()
+    assert client.host.vhost.queue(b"q").ready == 4
+
+
+def test_what_a_lost_client_had_goes_back_in_order(host: MemoryHost) -> None:
+    first, second = host.client(), host.client()
+    first.declare()
+    first.publish("q", *[b"%d" % n for n in range(6)])
+    assert len(first.consume()) == 6
+    first.send(Basic.Ack(3))
+    first.drop()
+    found = second.consume()
+    assert [one.body for one in found] == [b"0", b"1", b"3", b"4", b"5"]  # type: ignore[attr-defined]
+    assert all(one.method.redelivered for one in found)  # type: ignore[attr-defined]
+    assert [one.method.delivery_tag for one in found] == [1, 2, 3, 4, 5]  # type: ignore[attr-defined]
+
+
+def test_recover_gives_all_back(client: Client) -> None:
+    client.declare()
+    client.publish("q", b"1", b"2")
+    assert len(client.consume()) == 2
+    client.send(Basic.Recover(True))
+    found = client.got()
+    assert isinstance(found[0], Basic.RecoverOk)
+    assert [one.body for one in found[1:]] == [b"1", b"2"]  # type: ignore[attr-defined]
+
+
+def test_getting_one_by_one(client: Client) -> None:
+    client.declare()
+    client.ask(Basic.Get(queue="q"), Basic.GetEmpty)
+    client.publish("q", b"1", b"2")
+    client.send(Basic.Get(queue="q"))
+    (found,) = client.messages()
+    assert isinstance(found.method, Basic.GetOk)
+    assert (found.body, found.method.message_count, found.method.delivery_tag) == (b"1", 1, 1)
+    client.send(Basic.Get(queue="", no_ack=True))
+    assert client.bodies() == [b"2"]
+    client.send(Basic.Reject(1, True), Basic.Get(queue="q"))
+    (again,) = client.messages()
+    assert again.method.redelivered  # type: ignore[attr-defined]
+    assert again.method.delivery_tag == 3  # type: ignore[attr-defined]
+
+
+def test_confirms_of_a_chunk_are_one_and_returns_come_before(client: Client) -> None:
+    client.declare()
+    client.ask(Confirm.Select(), Confirm.SelectOk)
+    client.publish("q", *[b"x"] * 50)
+    (confirm,) = client.got()
+    assert isinstance(confirm, Basic.Ack)
+    assert (confirm.delivery_tag, confirm.multiple) == (50, True)
+    client.publish("nobody", b"back", mandatory=True)
+    returned, confirm = client.got()
+    assert isinstance(returned, Message)
+    assert isinstance(returned.method, Basic.Return)
+    assert (returned.method.reply_code, returned.method.reply_text) == (312, "NO_ROUTE")
+    assert (returned.body, returned.method.routing_key) == (b"back", "nobody")
+    assert isinstance(confirm, Basic.Ack)
+    assert (confirm.delivery_tag, confirm.multiple) == (51, False)
+
+
+def test_what_a_full_queue_refuses_is_nacked(client: Client) -> None:
+    client.declare(max_length=3, overflow="reject-publish")
+    client.ask(Confirm.Select(), Confirm.SelectOk)
+    client.publish("q", *[b"x"] * 5)
+    ack, nack = client.got()
+    assert isinstance(ack, Basic.Ack)
+    assert (ack.delivery_tag, ack.multiple) == (3, True)
+    assert isinstance(nack, Basic.Nack)
+    assert (nack.delivery_tag, nack.multiple) == (5, True)
+
+
+def test_dead_letters_say_where_they_were(client: Client) -> None:
+    client.declare("dead")
+    client.declare("q", dead_letter_exchange="", dead_letter_routing_key="dead")
+    client.publish("q", b"1", expiration="60000", headers={"mine": "x"})
+    assert len(client.consume()) == 1
+    client.send(Basic.Reject(1, False))
+    (found,) = client.consume("dead", "d")
+    assert isinstance(found, Message)
+    assert found.properties.expiration is None
+    (death,) = found.headers["x-death"]  # type: ignore[misc]
+    assert death["reason"] == "rejected"
+    assert (death["queue"], death["exchange"], death["routing-keys"]) == ("q", "", ["q"])
+    assert (death["count"], death["original-expiration"]) == (1, "60000")
+    assert death["time"].timestamp() == 1_700_000_000
+    assert found.headers["mine"] == "x"
+    assert found.headers["x-first-death-queue"] == "q"
+    assert found.headers["x-last-death-reason"] == "rejected"
+
+
+def test_failed_deliveries_of_quorum_queues_are_shown(client: Client) -> None:
+    client.declare(queue_type="quorum")
+    client.publish("q", b"1")
+    client.send(Basic.Get(queue="q"))
+    assert "x-delivery-count" not in client.messages()[0].headers
+    client.send(Basic.Reject(1, True), Basic.Get(queue="q"))
+    assert client.messages()[0].headers["x-delivery-count"] == 1
+
+
+def test_copies_go_to_their_keys_and_hidden_ones_are_not_shown(client: Client) -> None:
+    for name in ("a", "b", "c"):
+        client.declare(name)
+    client.publish("a", b"1", headers={"CC": ["b"], "BCC": ["c"], "x": 1})
+    for name in ("a", "b", "c"):
+        client.send(Basic.Get(queue=name, no_ack=True))
+        (found,) = client.messages()
+        assert found.headers == {"CC": ["b"], "x": 1}
+
+
+def test_headers_decide_message_by_message(client: Client) -> None:
+    client.declare("red")
+    arguments = {"colour": "red"}
+    client.ask(Queue.Bind(queue="red", exchange="amq.headers", arguments=arguments), Queue.BindOk)
+    colours = ["red", "blue", "red", "red"]
+    client.send_bytes(
+        b"".join(
+            publish("", b"%d" % number, "amq.headers", headers={"colour": colour})
+            for number, colour in enumerate(colours)
+        )
+    )
+    assert [one.body for one in client.consume("red")] == [b"0", b"2", b"3"]  # type: ignore[attr-defined]
+
+
+def test_a_transaction_is_all_or_nothing(client: Client) -> None:
+    client.declare()
+    client.publish("q", b"before")
+    assert len(client.consume()) == 1
+    client.ask(Tx.Select(), Tx.SelectOk)
+    client.publish("q", b"1", b"2")
+    client.send(Basic.Ack(1))
+    client.ask(Tx.Rollback(), Tx.RollbackOk)
+    assert client.session.channels[1].unsettled.count == 1
+    client.publish("q", b"3")
+    client.send(Basic.Ack(1), Tx.Commit())
+    delivered, answer = client.got()
+    assert isinstance(delivered, Message)
+    assert delivered.body == b"3"
+    assert isinstance(answer, Tx.CommitOk)
+    assert client.session.channels[1].unsettled.count == 1
+
+
+def test_direct_replies(host: MemoryHost) -> None:
+    asker, answerer = host.client(), host.client()
+    answerer.declare("rpc")
+    assert asker.consume("amq.rabbitmq.reply-to", "r", no_ack=True) == []
+    asker.publish("rpc", b"question", reply_to="amq.rabbitmq.reply-to")
+    (question,) = answerer.consume("rpc", no_ack=True)
+    assert isinstance(question, Message)
+    reply_to = question.properties.reply_to
+    assert reply_to is not None
+    assert reply_to.startswith("amq.rabbitmq.reply-to.g1")
+    answerer.publish(reply_to, b"answer")
+    assert asker.bodies() == [b"answer"]
+    asker.ask(Basic.Cancel("r"), Basic.CancelOk)
+    answerer.publish(reply_to, b"late", mandatory=True)
+    (returned,) = answerer.messages()
+    assert returned.body == b"late"
+
+
+def test_consumers_are_told_that_their_queue_is_gone(host: MemoryHost) -> None:
+    taker, other = host.client(), host.client()
+    taker.declare()
+    taker.consume()
+    other.ask(Queue.Delete(queue="q"), Queue.DeleteOk)
+    (cancel,) = taker.got()
+    assert isinstance(cancel, Basic.Cancel)
+    assert (cancel.consumer_tag, cancel.nowait) == ("t", True)
+    taker.consume(other.declare("r"), "t")
+
+
+def test_a_client_that_does_not_read_gets_no_more_until_it_does(host: MemoryHost) -> None:
+    sender, taker = host.client(), host.client()
+    sender.declare()
+    assert taker.consume(no_ack=True) == []
+    taker.session.congest(True)
+    sender.publish("q", b"1", b"2")
+    assert sender.count() == 2
+    taker.session.congest(False)
+    taker.session.resume(host.now)
+    assert taker.bodies() == [b"1", b"2"]
+
+
+def test_a_turn_sends_about_a_megabyte_and_the_rest_later(host: MemoryHost) -> None:
+    client = host.client()
+    client.declare()
+    for _ in range(40):
+        client.publish("q", bytes(100_000))
+    client.send(Basic.Consume(queue="q", no_ack=True))
+    first = len(client.got()) - 1
+    assert 10 <= first < 20
+    rest = 0
+    while rest + first < 40:
+        client.session.resume(host.now)
+        rest += len(client.got())
+    assert client.count() == 0
+
+
+def test_exclusive_queues_go_with_their_connection(host: MemoryHost) -> None:
+    mine, other = host.client(), host.client()
+    name = mine.ask(Queue.Declare(queue="", exclusive=True), Queue.DeclareOk).queue
+    assert name.startswith("amq.gen-")
+    other.send(Basic.Consume(queue=name))
+    assert other.closed() == (1, 405)
+    mine.drop()
+    assert host.vhost.queues == {}
+
+
+@pytest.mark.parametrize("kind", ["direct", "fanout", "topic"])
+def test_exchanges_are_declared_bound_and_deleted(client: Client, kind: str) -> None:
+    client.ask(Exchange.Declare(exchange="x", exchange_type=kind, durable=True), Exchange.DeclareOk)
+    client.ask(Exchange.Declare(exchange="y", exchange_type="fanout", durable=True), Exchange.DeclareOk)
+    client.ask(Exchange.Bind(destination="y", source="x", routing_key="k"), Exchange.BindOk)
+    client.declare()
+    client.bind("y", "q")
+    client.publish("k", b"1", exchange="x")
+    assert client.count() == 1
+    client.ask(Exchange.Unbind(destination="y", source="x", routing_key="k"), Exchange.UnbindOk)
+    client.publish("k", b"2", exchange="x")
+    client.ask(Queue.Unbind(queue="q", exchange="y"), Queue.UnbindOk)
+    client.ask(Exchange.Delete(exchange="y"), Exchange.DeleteOk)
+    assert client.ask(Queue.Purge(queue="q"), Queue.PurgeOk).message_count == 1
+    assert client.ask(Queue.Delete(queue="q"), Queue.DeleteOk).message_count == 0
+
+
+def test_a_channel_is_closed_and_its_number_used_again(client: Client) -> None:
+    client.declare()
+    client.publish("q", b"1")
+    assert len(client.consume()) == 1
+    client.ask(Channel.Close(200, "bye", 0, 0), Channel.CloseOk)
+    client.ask(Channel.Open(), Channel.OpenOk)
+    assert client.count() == 1
+
+
+def test_only_what_is_stored_makes_an_answer_depend_on_the_disk(client: Client) -> None:
+    client.declare()
+    client.ask(Confirm.Select(), Confirm.SelectOk)
+    client.publish("q", b"1", delivery_mode=1)
+    assert not client.session.depends
+    client.publish("q", b"1", delivery_mode=2)
+    assert client.session.depends
+    client.got()
+    assert not client.session.depends

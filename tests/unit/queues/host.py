@@ -1,0 +1,127 @@
+"""A virtual host with what a test says most often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from treecast.middleware.broker.queues import (
+    Consumer,
+    Destination,
+    MemoryStore,
+    MessageQueue,
+    Part,
+    QueueSettings,
+    Recorder,
+    Run,
+    RunStore,
+    VirtualHost,
+    message,
+    messages,
+)
+
+
+def run(
+    *bodies: bytes,
+    exchange: str = "",
+    key: str = "q",
+    priority: int = -1,
+    expiration: int = -1,
+    persistent: bool = True,
+    copies: tuple[bytes, ...] = (),
+) -> Run:
+    data = b"".join(message(b"", body) for body in bodies)
+    return Run(
+        exchange.encode(),
+        key.encode(),
+        data,
+        len(bodies),
+        sum(map(len, bodies)),
+        persistent,
+        priority,
+        expiration,
+        copies,
+    )
+
+
+def bodies_of(part: Part) -> list[bytes]:
+    return [body for _, body in messages(part.data())]
+
+
+class Taker(Consumer):
+    """Takes as many messages as it has credit for, and keeps them."""
+
+    def __init__(self, tag: str, credit: int = 1 << 30, **options: object) -> None:
+        super().__init__(tag.encode(), **options)  # type: ignore[arg-type]
+        self.credit = credit
+        self.got: list[bytes] = []
+        self.parts: list[Part] = []
+        self.ended = False
+
+    @property
+    def room(self) -> int:
+        return self.credit
+
+    def take(self, part: Part) -> None:
+        assert part.count <= self.credit
+        self.credit -= part.count
+        self.got += bodies_of(part)
+        self.parts.append(part)
+
+    def cancelled(self) -> None:
+        self.ended = True
+
+
+class Headers:
+    """Reads the headers of a test's messages, which are in `of` by body."""
+
+    def __init__(self, of: Mapping[bytes, Mapping[str, object]]) -> None:
+        self.of = of
+
+    def headers(self, run: Run) -> Mapping[str, object]:
+        return self.of[messages(run.data)[0][1]]
+
+
+class Host:
+    """`now` moves by `wait` only."""
+
+    def __init__(
+        self,
+        settings: QueueSettings | None = None,
+        store: RunStore | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.memory = MemoryStore()
+        self.vhost = VirtualHost(
+            "/", store or self.memory, recorder or Recorder(), settings or QueueSettings()
+        )
+        self.now = 1000.0
+        self.vhost.wall = 1_700_000_000.0
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.vhost.wall += seconds
+        self.vhost.tick(self.now)
+
+    def queue(self, name: str = "q", **arguments: object) -> MessageQueue:
+        asked = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+        return self.vhost.declare_queue(name.encode(), arguments=asked, now=self.now)
+
+    def bind(self, source: str, queue: str, key: str = "", **arguments: object) -> None:
+        asked = {name.replace("_", "-"): value for name, value in arguments.items()}
+        self.vhost.bind(source.encode(), Destination(queue.encode(), False), key.encode(), asked)
+
+    def publish(self, *bodies: bytes, **options: object) -> tuple[bool, int]:
+        return self.vhost.publish(run(*bodies, **options), self.now)  # type: ignore[arg-type]
+
+    def get(self, queue: MessageQueue) -> Part | None:
+        part = queue.get(self.now, no_ack=False)
+        self.vhost.touched(queue, self.now)
+        return part
+
+    def drained(self, name: str) -> list[bytes]:
+        """What is in a queue, which is empty afterwards."""
+        queue = self.vhost.queue(name.encode())
+        found = []
+        while (part := queue.get(self.now, no_ack=True)) is not None:
+            found += bodies_of(part)
+        return found

@@ -1,0 +1,139 @@
+"""Queues as they are declared: RabbitMQ's arguments, refusals, and the lives of queues."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.queues.host import Host
+
+from treecast.middleware.broker.queues import QueueSettings, Reason, Refusal
+from treecast.middleware.broker.queues.arguments import KNOWN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"x-message-ttl": -1},
+            "invalid arg 'x-message-ttl' for queue 'q' in vhost '/': {value_negative,-1}",
+        ),
+        ({"x-message-ttl": "5"}, "{unacceptable_type,longstr}"),
+        ({"x-message-ttl": True}, "{unacceptable_type,bool}"),
+        ({"x-expires": 0}, "{value_zero,0}"),
+        ({"x-expires": 315_360_000_001}, "{value_too_large,315360000001}"),
+        ({"x-max-priority": 256}, "{max_value_exceeded,256}"),
+        ({"x-overflow": "drop-tail"}, "invalid_overflow"),
+        ({"x-dead-letter-routing-key": "k"}, "routing_key_but_no_dlx_defined"),
+        ({"x-queue-type": "odd"}, "unsupported queue type 'odd'"),
+        ({"x-queue-version": 1}, "unsupported queue version '1'"),
+        ({"x-delivery-limit": 5}, "of queue type rabbit_classic_queue"),
+        ({"x-queue-type": "quorum", "x-max-priority": 5}, "of queue type rabbit_quorum_queue"),
+        ({"x-single-active-consumer": "yes"}, "{unacceptable_type,longstr}"),
+    ],
+)
+def test_arguments_that_are_refused(host: Host, arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        host.vhost.declare_queue(b"q", arguments=arguments)
+    assert caught.value.reason is Reason.PRECONDITION_FAILED
+    assert words in caught.value.detail
+
+
+def test_every_argument_has_a_value_that_is_taken(host: Host) -> None:
+    values = {"x-queue-type": "classic", "x-overflow": "drop-head", "x-single-active-consumer": True}
+    values |= {"x-dead-letter-exchange": "d", "x-dead-letter-routing-key": "k", "x-queue-mode": "lazy"}
+    values |= {"x-dead-letter-strategy": "at-least-once", "x-max-age": "1D", "x-queue-leader-locator": "l"}
+    for name, (check, _) in KNOWN.items():
+        assert check(values.get(name, 2)) == "", name
+
+
+def test_the_same_declared_twice_is_one_and_otherwise_refused(host: Host) -> None:
+    queue = host.queue("q", max_length=5)
+    assert host.queue("q", max_length=5) is queue
+    with pytest.raises(Refusal, match=r"inequivalent arg 'x-max-length'.*received '6' but current is '5'"):
+        host.queue("q", max_length=6)
+    with pytest.raises(Refusal, match="received none but current is the value '5' of type 'signedint'"):
+        host.queue("q")
+    with pytest.raises(Refusal, match=r"inequivalent arg 'durable'.*received 'false' but current is 'true'"):
+        host.vhost.declare_queue(b"q", durable=False, arguments={"x-max-length": 5})
+    assert host.queue("r", queue_type="classic") is host.queue("r")
+
+
+def test_transient_queues_have_to_be_exclusive_unless_permitted(host: Host) -> None:
+    with pytest.raises(Refusal, match="Feature `transient_nonexcl_queues` is deprecated") as caught:
+        host.vhost.declare_queue(b"q", durable=False)
+    assert caught.value.reason is Reason.INTERNAL_ERROR
+    assert not host.vhost.declare_queue(b"mine", durable=False, exclusive=True, owner=host).durable
+    permitted = Host(QueueSettings(transient_queues=True))
+    assert not permitted.vhost.declare_queue(b"q", durable=False).durable
+
+
+def test_an_exclusive_queue_is_its_connections(host: Host) -> None:
+    mine, other = object(), object()
+    host.vhost.declare_queue(b"q", exclusive=True, owner=mine)
+    for attempt in (
+        lambda: host.vhost.declare_queue(b"q", exclusive=True, owner=other),
+        lambda: host.vhost.declare_queue(b"q", owner=mine),
+        lambda: host.vhost.owned(b"q", other),
+        lambda: host.vhost.delete_queue(b"q", other),
+    ):
+        with pytest.raises(Refusal, match="cannot obtain exclusive access to locked queue 'q'") as caught:
+            attempt()
+        assert caught.value.reason is Reason.RESOURCE_LOCKED
+    host.vhost.release(mine)
+    assert host.vhost.queues == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"durable": False}, "invalid property 'non-durable'"),
+        ({"exclusive": True, "owner": 1}, "invalid property 'exclusive-owner'"),
+        ({"auto_delete": True}, "invalid property 'auto-delete'"),
+    ],
+)
+def test_what_a_quorum_queue_may_not_be(host: Host, options: dict[str, object], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        host.vhost.declare_queue(b"q", arguments={"x-queue-type": "quorum"}, **options)  # type: ignore[arg-type]
+
+
+def test_quorum_queues_can_be_refused_as_such() -> None:
+    host = Host(QueueSettings(quorum=False))
+    with pytest.raises(Refusal, match="the one copy"):
+        host.queue("q", queue_type="quorum")
+
+
+def test_a_server_named_queue(host: Host) -> None:
+    assert host.vhost.declare_queue(b"", generated=b"amq.gen-1").name == b"amq.gen-1"
+    with pytest.raises(Refusal, match="Cannot declare a server-named queue for type rabbit_quorum_queue"):
+        host.vhost.declare_queue(b"", arguments={"x-queue-type": "quorum"})
+    with pytest.raises(Refusal, match="contains reserved prefix"):
+        host.vhost.declare_queue(b"amq.mine")
+
+
+def test_deleting_only_what_is_unused_or_empty(host: Host) -> None:
+    host.queue()
+    host.publish(b"1", b"2")
+    with pytest.raises(Refusal, match="queue 'q' in vhost '/' not empty"):
+        host.vhost.delete_queue(b"q", None, if_empty=True)
+    assert host.vhost.delete_queue(b"q", None, if_unused=True) == 2
+    assert not host.memory.runs
+
+
+def test_a_queue_that_nobody_uses_expires(host: Host) -> None:
+    queue = host.queue("q", expires=5000)
+    host.wait(3)
+    assert host.get(queue) is None
+    host.wait(4)
+    assert b"q" in host.vhost.queues
+    host.wait(1)
+    assert b"q" not in host.vhost.queues
+
+
+def test_messages_expire_at_the_head_without_anybody_asking(host: Host) -> None:
+    queue = host.queue()
+    host.publish(b"1", expiration=2000)
+    host.publish(b"2")
+    host.publish(b"3", expiration=1000)
+    assert host.vhost.deadline == host.now + 2
+    host.wait(2)
+    assert queue.ready == 2
+    assert host.drained("q") == [b"2"]

@@ -1,0 +1,209 @@
+"""Exchanges: what each type routes where, over bindings between them, and what goes when something goes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.queues.host import Headers, Host
+
+from treecast.middleware.broker.queues import Destination, Reason, Refusal
+
+ALL_HEADERS = {
+    b"both": {"a": 1, "b": "x"},
+    b"one": {"a": 1},
+    b"none": {"c": True},
+    b"truth": {"a": True},
+    b"float": {"a": 1.0},
+    b"private": {"a": 1, "b": "x", "x-p": 5},
+}
+
+
+def test_the_default_exchange_routes_by_the_names_of_queues(host: Host) -> None:
+    host.queue("q")
+    assert host.publish(b"1", key="q") == (True, 1)
+    assert host.publish(b"2", key="r") == (False, 1)
+    assert host.drained("q") == [b"1"]
+
+
+def test_a_queue_gets_a_message_once_however_many_bindings_match(host: Host) -> None:
+    host.queue("q")
+    host.vhost.declare_exchange(b"t", "topic")
+    host.bind("t", "q", "a.#")
+    host.bind("t", "q", "#.b")
+    host.bind("t", "q", "a.*")
+    host.publish(b"1", exchange="t", key="a.b")
+    assert host.drained("q") == [b"1"]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("direct", ["a"]), ("fanout", ["a", "b"]), ("topic", ["a"])])
+def test_direct_fanout_and_topic(host: Host, kind: str, expected: list[str]) -> None:
+    host.vhost.declare_exchange(b"x", kind)
+    for name in ("a", "b"):
+        host.queue(name)
+        host.bind("x", name, name)
+    host.publish(b"1", exchange="x", key="a")
+    assert [name for name in ("a", "b") if host.drained(name)] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("all", [b"both", b"private"]),
+        (None, [b"both", b"private"]),
+        ("any", [b"both", b"one", b"private"]),
+        ("all-with-x", [b"private"]),
+        ("any-with-x", [b"both", b"one", b"private"]),
+    ],
+)
+def test_headers(host: Host, kind: str | None, expected: list[bytes]) -> None:
+    host.vhost.reader = Headers(ALL_HEADERS)
+    host.vhost.declare_exchange(b"h", "headers")
+    host.queue("q")
+    asked = {"a": 1, "b": "x", "x-p": 5, **({"x-match": kind} if kind else {})}
+    host.vhost.bind(b"h", Destination(b"q", False), b"", asked)
+    for body in ALL_HEADERS:
+        host.publish(body, exchange="h")
+    assert host.drained("q") == expected
+
+
+def test_a_header_without_a_value_asks_for_its_presence(host: Host) -> None:
+    host.vhost.reader = Headers(ALL_HEADERS)
+    host.queue("q")
+    host.vhost.bind(b"amq.headers", Destination(b"q", False), b"", {"b": None})
+    for body in ALL_HEADERS:
+        host.publish(body, exchange="amq.headers")
+    assert host.drained("q") == [b"both", b"private"]
+
+
+def test_an_unknown_way_to_match_is_refused(host: Host) -> None:
+    host.queue("q")
+    with pytest.raises(Refusal, match="Invalid x-match field value 'some'") as caught:
+        host.bind("amq.headers", "q", x_match="some")
+    assert caught.value.reason is Reason.PRECONDITION_FAILED
+
+
+def test_exchanges_bound_in_a_ring_route_once(host: Host) -> None:
+    for name in (b"a", b"b", b"c"):
+        host.vhost.declare_exchange(name, "fanout")
+    for source, target in ((b"a", b"b"), (b"b", b"c"), (b"c", b"a")):
+        host.vhost.bind(source, Destination(target, True), b"")
+    host.queue("q")
+    host.bind("c", "q")
+    host.bind("b", "q")
+    host.publish(b"1", exchange="a")
+    assert host.drained("q") == [b"1"]
+
+
+def test_an_alternate_exchange_gets_what_is_routed_nowhere(host: Host) -> None:
+    host.vhost.declare_exchange(b"x", "direct", arguments={"alternate-exchange": "spare"})
+    host.vhost.declare_exchange(b"spare", "fanout")
+    host.queue("q")
+    host.queue("lost")
+    host.bind("x", "q", "k")
+    host.bind("spare", "lost")
+    host.publish(b"1", exchange="x", key="k")
+    assert host.publish(b"2", exchange="x", key="other") == (True, 1)
+    assert host.drained("q") == [b"1"]
+    assert host.drained("lost") == [b"2"]
+
+
+def test_copies_are_routed_by_their_keys_too(host: Host) -> None:
+    for name in ("a", "b"):
+        host.queue(name)
+    host.publish(b"1", key="a", copies=(b"b", b"a"))
+    assert host.drained("a") == [b"1"]
+    assert host.drained("b") == [b"1"]
+
+
+def test_routes_are_not_remembered_beyond_a_change(host: Host) -> None:
+    host.vhost.declare_exchange(b"x", "topic")
+    host.queue("a")
+    host.bind("x", "a", "k")
+    host.publish(b"1", exchange="x", key="k")
+    host.queue("b")
+    host.bind("x", "b", "#")
+    host.publish(b"2", exchange="x", key="k")
+    host.vhost.unbind(b"x", Destination(b"a", False), b"k")
+    host.publish(b"3", exchange="x", key="k")
+    host.vhost.delete_queue(b"b", None)
+    assert host.publish(b"4", exchange="x", key="k") == (False, 1)
+    assert host.drained("a") == [b"1", b"2"]
+
+
+def test_bindings_that_differ_in_arguments_are_two(host: Host) -> None:
+    host.vhost.declare_exchange(b"x", "topic")
+    host.queue("q")
+    host.bind("x", "q", "k")
+    host.bind("x", "q", "k", n=1)
+    host.bind("x", "q", "k", n=1)
+    assert len(host.vhost.bindings_of(Destination(b"q", False))) == 2
+    host.vhost.unbind(b"x", Destination(b"q", False), b"k")
+    assert host.publish(b"1", exchange="x", key="k") == (True, 1)
+    host.vhost.unbind(b"x", Destination(b"q", False), b"k", {"n": 1})
+    assert host.publish(b"1", exchange="x", key="k") == (False, 1)
+
+
+def test_an_auto_delete_exchange_goes_with_its_last_binding_and_takes_others_along(host: Host) -> None:
+    host.vhost.declare_exchange(b"first", "fanout", auto_delete=True)
+    host.vhost.declare_exchange(b"second", "fanout", auto_delete=True)
+    host.vhost.bind(b"first", Destination(b"second", True), b"")
+    host.queue("q")
+    host.bind("second", "q")
+    host.vhost.delete_queue(b"q", None)
+    assert b"second" not in host.vhost.exchanges
+    assert b"first" not in host.vhost.exchanges
+
+
+def test_an_internal_exchange_is_for_exchanges(host: Host) -> None:
+    host.vhost.declare_exchange(b"in", "fanout", internal=True)
+    host.vhost.declare_exchange(b"x", "fanout")
+    host.vhost.bind(b"x", Destination(b"in", True), b"")
+    host.queue("q")
+    host.bind("in", "q")
+    with pytest.raises(Refusal, match="cannot publish to internal exchange 'in' in vhost '/'"):
+        host.vhost.may_publish(b"in")
+    host.publish(b"1", exchange="x")
+    assert host.drained("q") == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "reason", "words"),
+    [
+        (lambda v: v.declare_exchange(b"x", "fanout"), Reason.PRECONDITION_FAILED, "inequivalent arg 'type'"),
+        (
+            lambda v: v.declare_exchange(b"x", "direct", durable=False),
+            Reason.PRECONDITION_FAILED,
+            "inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'false'",
+        ),
+        (
+            lambda v: v.declare_exchange(b"y", "odd"),
+            Reason.PRECONDITION_FAILED,
+            "unknown exchange type 'odd'",
+        ),
+        (lambda v: v.declare_exchange(b"amq.y", "direct"), Reason.ACCESS_REFUSED, "reserved prefix 'amq.*'"),
+        (lambda v: v.declare_exchange(b"", "direct"), Reason.ACCESS_REFUSED, "default exchange"),
+        (lambda v: v.delete_exchange(b"amq.topic"), Reason.ACCESS_REFUSED, "deletion of system exchange"),
+        (lambda v: v.delete_exchange(b"x", if_unused=True), Reason.PRECONDITION_FAILED, "in use"),
+        (
+            lambda v: v.bind(b"x", Destination(b"no", False), b""),
+            Reason.NOT_FOUND,
+            "no queue 'no' in vhost '/'",
+        ),
+        (lambda v: v.bind(b"no", Destination(b"q", False), b""), Reason.NOT_FOUND, "no exchange 'no'"),
+        (lambda v: v.bind(b"", Destination(b"q", False), b""), Reason.ACCESS_REFUSED, "default exchange"),
+        (lambda v: v.may_publish(b"no"), Reason.NOT_FOUND, "no exchange 'no' in vhost '/'"),
+    ],
+)
+def test_what_is_refused(host: Host, attempt: object, reason: Reason, words: str) -> None:
+    host.vhost.declare_exchange(b"x", "direct")
+    host.queue("q")
+    host.bind("x", "q", "k")
+    with pytest.raises(Refusal) as caught:
+        attempt(host.vhost)  # type: ignore[operator]
+    assert caught.value.reason is reason
+    assert words in caught.value.detail
+
+
+def test_what_is_not_there_is_deleted_and_unbound_all_the_same(host: Host) -> None:
+    host.vhost.delete_exchange(b"no")
+    host.vhost.unbind(b"no", Destination(b"q", False), b"k")
+    assert host.vhost.delete_queue(b"no", None) == 0
