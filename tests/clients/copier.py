@@ -9,8 +9,9 @@ after each transaction, and ends with code 3 where it has been fenced.
 from __future__ import annotations
 
 import sys
+import time
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 FENCED = 3
 MOST = 50  # records of one transaction
@@ -44,8 +45,31 @@ class Copier:
                 **SAME_BROKERS,
             }
         )
-        self._consumer.subscribe([source], on_revoke=self._give_up, on_lost=self._give_up)
+        self._consumer.subscribe(
+            [source], on_assign=self._begin, on_revoke=self._give_up, on_lost=self._give_up
+        )
         self._source = source
+
+    def _begin(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Begins where the group is, once that is decided.
+
+        If its assignment changes while it asks, librdkafka 2.16 takes UNSTABLE_OFFSET_COMMIT for no offset, and
+        begins at 0.
+        """
+        consumer.incremental_assign(self._committed(places))
+
+    def _committed(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        """What the group has committed, or the beginning; waits for transactions that are open."""
+        while True:
+            found = self._consumer.committed(places, 60)
+            errors = [place.error for place in found if place.error is not None]
+            if not errors:
+                return [TopicPartition(one.topic, one.partition, max(one.offset, 0)) for one in found]
+            if any(error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT for error in errors):
+                raise KafkaException(
+                    errors[0]
+                )  # it is no member any more: the offset is not known, and is not 0
+            time.sleep(0.1)  # between questions, while the transaction is decided
 
     def _give_up(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """What is not copied yet of partitions that are somebody else's now is left to them."""
@@ -83,11 +107,9 @@ class Copier:
 
     def _rewind(self) -> None:
         """Back to what the group has committed."""
-        for place in self._consumer.committed(self._consumer.assignment(), 60):
-            if place.error is not None:  # it is no member any more: its offset is not known, and is not 0
-                raise KafkaException(place.error)
+        for place in self._committed(self._consumer.assignment()):
             try:
-                self._consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
+                self._consumer.seek(place)
             except KafkaException:
                 print("given up", place.partition, flush=True)  # while it was looked up
 

@@ -221,7 +221,11 @@ def test_the_build_has_what_hot_modules_import_in_the_versions_that_run() -> Non
     assert re.fullmatch(r"==[\d.]+", needed["mypy"])
     assert needed == {name: {**tests, **runtime}[name] for name in needed}
     hot = runpy.run_path(str(ROOT / "tests/house/test_compiled_structs.py"))["hot_modules"]()
-    text = "\n".join((ROOT / module).read_text() for module in hot)
+    typed = [
+        *(ROOT / module for module in hot),
+        *(ROOT / "middleware/api/v1").glob("*.pyi"),
+    ]  # and their types
+    text = "\n".join(path.read_text() for path in typed)
     roots = set(re.findall(r"^(?:from(?= \S+ import)|import) ([a-z]\w*)", text, re.MULTILINE))
     packages = {"google": "types-protobuf", "mypy_extensions": "mypy-extensions"}
     foreign = {

@@ -68,7 +68,7 @@ def test_one_message_of_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
         for found in way["hosts"]:
             rooms = paths(found)
             assert any(path.startswith(f"shims/{face}/") for path in rooms), rooms
-            assert any(path.startswith("middleware/fabric/carriers/") for path in rooms), rooms
+            assert any(path.startswith("middleware/fabric/sockets/") for path in rooms), rooms
         assert paths(way["hosts"][0])[0].startswith(f"shims/{face}/")  # first the client's socket,
         assert paths(way["hosts"][1])[0].startswith("middleware/fabric/")  # and there the fabric's
         assert way["calls"] == sum(found["calls"] for found in way["hosts"])
