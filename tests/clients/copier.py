@@ -53,8 +53,8 @@ class Copier:
     def _begin(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         """Begins where the group is, once that is decided.
 
-        If its assignment changes while it asks, librdkafka 2.16 takes UNSTABLE_OFFSET_COMMIT for no offset, and
-        begins at 0.
+        If its assignment changes while it asks, librdkafka 2.16 takes UNSTABLE_OFFSET_COMMIT for no offset,
+        and begins at 0.
         """
         consumer.incremental_assign(self._committed(places))
 
