@@ -88,7 +88,24 @@ def cluster(broker: Broker) -> Cluster:
 
 
 async def made(cluster: Cluster, name: str) -> None:
+    """Returns when every leader has heard of it; until then it refuses, and clients try again."""
     await cluster.definitions.create_topic(NewTopic(name, PARTITIONS))
+    async with asyncio.timeout(PATIENCE):
+        for index in range(PARTITIONS):
+            while not await leads(cluster, name, index):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+
+async def leads(cluster: Cluster, name: str, index: int) -> bool:
+    try:
+        await now_or_later(
+            cluster.partition(name, index).offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED)
+        )
+    except TreecastError as error:
+        if error.fault is not Fault.LEADER_UNAVAILABLE:
+            raise
+        return False
+    return True
 
 
 def batch(
