@@ -37,12 +37,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print the JSON instead
 OutOption = Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")]
 PeersOption = Annotated[str, typer.Option(help="which of them, parted by commas")]
 PythonOption = Annotated[str, typer.Option(help="the Python whose treecast is measured; default: this one")]
+BeforeOption = Annotated[
+    str | None, typer.Option(help="the Python of an earlier build, measured in the same run: new to old")
+]
 FsyncOption = Annotated[str, typer.Option(help="Treecast's fsync policy; never is what Kafka's promises")]
 DataOption = Annotated[
     Path | None,
     typer.Option(help="the folder under which data directories are made", exists=True, file_okay=False),
 ]
 
+EARLIER = versus.earlier("Treecast")
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
 
 
@@ -73,6 +77,7 @@ def kafka(
     out: OutOption = Path("out"),
     peers: PeersOption = "treecast,kafka,floor",
     treecast_python: PythonOption = sys.executable,
+    before_python: BeforeOption = None,
     fsync: FsyncOption = "never",
     data: DataOption = None,
 ) -> None:
@@ -87,6 +92,8 @@ def kafka(
     chosen = _choose(kafka_comparison.workloads(records, tuple(size or (100, 1024)), quick), only, console)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         found = _peers(names, treecast_python, fsync, Path(folder), console)
+        if before_python is not None:
+            found.append(TreecastPeer(python=before_python, fsync=fsync, parent=Path(folder), name=EARLIER))
         run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
         context = {
             "comparison": "kafka",
@@ -116,6 +123,7 @@ def fabric(
     out: OutOption = Path("out"),
     peers: PeersOption = FABRIC_PEERS,
     treecast_python: PythonOption = sys.executable,
+    before_python: BeforeOption = None,
     data: DataOption = None,
 ) -> None:
     """Two joined daemons against one, RabbitMQ federation, and two Kafka nodes with MirrorMaker 2."""
@@ -127,7 +135,7 @@ def fabric(
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         names = [name.strip() for name in peers.split(",")]
         try:
-            found = fabric_comparison.peers(names, treecast_python, Path(folder))
+            found = fabric_comparison.peers(names, treecast_python, Path(folder), before_python)
         except KeyError as error:
             console.print(f"[red]no such peer: {error}; there are {', '.join(fabric_comparison.PEERS)}[/red]")
             raise typer.Exit(2) from None
@@ -152,7 +160,8 @@ def fabric(
     ratios = versus.compare(rows, fabric_comparison.AGAINST, slow)
     notes = [f"{name} did not keep up: {load} reached {rate:,.0f}/s" for (load, name), rate in slow.items()]
     picture = Picture("From one host's broker to another's", fabric_comparison.PANELS, fabric_comparison.OURS)
-    outcome = Outcome(run, found, rows, context, ratios, notes)
+    builds = versus.builds(rows, {name: versus.earlier(name) for name in fabric_comparison.OURS})
+    outcome = Outcome(run, found, rows, context, ratios, notes, builds)
     publish(outcome, picture, out, "bench-fabric", console, json)
     if run.failures or not found:
         raise typer.Exit(1)
@@ -175,6 +184,7 @@ def mqtt(
     out: OutOption = Path("out"),
     peers: PeersOption = "treecast,mosquitto,floor",
     treecast_python: PythonOption = sys.executable,
+    before_python: BeforeOption = None,
     data: DataOption = None,
 ) -> None:
     """Treecast's MQTT face against Mosquitto."""
@@ -197,6 +207,8 @@ def mqtt(
             "floor": FloorMqtt(Path(folder)),
         }
         found = [known[name] for name in names if name in known]
+        if before_python is not None:
+            found.append(TreecastMqttPeer(python=before_python, parent=Path(folder), name=EARLIER))
         loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
         chosen = _choose(loads, only, console)
         settle = 0.5 if quick else 2.0
@@ -379,7 +391,8 @@ def _finish(
     ours: str = "Treecast",
 ) -> None:
     """Of a comparison of two, with a floor or without."""
-    outcome = Outcome(run, peers, report.summarise(run.samples, ours, theirs), context)
+    rows = report.summarise(run.samples, ours, theirs)
+    outcome = Outcome(run, peers, rows, context, builds=versus.builds(rows, {ours: versus.earlier(ours)}))
     picture = Picture(f"Treecast and {theirs} on one machine")
     publish(outcome, picture, out, f"bench-{context['comparison']}", console, json)
 

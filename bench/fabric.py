@@ -26,7 +26,7 @@ from bench.core.measure import (
     Workload,
 )
 from bench.core.report import Row
-from bench.core.versus import Versus
+from bench.core.versus import Versus, earlier
 from bench.peers.floor_chain import FloorChain
 from bench.peers.kafka.mirror import MirrorMaker
 from bench.peers.rabbitmq import Federation
@@ -65,8 +65,11 @@ def workloads(seconds: float, sizes: Sequence[int], rates: Sequence[int] = RATES
     return out
 
 
-def peers(names: Sequence[str], python: str, folder: Path | None) -> list[Chain]:
-    """By the names that the command line knows. Raises KeyError for any other."""
+def peers(names: Sequence[str], python: str, folder: Path | None, before: str | None = None) -> list[Chain]:
+    """By the names that the command line knows. Raises KeyError for any other.
+
+    `before`: the Python of an earlier build, whose daemons are measured as `earlier(name)`.
+    """
     known: dict[str, Chain] = {
         "one": TreecastChain(1, name=ONE, python=python, fsync="never", parent=folder),
         "two": TreecastChain(2, name=TWO, python=python, fsync="never", parent=folder),
@@ -76,7 +79,21 @@ def peers(names: Sequence[str], python: str, folder: Path | None) -> list[Chain]
         "floor-one": FloorChain(1, name=FLOOR_ONE, parent=folder),
         "floor-two": FloorChain(2, name=FLOOR_TWO, parent=folder),
     }
-    return [known[name] for name in names]
+    hosts = {"one": 1, "two": 2, "two-fsync": 2}
+    found = [known[name] for name in names]
+    if before is not None:
+        found += [
+            TreecastChain(
+                hosts[name],
+                name=earlier(known[name].name),
+                python=before,
+                fsync="batch" if name == "two-fsync" else "never",
+                parent=folder,
+            )
+            for name in names
+            if name in hosts
+        ]
+    return found
 
 
 def overloaded(rows: Sequence[Row], chosen: Sequence[Workload[Any]]) -> dict[tuple[str, str], float]:

@@ -19,7 +19,10 @@ from .versus import Ratio
 
 @dataclass(frozen=True)
 class Outcome:
-    """`ratios`: where one peer is held against several, each with its own demands; else rows have them."""
+    """`ratios`: where one peer is held against several, each with its own demands; else rows have them.
+
+    `builds`: two builds of Treecast against each other, whatever else is compared.
+    """
 
     run: Rounds
     peers: Sequence[Peer]
@@ -27,6 +30,7 @@ class Outcome:
     context: Mapping[str, object]
     ratios: Sequence[Ratio] | None = None
     notes: Sequence[str] = ()
+    builds: Sequence[Ratio] = ()
 
     @property
     def names(self) -> list[str]:
@@ -36,6 +40,8 @@ class Outcome:
         settings = {peer.name: dict(peer.settings()) for peer in self.peers}
         context = {**self.context, "machine": machine.describe(), "peers": settings}
         context["failures"] = self.run.failures
+        if self.builds:
+            context["builds"] = versus.as_json(self.builds)
         if self.ratios is None:
             return report.as_json(self.rows, self.run.samples, context)
         found = report.as_json(self.rows, self.run.samples, {**context, "notes": list(self.notes)})
@@ -43,17 +49,17 @@ class Outcome:
 
     def markdown(self) -> str:
         table = report.as_markdown(self.rows, self.names, ratios=self.ratios is None)
-        if self.ratios is None:
-            return table
-        return "\n".join([table, versus.as_markdown(self.ratios), *(f"- {note}" for note in self.notes), ""])
+        parts = [table, *(versus.as_markdown(ratios) for ratios in (self.ratios, self.builds) if ratios)]
+        return "\n".join([*parts, *(f"- {note}\n" for note in self.notes)])
 
     def show(self, console: Console) -> None:
         for peer in self.peers:
             console.print(report.settings_table(peer.name, peer.settings()))
         console.print(report.settings_table("machine", machine.describe()))
         console.print(report.as_table(self.rows, self.names, ratios=self.ratios is None))
-        if self.ratios is not None:
-            console.print(versus.as_table(self.ratios))
+        for ratios in (self.ratios, self.builds):
+            if ratios:
+                console.print(versus.as_table(ratios))
         for note in [*self.notes, *(f"failed: {failure}" for failure in self.run.failures)]:
             console.print(f"[red]{note}[/red]")
 

@@ -14,6 +14,11 @@ from .report import RATIOS, UNSTEADY, Row, asked, at_floor, coloured
 OVERLOADED = "overloaded"
 
 
+def earlier(name: str) -> str:
+    """What a server is called in reports when it is an earlier build."""
+    return f"{name}, before"
+
+
 @dataclass(frozen=True, slots=True)
 class Versus:
     """`ours` against `theirs`: the metrics that are compared, each with the ratio asked for, or None.
@@ -89,6 +94,12 @@ def compare(
                 unsteady = unsteady or not row.late.isdisjoint(pair)
                 found.append(Ratio(row.workload, row.metric, *pair, value, wanted, void, share, unsteady))
     return found
+
+
+def builds(rows: Sequence[Row], pairs: Mapping[str, str]) -> list[Ratio]:
+    """The ratios of all metrics between two builds of one server. `pairs`: later name -> earlier name."""
+    every: dict[Metric, float | None] = {row.metric: None for row in rows}
+    return compare(rows, [Versus(later, earlier, every) for later, earlier in pairs.items()])
 
 
 def _share(row: Row, versus: Versus) -> float | None:

@@ -55,10 +55,10 @@ class MosquittoPeer(LocalServer):
 class TreecastMqttPeer(TreecastPeer):
     """`treecast up` whose MQTT face is on."""
 
-    def __init__(self, *, python: str, parent: Path | None = None) -> None:
+    def __init__(self, *, python: str, parent: Path | None = None, name: str = "Treecast") -> None:
         self._mqtt_port = free_port()
         flags = ("--mqtt", f"127.0.0.1:{self._mqtt_port}")
-        super().__init__(python=python, flags=flags, fsync="never", parent=parent)
+        super().__init__(python=python, flags=flags, fsync="never", parent=parent, name=name)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -28,9 +28,10 @@ class TreecastPeer(LocalServer):
         fsync: str = "",
         parent: Path | None = None,
         start_timeout: float = 30,
+        name: str = "Treecast",
     ) -> None:
         super().__init__("treecast-", parent)
-        self.name = "Treecast"
+        self.name = name
         self._python = os.path.abspath(python)  # not resolved: an environment's python is a link
         self._fsync = fsync
         self._flags = [*flags, *(("--fsync", fsync) if fsync else ())]

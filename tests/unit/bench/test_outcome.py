@@ -79,3 +79,17 @@ def test_of_several_each_pair_has_its_own(run: Rounds, tmp_path: Path) -> None:
     for text in (markdown, shown):
         assert "3x" in text
         assert "Other did not keep up" in text
+
+
+def test_two_builds_are_held_against_each_other(run: Rounds, tmp_path: Path) -> None:
+    before = versus.earlier("Treecast")
+    run.samples.append(Sample(before, 1, "load", THROUGHPUT, 2e6))
+    rows = report.summarise(run.samples, "Treecast", "Other")
+    builds = versus.builds(rows, {"Treecast": before, "Other": versus.earlier("Other")})
+    one = Outcome(run, [*PEERS, Known(before)], rows, {"comparison": "x"}, builds=builds)
+    document, markdown, shown = published(one, tmp_path)
+    (only,) = document["builds"]
+    assert (only["ours"], only["theirs"], only["value"], only["reached"]) == ("Treecast", before, 1.5, None)
+    for text in (markdown, shown):
+        assert "1.5x" in text
+        assert before in text
