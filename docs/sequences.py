@@ -77,7 +77,8 @@ def drawn(picture: Picture) -> str:
         'font-family="Helvetica, Arial, sans-serif" font-size="12">',
         f"<title>{escape(picture.title)}</title>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" '
-        f'markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>',
+        f'markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/>'
+        "</marker></defs>",
         f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         _text(width // 2, 26, picture.title, size=14, weight="bold"),
     ]
