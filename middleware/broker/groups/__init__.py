@@ -1,9 +1,9 @@
 """Consumer groups: membership by either of Kafka's group protocols, and committed offsets.
 
-Classic: `state` is the state machine as a table, `group` one group's rules without clock or I/O, `told`
-what is said of it. The new protocol (KIP-848) is `consumer`. `offsets` are what a group committed,
-`records` how all of it lies on disk, `journal` writes it, `entry` is what is kept of one group, `loaded`
-of all, and `coordinator` is the asyncio edge.
+Classic protocol: `state` holds the state machine as a table, `group` the rules of one group without clock
+or I/O, `told` the answers about it. The new protocol (KIP-848) is in `consumer`. `offsets` keeps a group's
+commits, `records` defines the rows on disk, `journal` writes them. `entry` is the state of one group,
+`loaded` of all groups, and `coordinator` is the asyncio edge.
 """
 
 from .coordinator import GroupCoordinator

@@ -1,4 +1,4 @@
-"""The settings that a group may have of its own (Kafka's resource GROUP): of groups of type consumer."""
+"""Settings of single groups of type consumer (Kafka's resource GROUP)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 
 
 class GroupConfigKey(Struct, frozen=True):
-    """One setting. `setting`, `least`, `most`: the daemon's settings that are its default and its bounds."""
+    """One setting. `setting`, `least`, `most` name the daemon settings for its default and bounds."""
 
     setting: str
     least: str
@@ -44,7 +44,7 @@ GROUP_CONFIG_KEYS: Mapping[str, GroupConfigKey] = MappingProxyType(
 
 
 def value_of(overrides: Mapping[str, str], name: str, settings: GroupSettings) -> int:
-    """In ms."""
+    """Returns the value in ms: the group's own, or the daemon's default."""
     default: int = getattr(settings, GROUP_CONFIG_KEYS[name].setting)
     return int(overrides.get(name, default))
 
@@ -52,7 +52,7 @@ def value_of(overrides: Mapping[str, str], name: str, settings: GroupSettings) -
 def altered(
     overrides: Mapping[str, str], changes: Sequence[ConfigChange], settings: GroupSettings
 ) -> dict[str, str]:
-    """The overrides after `changes`. INVALID_CONFIG for what there is not, or is out of bounds."""
+    """Returns the overrides after `changes`. Raises INVALID_CONFIG for unknown names and bad values."""
     after = dict(overrides)
     for change in changes:
         if change.name not in GROUP_CONFIG_KEYS:
@@ -62,11 +62,9 @@ def altered(
         elif change.operation is ConfigOperation.SET and change.value is not None:
             after[change.name] = _checked(change.name, change.value, settings)
         else:
-            raise TreecastError(Fault.INVALID_CONFIG, f"{change.name} is one number: set or delete it")
+            raise TreecastError(Fault.INVALID_CONFIG, f"{change.name} is one number: set it or delete it")
     if value_of(after, SESSION_TIMEOUT, settings) <= value_of(after, HEARTBEAT_INTERVAL, settings):
-        raise TreecastError(
-            Fault.INVALID_CONFIG, "the session timeout has to be above the heartbeat interval"
-        )
+        raise TreecastError(Fault.INVALID_CONFIG, "the session timeout must exceed the heartbeat interval")
     return after
 
 
@@ -74,5 +72,5 @@ def _checked(name: str, value: str, settings: GroupSettings) -> str:
     key = GROUP_CONFIG_KEYS[name]
     least, most = getattr(settings, key.least), getattr(settings, key.most)
     if not value.strip().isdecimal() or not least <= int(value) <= most:
-        raise TreecastError(Fault.INVALID_CONFIG, f"{name} has to be {least} to {most}, not {value!r}")
+        raise TreecastError(Fault.INVALID_CONFIG, f"{name} must be between {least} and {most}, not {value!r}")
     return str(int(value))

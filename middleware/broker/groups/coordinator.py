@@ -43,8 +43,8 @@ T = TypeVar("T")
 
 
 class GroupCoordinator(LoadedGroups):
-    """Implements `cluster.GroupHome`. A waiting join or sync may be cancelled: the member stays until its
-    session is over.
+    """Implements `cluster.GroupHome`. Cancelling a waiting join or sync leaves the member in the group until
+    its session expires.
     """
 
     # --- membership
@@ -54,7 +54,8 @@ class GroupCoordinator(LoadedGroups):
         shortest, longest = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise TreecastError(
-                Fault.INVALID_SESSION_TIMEOUT, f"the session timeout has to be {shortest} to {longest} ms"
+                Fault.INVALID_SESSION_TIMEOUT,
+                f"the session timeout must be between {shortest} and {longest} ms",
             )
         if request.group_id not in self._groups and request.member_id:
             raise TreecastError(Fault.UNKNOWN_MEMBER)
@@ -98,8 +99,8 @@ class GroupCoordinator(LoadedGroups):
             self._schedule(entry)
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
-        """Answered when on disk. A group of classic consumers becomes one of type consumer by the first
-        join.
+        """Answers once the change is on disk. The first join turns a group of classic consumers into a group
+        of type consumer.
         """
         self._check(request.group_id)
         check_request(request, self._patterns)
@@ -116,7 +117,7 @@ class GroupCoordinator(LoadedGroups):
         return await self._consumers(entry, lambda g, now: g.heartbeat(request, now))
 
     async def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> Sequence[TreecastError | None]:
-        """Answered when on disk, where the group is empty by it."""
+        """If the group becomes empty, answers once that is on disk."""
         self._check(group_id)
         entry = self._groups.get(group_id)
         if entry is None:
@@ -136,7 +137,7 @@ class GroupCoordinator(LoadedGroups):
     async def commit_offsets(
         self, group_id: str, member: MemberIdentity, offsets: OffsetCommits
     ) -> PartitionErrors:
-        """Answered when on disk. Group ids may be empty here, as in Kafka."""
+        """Answers once the offsets are on disk. Accepts an empty group id, as Kafka does."""
         self._check(group_id, may_be_empty=True)
         if group_id not in self._groups and member.generation >= 0:
             raise TreecastError(Fault.ILLEGAL_GENERATION)
@@ -187,7 +188,7 @@ class GroupCoordinator(LoadedGroups):
         producer: ProducerIdentity,
         offsets: OffsetCommits,
     ) -> PartitionErrors:
-        """TxnOffsetCommit; refused where no open transaction of the producer holds the group."""
+        """TxnOffsetCommit. Refuses the commit if no open transaction of the producer includes the group."""
         if self._guard is not None:
             waiting = self._guard.verify_offsets(transactional_id, producer, group_id)
             if waiting is not None:
@@ -210,7 +211,7 @@ class GroupCoordinator(LoadedGroups):
     async def end_transaction_offsets(
         self, group_id: str, producer: ProducerIdentity, *, committed: bool
     ) -> None:
-        """Answered when on disk; may be repeated."""
+        """Answers once the decision is on disk. Idempotent."""
         self._check(group_id)
         entry = self._entry(group_id)
         changes, done = entry.offsets.end_transaction(producer, self._now_ms(), committed=committed)
@@ -244,7 +245,7 @@ class GroupCoordinator(LoadedGroups):
     async def alter_config(
         self, group_id: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """The group's own settings after `changes`, on disk. A group need not exist to have some."""
+        """Returns the group's own settings once `changes` are on disk. The group need not exist."""
         self._check(group_id)
         entry = self._groups.get(group_id)
         before: Mapping[str, str] = {} if entry is None else entry.config
@@ -257,7 +258,7 @@ class GroupCoordinator(LoadedGroups):
         return after
 
     async def forget_topic(self, topic: str) -> None:
-        """Deletes the offsets committed on a topic that was deleted."""
+        """Deletes the committed offsets of a deleted topic."""
         writes = []
         for entry in filter(self._is_home, self._groups.values()):
             changes = entry.offsets.remove([p for p in entry.offsets.partitions() if p.topic == topic])
@@ -265,7 +266,7 @@ class GroupCoordinator(LoadedGroups):
         await asyncio.gather(*writes)
 
     async def expire_offsets(self) -> None:
-        """Deletes offsets past their retention, and groups of which nothing is left. For housekeeping."""
+        """Deletes offsets past their retention and groups without any state left. Called by housekeeping."""
         writes = []
         for entry in list(self._groups.values()):
             entry.emptied = False
@@ -274,7 +275,7 @@ class GroupCoordinator(LoadedGroups):
         await asyncio.gather(*writes)
 
     def _expired(self, entry: Entry) -> tuple[list[Change], bool]:
-        """What is to be deleted of a group, and whether that is all of it."""
+        """Returns the deletions that are due for a group, and whether they remove the whole group."""
         due = entry.due(self._now(), self._now_ms(), self._settings.offsets_retention_ms)
         expired = [] if due is None else entry.offsets.expired(due)
         self._counters.expired_offsets += len(expired)

@@ -11,7 +11,7 @@ from treecast.middleware.model.timers import no_sooner
 
 
 class Deadlines:
-    """Calls `due` on the loop when the earliest deadline has come. `clock` is the deadlines' own."""
+    """Calls `due` on the loop at the earliest deadline. Deadlines are in seconds of `clock`."""
 
     def __init__(self, clock: Callable[[], float], due: Callable[[], None]) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class Deadlines:
         return len(self._earliest)
 
     def add(self, key: Hashable, deadline: float) -> None:
-        """Makes `key` due at `deadline`, or earlier where it already was."""
+        """Makes `key` due at `deadline`; an earlier deadline of the same key stays."""
         if deadline < self._earliest.get(key, float("inf")):
             self._earliest[key] = deadline
             heapq.heappush(self._heap, (deadline, next(self._numbers), key))
@@ -36,13 +36,13 @@ class Deadlines:
         self._earliest.pop(key, None)
 
     def next(self) -> float:
-        """The earliest deadline, infinite if there is none."""
+        """Returns the earliest deadline; infinity if there is none."""
         while self._heap and self._earliest.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else float("inf")
 
     def take_due(self, now: float) -> Iterator[Hashable]:
-        """Takes out, one by one, what is due by `now`."""
+        """Removes and yields the keys that are due by `now`."""
         while self.next() <= now:
             _, _, key = heapq.heappop(self._heap)
             del self._earliest[key]

@@ -1,4 +1,4 @@
-"""What a group wants done: answers to those who wait, and things to write."""
+"""Effects of a group: answers to waiting requests, and records to write."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .records import GroupRecord
 
 
 class Answer(Struct, frozen=True):
-    """The answer to a join or a sync, by the number that was given with it."""
+    """The answer to a join or a sync, identified by the number that came with the request."""
 
     waiter: int
     result: Joined | Synced | TreecastError
 
 
 class AssignmentWritten(Struct, frozen=True):
-    """Then the generation is stable."""
+    """After this write the generation is stable."""
 
     generation: int
     assignments: dict[str, bytes]
 
 
 class TakeOverWritten(Struct, frozen=True):
-    """Then the static member that restarted may know its new id."""
+    """After this write the restarted static member may learn its new id."""
 
     generation: int
     waiter: int
@@ -36,21 +36,21 @@ class TakeOverWritten(Struct, frozen=True):
 
 
 class EmptyWritten(Struct, frozen=True):
-    """Nothing waits for it."""
+    """No request waits for this write."""
 
 
 Written = AssignmentWritten | TakeOverWritten | EmptyWritten
 
 
 class Write(Struct, frozen=True):
-    """`record` is to be written; `Group.written` is to be told when it is, or cannot be."""
+    """Write `record`, then call `Group.written` with the result."""
 
     record: GroupRecord
     then: Written
 
 
 class Note(Struct, frozen=True):
-    """Something an operator may want to read in the log."""
+    """An event for the operator's log."""
 
     event: str
     member_id: str
@@ -59,5 +59,5 @@ class Note(Struct, frozen=True):
 
 Effect = Answer | Write | Note
 
-# called once something is on disk (None), or with what prevented it
+# Called with None once the write is on disk, else with the error.
 Done = Callable[[TreecastError | None], None]

@@ -1,4 +1,4 @@
-"""What a coordinator keeps of a group: its membership by one of the two protocols, and its offsets."""
+"""A coordinator's state of one group: membership under one of the two protocols, and offsets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ AnyGroup = Group | ConsumerGroup
 
 
 class Entry:
-    """A group and its offsets. `epoch`: in which this host is its home; 0 on a host alone.
+    """A group and its offsets. `epoch` is the epoch in which this host is the home; 0 on a host alone.
 
-    `emptied`: a client has deleted offsets of it, and no housekeeping has come since. Till then it is seen as
-    a group without members, as in Kafka: who deletes the last offset has not deleted the group.
-    `leftovers`: rows of the protocol that it had before, to be removed with the next write.
+    `emptied`: a client has deleted offsets of the group since the last housekeeping. Until the next one,
+    the group is listed as empty: as in Kafka, deleting the last offset does not delete the group.
+    `leftovers`: rows of the group's previous protocol, which the next write removes.
     """
 
     __slots__ = ("config", "emptied", "epoch", "group", "leftovers", "offsets")
@@ -31,26 +31,26 @@ class Entry:
         self.epoch = epoch
         self.emptied = False
         self.leftovers: list[Change] = []
-        self.config: Mapping[str, str] = {}  # what it has set of its own
+        self.config: Mapping[str, str] = {}  # the group's own settings
 
     @property
     def remembers(self) -> bool:
-        """Whether there is nothing that clients find, but something to be kept."""
+        """Whether the entry holds state that must be kept although clients see no group."""
         return self.offsets.remembers or bool(self.config)
 
     @property
     def blank(self) -> bool:
-        """Whether clients can find nothing of it."""
+        """Whether clients see no such group."""
         return self.group.idle and self.group.generation == 0 and not self.offsets and not self.emptied
 
     def due(
         self, now: float, now_ms: int, retention_ms: int
     ) -> Callable[[TopicPartition, OffsetRecord], bool] | None:
-        """Which offsets have outlived the retention; None: none of them.
+        """Returns a predicate for offsets past their retention; None if there are none.
 
-        After KIP-211: in an empty group, those not committed since it became empty; in a group of consumers
-        that is not in the midst of a round, those of topics that no member reads; without members ever, by
-        age alone.
+        As in KIP-211, retention counts from the time the group became empty; in a group of consumers with a
+        stable generation, from the commit, for topics that no member reads; in a group that never had
+        members, from the commit.
         """
         group = self.group
         if group.empty:

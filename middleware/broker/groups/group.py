@@ -1,7 +1,7 @@
-"""One consumer group: joins, syncs, heartbeats, leaves and the passing of time, as Kafka's brokers do it.
+"""One classic consumer group: joins, syncs, heartbeats, leaves and time-outs, as in Kafka's brokers.
 
-Every call takes `now` (seconds of any steady clock). Who joins or syncs gives a number; the answer to
-it, and what has to be written, are collected as effects, to be taken after each call.
+Every call takes `now` (seconds of any steady clock). A join or sync carries a number, its waiter. The group
+collects answers to waiters and records to write as effects; the caller takes them after each call.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .subscription import CONSUMER, all_subscribed
 from .told import description, joined, joined_after_take_over
 
 NEVER = float("inf")
-_SHORTEST_WAIT = 1.0  # seconds, where members ask for rebalance time-outs of next to nothing
+_SHORTEST_WAIT = 1.0  # seconds; a lower bound for tiny rebalance time-outs
 
 
 class Group:
-    """A group's membership. `new_member_id` makes an id that begins with the text it is given."""
+    """A group's membership. `new_member_id` returns a fresh id that starts with the given text."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Group:
     ) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
-        self.since = now  # when it came into this state
+        self.since = now  # time of the last state change
         self.generation = 0
-        self.protocol_type = ""  # "" until a member joins: offsets only
+        self.protocol_type = ""  # "" until a member joins: the group only holds offsets
         self.protocol = ""
         self.members = Members()
         self._settings = settings
@@ -57,19 +57,19 @@ class Group:
         self._new_member_id = new_member_id
         self._effects: list[Effect] = []
         self._reserved: dict[str, float] = {}  # member id -> until when it may be used (KIP-394)
-        self._unsynced: set[str] = set()  # who has not asked for its assignment in this generation
+        self._unsynced: set[str] = set()  # members without a SyncGroup in this generation
         self._subscribed: frozenset[str] | None = None
         self._round_deadline = NEVER
         self._sync_deadline = NEVER
         self._delayed = False  # the round began in an empty group and waits for more members
         self._grew = False  # a member came while it waited
-        self._delay_left = 0.0  # how much longer it may be made to wait
-        self._earliest = NEVER  # no deadline is before this
+        self._delay_left = 0.0  # seconds by which the round may still be extended
+        self._earliest = NEVER  # a lower bound of all deadlines
 
-    # --- what is asked of it
+    # --- requests
 
     def join(self, request: JoinGroup, waiter: int, now: float) -> None:
-        """Takes `waiter` into the next generation, or answers it at once."""
+        """Admits `waiter` to the next generation, or answers it at once."""
         try:
             self._join(request, waiter, now)
         except TreecastError as refused:
@@ -77,20 +77,20 @@ class Group:
         self._complete_if_all_joined(now)
 
     def sync(self, request: SyncGroup, waiter: int, now: float) -> None:
-        """Answers `waiter` with its assignment, as soon as the leader's is on disk."""
+        """Answers `waiter` with its assignment once the leader's assignment is on disk."""
         try:
             self._sync(request, waiter, now)
         except TreecastError as refused:
             self._answer(waiter, refused)
 
     def heartbeat(self, identity: MemberIdentity, now: float) -> None:
-        """Prolongs a member's session. Raises REBALANCE_IN_PROGRESS where it should join again."""
+        """Extends a member's session. Raises REBALANCE_IN_PROGRESS if the member must join again."""
         member = self._member_of_generation(identity)
         self._prolong(member, now)
         step(self.state, Event.HEARTBEAT)
 
     def leave(self, identities: Sequence[MemberIdentity], now: float) -> list[TreecastError | None]:
-        """Removes members; each gets an answer of its own."""
+        """Removes members. Returns one result per member."""
         step(self.state, Event.LEAVE)
         answers: list[TreecastError | None] = []
         for identity in identities:
@@ -103,7 +103,7 @@ class Group:
         return answers
 
     def check_commit(self, identity: MemberIdentity, now: float, *, in_transaction: bool) -> None:
-        """Raises what forbids this committer. A member's commit also prolongs its session."""
+        """Raises the reason to refuse this committer. A member's commit also extends its session."""
         named = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
         if identity.generation < 0 and self.state is State.EMPTY:
             step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT_ALONE)
@@ -112,11 +112,11 @@ class Group:
             step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT)
             if not in_transaction:
                 self._prolong(member, now)
-        else:  # producers before KIP-447 don't name their member
+        else:  # producers before KIP-447 do not name their member
             step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT_ALONE)
 
     def check_delete_offsets(self) -> None:
-        """Raises what forbids to delete offsets of any topic (KIP-496)."""
+        """Raises the reason to refuse the deletion of offsets (KIP-496)."""
         if step(self.state, Event.DELETE_OFFSETS) is not State.EMPTY and self.protocol_type != CONSUMER:
             raise TreecastError(Fault.GROUP_NOT_EMPTY)
 
@@ -124,23 +124,23 @@ class Group:
         self._enter(step(self.state, Event.DELETE), now)
 
     def forget(self, now: float) -> None:
-        """Ends a group that has neither members nor offsets."""
+        """Ends a group without members and offsets."""
         self._enter(step(self.state, Event.FORGET), now)
 
     def unload(self, now: float) -> None:
-        """Answers everybody with NOT_COORDINATOR, so that they look for the group's home again."""
+        """Answers all waiters with NOT_COORDINATOR, so that they look up the group's home again."""
         self._enter(step(self.state, Event.UNLOAD), now)
         for member in self.members:
             self._answer_both(member, TreecastError(Fault.NOT_COORDINATOR))
 
     def upgrade(self, now: float) -> None:
-        """The group goes on under the new protocol: who waits here is to join again."""
+        """Hands the group over to the new protocol and tells all waiters to join again."""
         self._enter(step(self.state, Event.UPGRADE), now)
         for member in self.members:
             self._answer_both(member, TreecastError(Fault.REBALANCE_IN_PROGRESS))
 
     def adopt(self, epoch: int, now: float) -> None:
-        """Goes on with the members that were put in, of a group of the new protocol, by a round of joins."""
+        """Continues with members taken over from the new protocol, starting with a round of joins."""
         self.generation, self.protocol_type = epoch, CONSUMER
         self.members.leader = next(iter(self.members)).member_id
         for member in self.members:
@@ -150,7 +150,7 @@ class Group:
         self._delayed = False
         self._round_deadline = self._arm(now + self.members.rebalance_timeout())
 
-    # --- what is seen of it
+    # --- views
 
     @property
     def empty(self) -> bool:
@@ -158,12 +158,12 @@ class Group:
 
     @property
     def settled_subscribed(self) -> frozenset[str] | None:
-        """The topics of consumers that are not in the midst of a round; None where that cannot be known."""
+        """The topics that a stable generation of consumers reads; None if unknown."""
         stable = self.state is State.STABLE and self.protocol_type == CONSUMER
         return self._subscribed if stable else None
 
     def rows(self, now_ms: int) -> list[Change]:
-        """What another host would need to go on with it: without members, who join again there."""
+        """The rows from which another host continues the group. They hold no members: these join again."""
         if not self.generation:
             return []
         record = GroupRecord(self.generation, self.protocol_type, "", "", (), now_ms)
@@ -174,16 +174,16 @@ class Group:
 
     @property
     def idle(self) -> bool:
-        """No members, and nobody about to become one."""
+        """Whether the group has no members and no pending joins."""
         return self.state in (State.EMPTY, State.DEAD) and not self._reserved
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read `topic`, as far as it can be known: unknown counts as yes."""
+        """Whether members read `topic`. True if unknown."""
         return self.state is not State.EMPTY and (self._subscribed is None or topic in self._subscribed)
 
     @property
     def subscribed(self) -> frozenset[str] | None:
-        """The topics of a generation of consumers, None where that cannot be known."""
+        """The topics of a generation of consumers; None if unknown."""
         return self._subscribed
 
     def listing(self) -> GroupListing:
@@ -199,11 +199,11 @@ class Group:
     # --- time
 
     def next_deadline(self) -> float:
-        """When to call `expire` at the latest; it may turn out that nothing is due then."""
+        """The latest time for the next `expire`. Nothing may be due at that time."""
         return self._earliest
 
     def expire(self, now: float) -> None:
-        """Does what is due: silent members, unused ids, overdue syncs, the end of a round."""
+        """Handles what is due: silent members, unused ids, overdue syncs, the end of a round."""
         for member_id in [m for m, until in self._reserved.items() if until <= now]:
             del self._reserved[member_id]
         for member in self.members:
@@ -225,19 +225,19 @@ class Group:
         return deadline
 
     def _prolong(self, member: Member, now: float) -> None:
-        """Starts a session anew. A new member doesn't know its id yet, so its first join has longer."""
+        """Restarts a session. A new member does not know its id yet, so its first join gets more time."""
         new = self._settings.new_member_timeout_ms / 1000
         member.deadline = self._arm(now + (new if member.is_new else member.session_timeout))
 
     def _session_over(self, member: Member, now: float) -> None:
         if member.waits and not member.is_new:
-            member.deadline = None  # it waits for us; its session starts anew with the answer
+            member.deadline = None  # the member waits for this group; its session restarts with the answer
             return
         self._counters.expired_members += 1
         self._remove(member, now, "its session timed out")
 
     def _syncs_overdue(self, now: float) -> None:
-        """Members that took part in the round and then never asked for their assignment are removed."""
+        """Removes members that joined the round but never asked for their assignment."""
         overdue, self._unsynced = self._unsynced, set()
         self._sync_deadline = NEVER
         for member_id in sorted(overdue & {member.member_id for member in self.members}):
@@ -269,13 +269,13 @@ class Group:
             self._join_without_id(request, waiter, now)
         elif request.member_id in self._reserved:
             if request.instance_id is not None:
-                raise TreecastError(Fault.INVALID_REQUEST, "the member id was given to a dynamic member")
+                raise TreecastError(Fault.INVALID_REQUEST, "the member id belongs to a dynamic member")
             self._add(request.member_id, request, waiter, now)
         else:
             self._rejoin(request, waiter, now)
 
     def _has_room_for(self, known: Member | None) -> bool:
-        """Members that wait count while joins are collected: the last to join again are shed."""
+        """While the group collects joins, only waiting members count, so the last to rejoin are shed."""
         if self.state is State.EMPTY:
             return True
         if self.state is State.PREPARING:
@@ -317,13 +317,13 @@ class Group:
         self._enter(following, now)
 
     def _rejoin(self, request: JoinGroup, waiter: int, now: float) -> None:
-        """A member joins again: a new generation only if something may have changed."""
+        """Handles a rejoin. Starts a new generation only if something may have changed."""
         member = self.members.find(request.member_id, request.instance_id)
         leads = member.member_id == self.members.leader
         changed = member.protocols != request.protocols or (leads and self.state is State.STABLE)
         following = step(self.state, Event.CHANGE if changed else Event.REJOIN)
         if following is not State.PREPARING:
-            # it may not have received the answer to its join: the generation is as it was
+            # The answer to its join may have been lost: repeat the current generation.
             self._prolong(member, now)
             self._answer(waiter, joined(self, member))
             return
@@ -333,7 +333,7 @@ class Group:
         self._enter(following, now)
 
     def _take_over(self, member: Member, member_id: str, request: JoinGroup, waiter: int, now: float) -> None:
-        """A static member restarts and takes over from its former self (KIP-345)."""
+        """Replaces a static member by its restarted instance (KIP-345)."""
         former_id, former_leader = member.member_id, self.members.leader
         self._answer_both(member, TreecastError(Fault.FENCED_INSTANCE))
         self.members.rename(member, member_id)
@@ -353,14 +353,14 @@ class Group:
         self._enter(following, now)
 
     def _wait_for_join(self, member: Member, waiter: int) -> None:
-        if member.join_waiter is not None:  # it gave up on the first; whoever still listens may try again
+        if member.join_waiter is not None:  # a newer join replaces the first; its waiter may retry
             self._answer(member.join_waiter, TreecastError(Fault.REBALANCE_IN_PROGRESS))
         member.join_waiter = waiter
 
     # --- rounds
 
     def _enter(self, following: State, now: float) -> None:
-        """Goes to `following`, and begins what belongs to it."""
+        """Enters the state `following` and runs its entry action."""
         before, self.state = self.state, following
         if before is not following:
             self.since = now
@@ -371,7 +371,7 @@ class Group:
                 self._round_deadline = self._sync_deadline = NEVER
 
     def _begin_round(self, before: State, now: float) -> None:
-        """Those who wait for an assignment join again; in an empty group the first waits for others."""
+        """Tells members that wait for an assignment to rejoin. In an empty group, waits for more members."""
         if before is State.COMPLETING:
             self._answer_syncs(TreecastError(Fault.REBALANCE_IN_PROGRESS), now)
         self._unsynced.clear()
@@ -384,14 +384,14 @@ class Group:
         self._round_deadline = self._arm(now + (delay if self._delayed else timeout))
 
     def _complete_if_all_joined(self, now: float) -> None:
-        """Who was given an id is waited for, as long as there is a member to wait with it."""
+        """Completes the round when all have joined. Holders of reserved ids count while a member waits."""
         if self.state is not State.PREPARING or self._delayed:
             return
         if self.members.all_joined() and not (self.members and self._reserved):
             self._complete_round(now)
 
     def _complete_round(self, now: float) -> None:
-        """Ends the round with those who joined. Static members that did not stay (KIP-345)."""
+        """Ends the round with the members that joined. Static members that did not join stay (KIP-345)."""
         self._delayed = False
         for member in self.members:
             if member.join_waiter is None and member.instance_id is None:
@@ -466,7 +466,7 @@ class Group:
             self._sync_deadline = NEVER
 
     def written(self, then: Written, error: TreecastError | None, now: float) -> None:
-        """What a `Write` asked for is on disk, or `error` says why not."""
+        """Takes the result of a `Write`: on disk, or `error`."""
         if isinstance(then, EmptyWritten) or then.generation != self.generation:
             return
         if error is not None:
@@ -486,7 +486,7 @@ class Group:
     def _taken_over(self, then: TakeOverWritten, error: TreecastError | None, now: float) -> None:
         member = self.members.get(then.member_id)
         if self.state is not State.STABLE or member is None or member.join_waiter != then.waiter:
-            return  # a round began meanwhile, and answers it
+            return  # a new round has begun and answers the waiter
         member.join_waiter = None
         self._prolong(member, now)
         self._answer(then.waiter, then.joined if error is None else error)
@@ -517,7 +517,7 @@ class Group:
         self._remove(member, now, identity.reason or "it left")
 
     def _remove(self, member: Member, now: float, reason: str) -> None:
-        """Removes a member, and begins a round for the others."""
+        """Removes a member and starts a round for the others."""
         following = step(self.state, Event.MEMBER_GONE)
         self._drop(member, reason)
         self._enter(following, now)
@@ -553,7 +553,7 @@ class Group:
     # --- durability
 
     def _record(self, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """The group as it is to be found after a restart, with `assignments` if they are new."""
+        """The record to restore the group from, with `assignments` if they are new."""
         members = tuple(
             member.record(member.assignment if assignments is None else assignments[member.member_id])
             for member in self.members
@@ -561,7 +561,7 @@ class Group:
         return GroupRecord(self.generation, self.protocol_type, self.protocol, self.members.leader, members)
 
     def restore(self, record: GroupRecord, since: float, now: float) -> None:
-        """Continues the generation that was written; the sessions of its members start anew."""
+        """Continues the stored generation. The sessions of its members restart."""
         self.generation = record.generation
         self.protocol_type, self.protocol = record.protocol_type, record.protocol
         for saved in record.members:
@@ -577,13 +577,13 @@ class Group:
             self._enter(step(self.state, Event.CHANGE), now)
 
     def resume(self, now: float) -> None:
-        """Sessions start anew: until now nobody could be heard here."""
+        """Restarts all sessions, because members could not reach this host until now."""
         for member in self.members:
             if member.deadline is not None:
                 self._prolong(member, now)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError where the group contradicts itself. For tests; costs time."""
+        """Raises AssertionError if the group's state is inconsistent. For tests; slow."""
         members = list(self.members)
         assert self.next_deadline() <= self._exact_deadline(), "a deadline would be missed"
         assert (self.state in (State.EMPTY, State.DEAD)) <= (not members or self.state is State.DEAD)

@@ -1,12 +1,12 @@
-"""What a group's home keeps in the coordinator's store, for the host that takes over from it.
+"""Items that a group's home keeps in the coordinator's store for the next home.
 
 | item                         | is                                                              |
 | ---------------------------- | --------------------------------------------------------------- |
-| `g`                          | `GroupRecord` without members: they join again at the new home  |
+| `g`                          | `GroupRecord` without members, which join again at the new home |
 | `o` partition `:` topic      | `OffsetRecord`, a committed offset                              |
 | `p` producer id              | `PendingRecord`, offsets of an open transaction                 |
 | `c`                          | `ConsumerGroupRecord`, of a group of type consumer              |
-| `m` member id                | `ConsumerMemberRecord`: these members go on at the new home     |
+| `m` member id                | `ConsumerMemberRecord`: these members continue at the new home  |
 | `s`                          | the group's own settings                                        |
 
 Keys are UTF-8, values those of the durable tables (`records`).
@@ -43,7 +43,7 @@ _GROUP, _OFFSET, _PENDING, _CONSUMERS, _MEMBER, _CONFIG = b"g", b"o", b"p", b"c"
 
 
 def item_of(change: Change) -> tuple[bytes, bytes | None]:
-    """The item that stands for a change of the group's rows, and its value."""
+    """Returns the item for a change of the group's rows, and its value."""
     if change.table == OFFSETS:
         partition = parse_offset_key(change.key)[1]
         return _OFFSET + f"{partition.partition}:{partition.topic}".encode(), change.value
@@ -60,13 +60,13 @@ def item_of(change: Change) -> tuple[bytes, bytes | None]:
 
 
 def items_of(rows: Iterable[Change]) -> dict[bytes, bytes]:
-    """All rows of a group as items."""
+    """Returns all rows of a group as items."""
     items = (item_of(row) for row in rows)
     return {key: value for key, value in items if value is not None}
 
 
 def rows_of(group_id: str, items: Items, now_ms: int) -> list[Change]:
-    """The rows of a group that a host takes over at `now_ms`. ValueError where an item makes no sense."""
+    """Returns the rows of a group that a host takes over at `now_ms`. Raises ValueError for a bad item."""
     return [_row(group_id, key, value, now_ms) for key, value in items.items()]
 
 
@@ -85,8 +85,8 @@ def _row(group_id: str, key: bytes, value: bytes, now_ms: int) -> Change:
         record = replace(decode_consumers(value), since_ms=now_ms)
         return Change(CONSUMER_GROUPS, group_id, encode(record))
     if key != _GROUP:
-        raise ValueError(f"an item {key!r} of a group")
-    # empty from now on, however long its members had been there: retention begins when they do not come
+        raise ValueError(f"unknown item {key!r} of a group")
+    # The group counts as empty from now on: retention starts now unless its members rejoin.
     return Change(GROUPS, group_id, encode(replace(decode_group(value), since_ms=now_ms)))
 
 

@@ -1,4 +1,4 @@
-"""Writes of groups, shared: what is submitted in one turn of the loop is one commit of the store."""
+"""Shared writes of groups: all changes submitted in one turn of the loop become one commit of the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Written = asyncio.Future[TreecastError | None]
 
 
 class _Gathered(Struct):
-    """What one group has submitted since the last commit began. Of one key only the last change counts."""
+    """One group's changes since the last commit began. The last change of a key counts."""
 
     written: Written
     changes: dict[tuple[str, str], Change] = {}
@@ -32,14 +32,14 @@ class _Gathered(Struct):
     def add(self, changes: Sequence[Change], done: Done) -> None:
         for change in changes:
             key = change.table, change.key
-            self.changes.pop(key, None)  # so that changes stay in the order in which they came
+            self.changes.pop(key, None)  # keeps the order of the last changes
             self.changes[key] = change
         self.done.append(done)
-        self.forget = False  # something follows what was to be the last
+        self.forget = False  # a later change revives the group
 
 
 class Journal:
-    """Gathers changes and commits them in the order they came. One commit is under way at a time."""
+    """Gathers changes and commits them in order, one commit at a time."""
 
     def __init__(self, store: HomeStore) -> None:
         self.store = store
@@ -50,10 +50,10 @@ class Journal:
     def submit(
         self, group_id: str, epoch: int, changes: Sequence[Change], done: Done, *, forget: bool = False
     ) -> Written:
-        """Calls `done` with None when `changes` are safe, or with what prevented it.
+        """Calls `done` with None once `changes` are stored, else with the error.
 
-        `epoch`: of this host as the group's home. The future has the same result, after `done`; it is
-        shared, so shield it to await it. `forget` as in `HomeWrite`.
+        `epoch` is the epoch of this host as the group's home. The future gets the same result after `done`.
+        Callers share the future and must shield it. `forget` as in `HomeWrite`.
         """
         gathered = self._gathered.get((group_id, epoch))
         if gathered is None:
@@ -66,7 +66,7 @@ class Journal:
         return gathered.written
 
     async def drain(self) -> None:
-        """Returns when all that was submitted is written."""
+        """Returns once all submitted changes are written."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
@@ -81,7 +81,7 @@ class Journal:
     async def _commit(
         self, gathered: dict[tuple[str, int], _Gathered]
     ) -> tuple[Refusals, TreecastError | None]:
-        """The groups that were refused, or what refused all."""
+        """Returns the refusals per group, or the error that refused all of them."""
         writes = [
             HomeWrite(HomeName(HomeKind.GROUP, group_id), epoch, list(group.changes.values()), group.forget)
             for (group_id, epoch), group in gathered.items()
@@ -90,10 +90,10 @@ class Journal:
             return await self.store.commit(writes), None
         except TreecastError as error:
             if self._complaint.due(asyncio.get_running_loop().time()):
-                log.error("groups and offsets cannot be written: %s%s", error, self._complaint.more())
+                log.error("cannot write groups and offsets: %s%s", error, self._complaint.more())
             return {}, error
         except Exception as error:
-            log.exception("groups and offsets cannot be written")
+            log.exception("cannot write groups and offsets")
             return {}, TreecastError(Fault.STORAGE, str(error))
 
 
@@ -102,5 +102,5 @@ def _tell(group: _Gathered, error: TreecastError | None) -> None:
         try:
             call(error)
         except Exception:
-            log.exception("what follows a write failed")
+            log.exception("the callback of a write failed")
     group.written.set_result(error)

@@ -1,4 +1,4 @@
-"""`LoadedGroups`: the groups that live on this host, their deadlines, and what of them lies on disk."""
+"""`LoadedGroups`: the groups of this host, their deadlines and their rows on disk."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ class Life(enum.Enum):
 
 
 class OffsetGuard(Protocol):
-    """Knows whether a producer's open transaction holds a group: else nothing would decide its offsets."""
+    """Knows whether a producer's open transaction includes a group, so that its end decides the offsets."""
 
     def verify_offsets(
         self, transactional_id: str, producer: ProducerIdentity, group_id: str
     ) -> Awaitable[None] | None:
-        """Raises what refuses them, at once or, where the transaction's home has to be asked, later."""
+        """Raises the refusal at once, or returns an awaitable if the transaction's home must be asked."""
 
 
 class LoadedGroups:
-    """What `GroupCoordinator` stands on: a group's requests become calls of its machine, and what that wants
-    done is done. `clock` gives wall-clock seconds since the Unix epoch (commit times, retention); `timer`
-    gives the seconds that session and rebalance time-outs run on, the loop's own time by default. A waiting
-    join or sync may be cancelled: the member stays until its session is over.
+    """The base of `GroupCoordinator`: calls the state machines of groups and carries out their effects.
+
+    `clock` returns wall-clock seconds since the Unix epoch (commit times, retention). `timer` returns the
+    seconds for session and rebalance time-outs, by default the loop's time.
     """
 
     def __init__(
@@ -111,18 +111,18 @@ class LoadedGroups:
         self._life = Life.LOADING
 
     def use(self, store: HomeStore, guard: OffsetGuard) -> None:
-        """Before `start`: from now on `store` says of which groups this host is the home."""
+        """Sets the store that knows which groups have their home here. Call before `start`."""
         self._store = self._journal.store = store
         self._guard = guard
 
     def look_at(self, topics: KnownTopics) -> None:
-        """Before `start`: the topics that groups of type consumer assign."""
+        """Sets the topics that groups of type consumer assign. Call before `start`."""
         self._patterns = Patterns(topics)
 
     async def start(self) -> None:
-        """Loads groups and offsets from the tables; session time-outs start anew. Serves from here on.
+        """Loads groups and offsets from the tables, restarts session time-outs and begins to serve.
 
-        On a joined host the groups are served once `own` has said in which epoch.
+        On a joined host, a group is served once `own` has set its epoch.
         """
         for table in (CONFIGS, GROUPS, OFFSETS, PENDING, CONSUMER_GROUPS, CONSUMER_MEMBERS):
             for key, value in self._tables.load(table).items():
@@ -160,7 +160,7 @@ class LoadedGroups:
             self._loaded(group_id).offsets.restore_pending(producer_id, pending)
 
     async def close(self) -> None:
-        """Answers all who wait with NOT_COORDINATOR, and waits for the last write. Safe to call twice."""
+        """Answers all waiters with NOT_COORDINATOR and awaits the last write. Safe to call twice."""
         self._life = Life.CLOSED
         self._deadlines.close()
         for entry in self._groups.values():
@@ -171,11 +171,11 @@ class LoadedGroups:
     # --- the homes of a joined host
 
     def known(self) -> Sequence[str]:
-        """The ids of all groups that are loaded here."""
+        """The ids of all loaded groups."""
         return list(self._groups)
 
     def own(self, group_id: str, epoch: int) -> None:
-        """This host is the home in `epoch`, and what is loaded of the group is what counts."""
+        """Makes this host the home in `epoch`, with the state that is loaded."""
         entry = self._groups.get(group_id)
         if entry is not None:
             entry.epoch = epoch
@@ -183,7 +183,7 @@ class LoadedGroups:
             self._follow(entry)
 
     def items(self, group_id: str) -> Items:
-        """What another host would need to become the group's home. Classic members join again there."""
+        """The items from which another host can become the group's home. Classic members rejoin there."""
         entry = self._groups.get(group_id)
         if entry is None:
             return {}
@@ -193,7 +193,7 @@ class LoadedGroups:
         return items_of(rows)
 
     def rows(self, group_id: str, items: Items) -> Sequence[Change]:
-        """`items` as rows of the tables; they have to be there before `load`. INTERNAL for nonsense."""
+        """Returns `items` as table rows, to be stored before `load`. Raises INTERNAL for a bad item."""
         try:
             return rows_of(group_id, items, self._now_ms())
         except (ValueError, msgspec.MsgspecError) as error:
@@ -202,7 +202,7 @@ class LoadedGroups:
             ) from error
 
     def load(self, group_id: str, epoch: int, rows: Sequence[Change]) -> None:
-        """Becomes the group's home in `epoch` with what the home before it wrote. INTERNAL for nonsense."""
+        """Becomes the group's home in `epoch` with the rows of the previous home. Raises INTERNAL if bad."""
         self.unload(group_id)
         try:
             for row in rows:
@@ -215,9 +215,9 @@ class LoadedGroups:
         self.own(group_id, epoch)
 
     def unload(self, group_id: str) -> Sequence[Change]:
-        """This host is not the home any more: who waits gets NOT_COORDINATOR. Answers what removes its rows.
+        """Gives up the group: answers its waiters with NOT_COORDINATOR and returns the removal of its rows.
 
-        Writes that are under way are refused by the store, as their epoch is over.
+        The store refuses writes in progress, because their epoch is over.
         """
         entry = self._groups.get(group_id)
         if entry is None:
@@ -229,7 +229,7 @@ class LoadedGroups:
     # --- inside
 
     def expire(self) -> None:
-        """Does what is due by now. The coordinator's own timer calls it."""
+        """Handles all deadlines up to now. The coordinator's timer calls it."""
         now = self._now()
         for key in self._deadlines.take_due(now):
             entry = self._groups.get(str(key))
@@ -259,7 +259,7 @@ class LoadedGroups:
             raise TreecastError(Fault.INVALID_GROUP, "a group id cannot be empty")
 
     def _entry(self, group_id: str) -> Entry:
-        """The group, made if nobody has named it yet. NOT_COORDINATOR where its home is elsewhere."""
+        """Returns the group, creating it if needed. Raises NOT_COORDINATOR if its home is elsewhere."""
         entry = self._groups.get(group_id)
         if entry is None:
             store = self._store
@@ -268,21 +268,21 @@ class LoadedGroups:
         return entry
 
     def _loaded(self, group_id: str) -> Entry:
-        """The group as it is loaded, wherever its home may be."""
+        """Returns the loaded group, whatever its home, creating it if needed."""
         entry = self._groups.get(group_id)
         if entry is None:
             entry = self._groups[group_id] = Entry(self._new_classic(group_id), GroupOffsets(group_id), 0)
         return entry
 
     def _loaded_consumers(self, group_id: str) -> ConsumerGroup:
-        """The same of a group of type consumer, of which nothing but its rows is known yet."""
+        """Like `_loaded`, for rows of a group of type consumer."""
         entry = self._loaded(group_id)
         if not isinstance(entry.group, ConsumerGroup):
             entry.group = self._new_consumers(group_id, 0)
         return entry.group
 
     def _new_consumers(self, group_id: str, epoch: int) -> ConsumerGroup:
-        """`epoch`: what its epoch or generation was before it was of this type."""
+        """`epoch`: the group's last epoch or generation before it had this type."""
         group = ConsumerGroup(
             group_id,
             self._settings.max_size,
@@ -296,7 +296,7 @@ class LoadedGroups:
         return group
 
     def _timing(self, group_id: str) -> Timing:
-        """What holds for a group of type consumer, by its own settings or the daemon's."""
+        """The timing of a group of type consumer: its own settings, else the daemon's."""
         entry = self._groups.get(group_id)
         own: Mapping[str, str] = {} if entry is None else entry.config
         return Timing(
@@ -334,14 +334,14 @@ class LoadedGroups:
             self._waiting.pop(waiter, None)
 
     def _follow(self, entry: Entry) -> asyncio.Future[TreecastError | None] | None:
-        """Does what the group wants done. Answers the future of its last write, if there was one."""
+        """Carries out the group's effects. Returns the future of its last write, if any."""
         written = self._follow_group(entry, entry.group)
         group = entry.group
         if isinstance(group, ConsumerGroup) and not group.idle and group.members.all_classic():
             entry.group = self._new_classic(group.group_id)
             entry.leftovers += group.removal()
             migration.downgrade(group, entry.group, self._now())
-            log.info("group %s: it is of type classic again", group.group_id)
+            log.info("group %s: type is classic again", group.group_id)
             written = self._follow_group(entry, entry.group)
         self._schedule(entry)
         return written
@@ -361,7 +361,7 @@ class LoadedGroups:
         return written
 
     async def _consumers(self, entry: Entry, call: Callable[[ConsumerGroup, float], T]) -> T:
-        """What `call` answers, once all that it stands on is on disk."""
+        """Returns the result of `call` once the state behind it is on disk."""
         group = entry.group
         assert isinstance(group, ConsumerGroup)
         try:
@@ -374,7 +374,7 @@ class LoadedGroups:
         return answer
 
     def _as_consumers(self, entry: Entry, request: ConsumerHeartbeat) -> None:
-        """Makes the group one of type consumer, for a member that joins. GROUP_NOT_FOUND, GROUP_FULL."""
+        """Converts the group to type consumer for a joining member. Raises GROUP_NOT_FOUND, GROUP_FULL."""
         classic = entry.group
         if isinstance(classic, ConsumerGroup):
             return
@@ -386,12 +386,12 @@ class LoadedGroups:
             classic, lambda epoch: self._new_consumers(group_id, epoch), self._now()
         )
         entry.leftovers += classic.removal()
-        self._follow_group(entry, classic)  # answers those who wait
+        self._follow_group(entry, classic)  # answers the waiters
         if classic.members:
-            log.info("group %s: it is of type consumer from now on", group_id)
+            log.info("group %s: type is consumer from now on", group_id)
 
     def _as_classic(self, entry: Entry) -> Group:
-        """The group, made a classic one where it is of type consumer and has no members."""
+        """Returns the classic group; converts a group of type consumer that has no members."""
         group = entry.group
         if isinstance(group, ConsumerGroup):
             entry.leftovers += group.removal()
@@ -401,7 +401,7 @@ class LoadedGroups:
         return group
 
     def _schedule(self, entry: Entry) -> None:
-        """Sees to it that the group's next deadline is kept; drops a group of which there is nothing."""
+        """Schedules the group's next deadline. Drops a group without any state."""
         group = entry.group
         if self._life is Life.CLOSED or self._groups.get(group.group_id) is not entry:
             return
@@ -413,7 +413,7 @@ class LoadedGroups:
     def _answer(self, answer: Answer) -> None:
         future = self._waiting.pop(answer.waiter, None)
         if future is None or future.done():
-            return  # who asked has gone
+            return  # the requester has gone
         if isinstance(answer.result, TreecastError):
             future.set_exception(answer.result)
         else:
@@ -441,7 +441,7 @@ class LoadedGroups:
     def _submit(
         self, entry: Entry, changes: list[Change], done: Done
     ) -> asyncio.Future[TreecastError | None]:
-        """Writes `changes` of the group's membership, and removes what is left of the protocol before."""
+        """Writes `changes` of the membership and removes leftover rows of the previous protocol."""
         leftovers = list(entry.leftovers)
 
         def then(error: TreecastError | None) -> None:
@@ -459,7 +459,7 @@ class LoadedGroups:
         *,
         forget: bool = False,
     ) -> None:
-        """Returns when `changes` are on disk. `done` is called even if the caller has been cancelled."""
+        """Returns once `changes` are on disk. Calls `done` even if the caller is cancelled."""
         group_id = entry.group.group_id
         error = await asyncio.shield(
             self._journal.submit(group_id, entry.epoch, changes, done, forget=forget)
@@ -468,7 +468,7 @@ class LoadedGroups:
             raise TreecastError(error.fault, error.detail)
 
     def _forget(self, group_id: str, entry: Entry) -> list[Change]:
-        """Takes a dead group out; answers what is to be deleted of it."""
+        """Removes a dead group and returns the deletions of its rows."""
         self._groups.pop(group_id, None)
         self._deadlines.discard(group_id)
         config = [Change(CONFIGS, group_id, None)] if entry.config else []

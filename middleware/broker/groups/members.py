@@ -1,4 +1,4 @@
-"""The members of a group: who they are, what they speak, who leads, who waits."""
+"""The members of a classic group: identities, protocols, leader, waiters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .records import MemberRecord
 
 
 class Member(Struct):
-    """One member. Times in seconds; `deadline` None while something else than its session keeps it."""
+    """One member. Times in seconds. `deadline` is None while the member does not depend on its session."""
 
     member_id: str
     instance_id: str | None
@@ -39,11 +39,11 @@ class Member(Struct):
         return frozenset(name for name, _ in self.protocols)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said for `protocol`; empty where it does not speak it."""
+        """The member's metadata for `protocol`; empty if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def update(self, request: JoinGroup) -> None:
-        """Takes what a join says anew."""
+        """Takes over the fields of a new join."""
         self.client_id, self.client_host = request.client_id, request.client_host
         self.session_timeout = request.session_timeout_ms / 1000
         self.rebalance_timeout = max(request.rebalance_timeout_ms, 0) / 1000
@@ -51,7 +51,7 @@ class Member(Struct):
 
     @classmethod
     def of(cls, member_id: str, request: JoinGroup) -> Member:
-        """A new member as its first join describes it."""
+        """Returns a new member from its first join."""
         member = cls(member_id, request.instance_id, "", "", 0.0, 0.0, (), is_new=True)
         member.update(request)
         return member
@@ -85,12 +85,12 @@ class Member(Struct):
 
 
 class Members:
-    """The members by id, in the order they came, with the counts that protocol selection needs."""
+    """The members by id, in order of arrival, with the counts for protocol selection."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
         self._static: dict[str, str] = {}  # instance id -> member id
-        self._speakers: Counter[str] = Counter()  # protocol -> members that speak it
+        self._speakers: Counter[str] = Counter()  # protocol -> number of members that support it
         self.leader: str = ""
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class Members:
         return None if member_id is None else self._by_id[member_id]
 
     def find(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request names; FENCED_INSTANCE where its instance id has moved on."""
+        """Returns the member of a request. Raises FENCED_INSTANCE if its instance id belongs to another."""
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is None:
@@ -135,7 +135,7 @@ class Members:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Forgets a member; where it led, the oldest of the others leads."""
+        """Removes a member. If it was the leader, the oldest remaining member becomes leader."""
         del self._by_id[member.member_id]
         self._unspeak(member)
         if member.instance_id is not None:
@@ -144,7 +144,7 @@ class Members:
             self.leader = next(iter(self._by_id), "")
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Gives a static member another member id, and leaves all else as it is."""
+        """Gives a static member another member id."""
         old = member.member_id
         del self._by_id[old]
         member.member_id = member_id
@@ -166,18 +166,18 @@ class Members:
                 del self._speakers[name]
 
     def agree_on(self, names: Iterable[str]) -> bool:
-        """Whether all members speak one of these protocols."""
+        """Whether all members support one of these protocols."""
         return any(self._speakers[name] == len(self._by_id) for name in names)
 
     def elected_protocol(self) -> str:
-        """The protocol that all speak and most prefer; the earliest voter's where votes are equal."""
+        """The protocol that all support and most prefer. The earliest voter breaks ties."""
         votes: Counter[str] = Counter()
         for member in self._by_id.values():
             votes[next(name for name, _ in member.protocols if self.agree_on((name,)))] += 1
         return max(votes, key=lambda name: votes[name])
 
     def elect_joined_leader(self) -> bool:
-        """Keeps the leader if it has joined, else takes the oldest that has; False if nobody has."""
+        """Keeps the leader if it has joined, else elects the oldest member that has. False if none has."""
         if self.leader in self._by_id and self._by_id[self.leader].join_waiter is not None:
             return True
         joined = next((m.member_id for m in self._by_id.values() if m.join_waiter is not None), None)
@@ -193,18 +193,18 @@ class Members:
         return sum(member.join_waiter is not None for member in self._by_id.values())
 
     def rebalance_timeout(self) -> float:
-        """The longest of the members', in seconds."""
+        """The longest rebalance time-out of the members, in seconds."""
         return max((member.rebalance_timeout for member in self._by_id.values()), default=0.0)
 
     def metadata(self, protocol: str) -> tuple[JoinedMember, ...]:
-        """What the leader is told of everybody."""
+        """The metadata of all members, for the leader."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self._by_id.values()
         )
 
     def check(self, member: Member) -> None:
-        """Raises AssertionError where the look-ups contradict each other. For tests."""
+        """Raises AssertionError if the look-up tables disagree. For tests."""
         assert self._by_id[member.member_id] is member
         assert member.instance_id is None or self._static[member.instance_id] == member.member_id
         assert len(self._static) == sum(m.instance_id is not None for m in self._by_id.values())

@@ -1,8 +1,8 @@
-"""What one group has committed, and what transactions have added for it.
+"""One group's committed offsets, and offsets pending in transactions.
 
-A commit can be seen once it is on disk. Until then, and while a transaction is open, the offset is
-unstable (KIP-447). Of two commits of a partition the later one counts, in the order they came to this
-host: a transaction's offset has the place at which it was added, not at which it was decided.
+A commit becomes visible once it is on disk. Until then, and while a transaction is open, the offset is
+unstable (KIP-447). Of two commits of a partition, the one that reached this host later counts. For a
+transaction's offset this is the time at which it was added, not the time of the decision.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .records import OFFSETS, PENDING, OffsetRecord, PendingRecord, encode, offs
 
 
 class _Producer(Struct):
-    """What is known of a producer: the newest epoch, and the offsets of its open transaction."""
+    """A producer's newest epoch, and the offsets of its open transaction."""
 
     epoch: int
     touched_ms: int
     offsets: dict[TopicPartition, OffsetRecord] = {}
-    # of transactions whose decision is not on disk yet, one each
+    # one entry for each transaction whose decision is not on disk yet
     closing: list[dict[TopicPartition, OffsetRecord]] = []
 
 
 def split_by_metadata(
     offsets: OffsetCommits, limit: int
 ) -> tuple[OffsetCommits, dict[TopicPartition, TreecastError]]:
-    """The commits that can be taken, and those whose metadata is longer than `limit` characters."""
+    """Splits commits into acceptable ones and errors for metadata longer than `limit` characters."""
     refused = {
         partition: TreecastError(Fault.OFFSET_METADATA_TOO_LARGE)
         for partition, commit in offsets.items()
@@ -46,29 +46,29 @@ def split_by_metadata(
 
 
 class GroupOffsets:
-    """The offsets of one group. Methods that change something answer what is to be written for it."""
+    """The offsets of one group. Mutating methods return the changes to write."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._committed: dict[TopicPartition, OffsetRecord] = {}
-        self._writing: dict[TopicPartition, list[int]] = {}  # the orders of commits not on disk yet
+        self._writing: dict[TopicPartition, list[int]] = {}  # orders of commits that are not on disk yet
         self._producers: dict[int, _Producer] = {}
 
-    # --- looking
+    # --- look-ups
 
     def __bool__(self) -> bool:
-        """Whether anything is there that somebody may ask for."""
+        """Whether clients can see any offset."""
         return bool(self._committed or self._unstable())
 
     @property
     def remembers(self) -> bool:
-        """Whether there is nothing to ask for, but producers' epochs to be kept."""
+        """Whether producers' epochs must be kept although clients see no offset."""
         return bool(self._producers)
 
     def fetch(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, CommittedOffset | TreecastError]:
-        """The committed offsets of `partitions`, or all; UNSTABLE_OFFSETS for those still open."""
+        """Returns the committed offsets of `partitions` or of all; UNSTABLE_OFFSETS for open ones."""
         unstable = self._unstable() if require_stable else frozenset[TopicPartition]()
         found: dict[TopicPartition, CommittedOffset | TreecastError] = {}
         for partition in self._committed if partitions is None else partitions:
@@ -83,7 +83,7 @@ class GroupOffsets:
         return frozenset(self._writing).union(*added)
 
     def partitions(self) -> set[TopicPartition]:
-        """All that is known in any way."""
+        """All partitions with a committed, pending or unwritten offset."""
         return self._committed.keys() | self._unstable()
 
     # --- committing
@@ -91,7 +91,7 @@ class GroupOffsets:
     def begin_commit(
         self, offsets: OffsetCommits, now_ms: int, order: int
     ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
-        """What `end_commit` is to be called with once the changes are on disk, or cannot be."""
+        """Returns the argument for `end_commit`, and the changes to write before that call."""
         records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
         return records, self._begin(records)
 
@@ -104,7 +104,7 @@ class GroupOffsets:
         for partition, record in records.items():
             orders = self._writing.get(partition, [])
             if record.order not in orders:
-                continue  # deleted while it was being written
+                continue  # deleted during the write
             orders.remove(record.order)
             if not orders:
                 del self._writing[partition]
@@ -127,20 +127,20 @@ class GroupOffsets:
     def add_pending(
         self, identity: ProducerIdentity, offsets: OffsetCommits, now_ms: int, order: int
     ) -> tuple[dict[TopicPartition, OffsetRecord], list[Change]]:
-        """Adds to the producer's open transaction, unstable at once; `drop_pending` if that fails."""
+        """Adds unstable offsets to the open transaction. Call `drop_pending` if the write fails."""
         producer = self._producers.setdefault(identity.producer_id, _Producer(identity.epoch, now_ms))
         if identity.epoch < producer.epoch:
             raise TreecastError(Fault.INVALID_PRODUCER_EPOCH)
         if identity.epoch > producer.epoch and (producer.offsets or producer.closing):
-            # the decision on the older epoch's transaction is still on its way here
-            raise TreecastError(Fault.COORDINATOR_LOADING, "the previous transaction is still being ended")
+            # The decision for the transaction of the older epoch has not arrived yet.
+            raise TreecastError(Fault.COORDINATOR_LOADING, "the previous transaction has not ended yet")
         records = {p: OffsetRecord.of(commit, now_ms, order) for p, commit in offsets.items()}
         producer.epoch, producer.touched_ms = identity.epoch, now_ms
         producer.offsets.update(records)
         return records, [self._set_pending(identity.producer_id, producer)]
 
     def drop_pending(self, producer_id: int, records: Mapping[TopicPartition, OffsetRecord]) -> None:
-        """Takes back what `add_pending` added."""
+        """Reverts `add_pending`."""
         producer = self._producers.get(producer_id)
         if producer is not None:
             for partition, record in records.items():
@@ -150,10 +150,10 @@ class GroupOffsets:
     def end_transaction(
         self, identity: ProducerIdentity, now_ms: int, *, committed: bool
     ) -> tuple[list[Change], Done]:
-        """What to write for the decision, and what to call once that is on disk, or cannot be.
+        """Returns the changes to write for the decision, and the callback for the result of the write.
 
-        The epoch stays known, so that a commit of the transaction that was on its way meanwhile is
-        refused. A decision of an older epoch has nothing to decide.
+        The epoch is remembered, so that a late commit of the same transaction is refused. A decision of an
+        older epoch changes nothing.
         """
         producer = self._producers.setdefault(identity.producer_id, _Producer(identity.epoch, now_ms))
         if identity.epoch < producer.epoch:
@@ -173,14 +173,14 @@ class GroupOffsets:
         kept: Mapping[TopicPartition, OffsetRecord],
         error: TreecastError | None,
     ) -> None:
-        """Ends a decision; what was deleted meanwhile is no longer in `decided`."""
+        """Completes a decision. `decided` no longer holds offsets deleted in the meantime."""
         producer.closing = [others for others in producer.closing if others is not decided]
         self.end_commit(kept, error)
         if error is not None:
             producer.offsets = decided | producer.offsets
 
     def _outlives(self, partition: TopicPartition, record: OffsetRecord) -> bool:
-        """Whether no later commit of the partition is there, or being written."""
+        """Whether there is no later commit of the partition, written or in progress."""
         later = any(order > record.order for order in self._writing.get(partition, ()))
         return self._is_newest(partition, record) and not later
 
@@ -192,7 +192,7 @@ class GroupOffsets:
     # --- deleting
 
     def remove(self, partitions: Collection[TopicPartition]) -> list[Change]:
-        """Forgets `partitions`, also what is being written and what transactions added."""
+        """Removes `partitions`, including writes in progress and pending offsets."""
         gone = self.partitions() & set(partitions)
         changes = [Change(OFFSETS, offset_key(self._group_id, partition), None) for partition in gone]
         for partition in gone:
@@ -208,19 +208,19 @@ class GroupOffsets:
         return changes
 
     def remove_all(self) -> list[Change]:
-        """Forgets everything, for a group that ends."""
+        """Removes all offsets of a group that ends."""
         changes = self.remove(self.partitions())
         changes += [Change(PENDING, pending_key(self._group_id, p), None) for p in self._producers]
         self._producers.clear()
         return changes
 
     def expired(self, due: Callable[[TopicPartition, OffsetRecord], bool]) -> list[TopicPartition]:
-        """The committed offsets that are `due`, but for those still open."""
+        """Returns the partitions whose committed offsets are `due` and not open."""
         unstable = self._unstable()
         return [p for p, record in self._committed.items() if p not in unstable and due(p, record)]
 
     def forget_producers(self, before_ms: int) -> list[Change]:
-        """Forgets the epochs of producers not heard of since `before_ms`, but for open transactions."""
+        """Forgets the epochs of producers silent since `before_ms` without an open transaction."""
         gone = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -233,7 +233,7 @@ class GroupOffsets:
     # --- after a restart, and for another host
 
     def rows(self) -> list[Change]:
-        """What the tables hold of it, while nothing is being written."""
+        """The rows that the tables hold while no write is in progress."""
         rows = [self._set(partition, record) for partition, record in self._committed.items()]
         return rows + [self._set_pending(number, producer) for number, producer in self._producers.items()]
 

@@ -1,4 +1,4 @@
-"""How groups and offsets lie in the durable tables. Values are msgpack arrays, keys are text.
+"""Rows of groups and offsets in the durable tables. Values are msgpack arrays, keys are text.
 
 | table             | key                                | value                |
 | ----------------- | ---------------------------------- | -------------------- |
@@ -32,12 +32,12 @@ class MemberRecord(msgspec.Struct, array_like=True, frozen=True):
     rebalance_timeout: float
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes
-    former_epoch: int | None = None  # in the group of the new protocol that the group was
+    former_epoch: int | None = None  # epoch in the group of the new protocol that it was before
 
 
 class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A group as it was last stable or empty. `since_ms`: wall clock of the write; for an empty group
-    also when its last member left."""
+    """The last stable or empty state of a group. `since_ms`: wall clock of the write; for an empty group,
+    the time when its last member left."""
 
     generation: int
     protocol_type: str
@@ -65,7 +65,7 @@ class OffsetRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PendingRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What a producer added to its open transaction; empty: only its epoch is remembered."""
+    """The offsets of a producer's open transaction. If empty, only the epoch is remembered."""
 
     epoch: int
     touched_ms: int

@@ -1,4 +1,4 @@
-"""What a daemon may choose about groups. Names and defaults follow Kafka's broker settings."""
+"""Group settings of a daemon. Names and defaults follow Kafka's broker settings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class GroupSettings(Struct, frozen=True):
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
-    # of groups of type consumer (KIP-848); a group's own settings are within the bounds
+    # for groups of type consumer (KIP-848); the bounds limit a group's own settings
     consumer_session_timeout_ms: int = 45_000
     consumer_min_session_timeout_ms: int = 45_000
     consumer_max_session_timeout_ms: int = MINUTE_MS
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_min_heartbeat_interval_ms: int = 5_000
     consumer_max_heartbeat_interval_ms: int = 15_000
-    new_member_timeout_ms: int = 5 * MINUTE_MS  # how long a new member's first join may wait
+    new_member_timeout_ms: int = 5 * MINUTE_MS  # longest wait of a new member's first join
     offset_metadata_max: int = 4096  # characters, as Kafka counts
     offsets_retention_ms: int = 7 * DAY_MS
     producer_id_expiration_ms: int = DAY_MS

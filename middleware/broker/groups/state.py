@@ -1,8 +1,8 @@
-"""A group's life as a table: what each event does in each state.
+"""The life of a classic group as a table: the effect of each event in each state.
 
-After Kafka's classic group coordinator (`GroupMetadata.scala`; KIP-62, KIP-134, KIP-345, KIP-394). An
-entry is the state that follows (the same state: the event is taken without a transition) or the fault
-that refuses the event and leaves the group alone. Every pair has its entry.
+Follows Kafka's classic group coordinator (`GroupMetadata.scala`; KIP-62, KIP-134, KIP-345, KIP-394). An entry
+is the next state (possibly the same), or the fault that refuses the event and changes nothing. Every pair has
+an entry.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from treecast.middleware.model.transitions import transitions
 
 
 class State(enum.Enum):
-    """The values are Kafka's spelling, as DescribeGroups and ListGroups show them."""
+    """Values are Kafka's spelling in DescribeGroups and ListGroups."""
 
-    EMPTY = "Empty"  # no members; lives on while it has offsets. Also a group that only commits
+    EMPTY = "Empty"  # no members; exists while it has offsets. Also a group that only commits
     PREPARING = "PreparingRebalance"  # collects the joins of the next generation
     COMPLETING = "CompletingRebalance"  # the generation is known, the leader's assignment is not
-    STABLE = "Stable"  # every member can have its assignment
+    STABLE = "Stable"  # every member can fetch its assignment
     DEAD = "Dead"  # deleted, or no longer on this host
 
 
 class Event(enum.Enum):
-    """What happens to a group. The value says it for an operator."""
+    """An event of a group. The value is its text in the operator's log."""
 
-    # asked for
+    # requested
     RESERVE = "a new member is given an id to join with"  # KIP-394
     JOIN = "a new member joins"
     REJOIN = "a member joins again with what is known of it"
@@ -41,7 +41,7 @@ class Event(enum.Enum):
     COMMIT_IN_TRANSACTION = "offsets are added to a transaction"
     DELETE_OFFSETS = "offsets are deleted"
     DELETE = "the group is deleted"
-    # from within
+    # internal
     MEMBER_GONE = "a member left, or was silent for too long"
     GENERATION = "the joins are complete"
     NO_GENERATION = "the joins are complete and nobody is left"
@@ -58,7 +58,7 @@ _UNAVAILABLE = Fault.COORDINATOR_UNAVAILABLE
 _REBALANCING = Fault.REBALANCE_IN_PROGRESS
 _UNKNOWN = Fault.UNKNOWN_MEMBER
 _NOT_EMPTY = Fault.GROUP_NOT_EMPTY
-_NEVER = Fault.INTERNAL  # cannot happen: a state without members has no member to speak of
+_NEVER = Fault.INTERNAL  # cannot happen: the state has no members
 
 # event: (in EMPTY, PREPARING, COMPLETING, STABLE, DEAD)
 _ROWS: dict[Event, tuple[State | Fault, State | Fault, State | Fault, State | Fault, State | Fault]] = {
@@ -66,12 +66,12 @@ _ROWS: dict[Event, tuple[State | Fault, State | Fault, State | Fault, State | Fa
     Event.JOIN: (PREPARING, PREPARING, PREPARING, PREPARING, _UNAVAILABLE),
     Event.REJOIN: (_UNKNOWN, PREPARING, COMPLETING, STABLE, _UNAVAILABLE),
     Event.CHANGE: (_UNKNOWN, PREPARING, PREPARING, PREPARING, _UNAVAILABLE),
-    # the leader may already assign to the old member id: only a new round reaches the new one
+    # The leader may already assign to the old member id; only a new round reaches the new id.
     Event.TAKE_OVER: (_UNKNOWN, PREPARING, PREPARING, STABLE, _UNAVAILABLE),
     Event.SYNC: (_UNKNOWN, _REBALANCING, COMPLETING, STABLE, _UNAVAILABLE),
     Event.HEARTBEAT: (_UNKNOWN, _REBALANCING, COMPLETING, STABLE, _UNAVAILABLE),
     Event.LEAVE: (EMPTY, PREPARING, COMPLETING, STABLE, _UNAVAILABLE),
-    # while joins are collected, members of the old generation may still commit what they did
+    # While joins are collected, members of the old generation may still commit.
     Event.COMMIT: (_UNKNOWN, PREPARING, _REBALANCING, STABLE, _UNAVAILABLE),
     Event.COMMIT_ALONE: (EMPTY, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNAVAILABLE),
     Event.COMMIT_IN_TRANSACTION: (EMPTY, PREPARING, COMPLETING, STABLE, _UNAVAILABLE),
@@ -80,7 +80,7 @@ _ROWS: dict[Event, tuple[State | Fault, State | Fault, State | Fault, State | Fa
     Event.MEMBER_GONE: (_NEVER, PREPARING, PREPARING, PREPARING, _NEVER),
     Event.GENERATION: (_NEVER, COMPLETING, _NEVER, _NEVER, _NEVER),
     Event.NO_GENERATION: (_NEVER, EMPTY, _NEVER, _NEVER, _NEVER),
-    # what was written for a round that has been overtaken is let go
+    # Results of writes for an overtaken round are ignored.
     Event.ASSIGNED: (EMPTY, PREPARING, STABLE, STABLE, DEAD),
     Event.UNASSIGNED: (EMPTY, PREPARING, PREPARING, STABLE, DEAD),
     Event.FORGET: (DEAD, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, DEAD),
@@ -93,7 +93,7 @@ TABLE: Mapping[State, Mapping[Event, State | Fault]] = transitions(State, _ROWS)
 
 
 def step(state: State, event: Event) -> State:
-    """The state that follows `event` in `state`; raises the fault that refuses it."""
+    """Returns the state after `event` in `state`. Raises the fault that refuses the event."""
     following = TABLE[state][event]
     if isinstance(following, Fault):
         raise TreecastError(following)

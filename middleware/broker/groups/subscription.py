@@ -1,6 +1,6 @@
 """The topics that a member of protocol type "consumer" subscribes to.
 
-Only the fields that all versions of Kafka's ConsumerProtocolSubscription share are read:
+This module reads the fields common to all versions of Kafka's ConsumerProtocolSubscription:
 
     version  int16
     topics   int32 count, then per topic an int16 length and that many bytes of UTF-8
@@ -15,7 +15,7 @@ CONSUMER = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics, or None where `metadata` is not a subscription."""
+    """Returns the topics; None if `metadata` is not a subscription."""
     try:
         _version, count = struct.unpack_from(">hi", metadata)
         if not 0 <= count <= len(metadata):
@@ -34,7 +34,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def all_subscribed(metadatas: Iterable[bytes]) -> frozenset[str] | None:
-    """What any of the members subscribes to, or None where one of them cannot be read."""
+    """Returns the topics of all members; None if one subscription is unreadable."""
     topics: set[str] = set()
     for metadata in metadatas:
         found = subscribed_topics(metadata)

@@ -1,4 +1,4 @@
-"""A classic group as its members and its administrators are told of it."""
+"""Answers about a classic group for its members and for administrators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def joined(group: Group, member: Member) -> Joined:
-    """The current generation as `member` is told of it."""
+    """Returns the current generation as the join answer for `member`."""
     leads = member.member_id == group.members.leader and group.state is State.COMPLETING
     return Joined(
         group.generation,
@@ -27,9 +27,9 @@ def joined(group: Group, member: Member) -> Joined:
 
 
 def joined_after_take_over(group: Group, member: Member, former_leader: str, can_skip: bool) -> Joined:
-    """A leader that restarts must not assign: a stable generation keeps its assignment.
+    """Returns the join answer for a restarted leader, which must not assign in a stable generation.
 
-    From JoinGroup 9 on it is told so (KIP-814); before, it is told that its former self leads.
+    From JoinGroup 9 on, the answer says so (KIP-814). Older versions name the former member as leader.
     """
     leads = member.member_id == group.members.leader
     members = group.members.metadata(group.protocol) if leads and can_skip else ()
@@ -46,7 +46,7 @@ def joined_after_take_over(group: Group, member: Member, former_leader: str, can
 
 
 def description(group: Group) -> GroupDescription:
-    """As DescribeGroups shows it: metadata and assignments only of a stable generation."""
+    """Returns the group for DescribeGroups. Metadata and assignments appear only in a stable generation."""
     stable = group.state is State.STABLE
     members = tuple(
         GroupMember(
