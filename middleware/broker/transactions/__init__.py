@@ -1,8 +1,8 @@
-"""Transactions: who may write under a transactional id, and what becomes of what was written (KIP-98).
+"""Transactions (KIP-98): fencing of producers by transactional id, and commit or abort of their writes.
 
-`state` is the state machine as a table and the fencing rules, pure; `records` how a transaction lies on
-disk; `producer_ids` hands out identities; `coordinator` is the asyncio edge that writes decisions,
-markers and offsets in the order that survives a crash.
+`state` holds the state machine as a table and the fencing rules, pure. `records` defines the rows on disk.
+`producer_ids` allots identities. `coordinator` is the asyncio edge, which writes decisions, markers and
+offsets in a crash-safe order.
 """
 
 from .coordinator import TransactionCoordinator, TransactionSettings

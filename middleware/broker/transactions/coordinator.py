@@ -1,11 +1,11 @@
 """`TransactionCoordinator`: the transactional ids whose home is this host.
 
-The order that survives a crash at any point: an addition is on disk before it is answered, so that no
-record of a transaction is in a log without the transaction naming the partition; the decision is on
-disk before the first marker; the end is on disk after the last one. At start every decided transaction
-is completed again: markers and offset decisions may be repeated.
+A crash at any point is safe because of this order. An addition is on disk before its answer, so a log never
+holds a record of a transaction that does not name the partition. The decision is on disk before the first
+marker, and the end is on disk after the last marker. At start, every decided transaction is completed again:
+markers and offset decisions are idempotent.
 
-Calls on one transactional id are served one after another, under its lock.
+Calls on one transactional id run one after another, under its lock.
 """
 
 from __future__ import annotations
@@ -95,16 +95,16 @@ class TransactionCoordinator:
         self._counters = counters
         self._clock = clock
         self._slots = Slots()
-        self._idle: list[ProducerIdentity] = []  # of parts that are done: their ids serve again
+        self._idle: list[ProducerIdentity] = []  # identities of finished parts, for reuse
         self._started = False
         self._completing: set[asyncio.Task[None]] = set()
 
     def use(self, store: HomeStore) -> None:
-        """Before `start`: from now on `store` says of which transactional ids this host is the home."""
+        """Sets the store that knows which transactional ids have their home here. Call before `start`."""
         self._homes = self._store = store
 
     def restore(self) -> None:
-        """Loads all transactions. On a joined host `own` says later in which epoch it is their home."""
+        """Loads all transactions. On a joined host, `own` sets their epochs later."""
         for transactional_id, value in self._tables.load(records.TRANSACTIONS).items():
             transaction = records.decode(transactional_id, value)
             self._slots.put(transactional_id, Slot(0, transaction, confirmed=self._homes is None))
@@ -112,44 +112,44 @@ class TransactionCoordinator:
             self._recall(whole)
 
     async def start(self, owners: Owners) -> None:
-        """Completes the transactions that are decided; partitions and groups are open."""
+        """Completes decided transactions. Partitions and groups must be open."""
         self._owners = owners
         self._started = True
         await self._complete_decided()
 
     async def close(self) -> None:
-        """Waits for what is being completed."""
+        """Awaits completions in progress."""
         await asyncio.gather(*self._completing, return_exceptions=True)
 
     # --- the homes of a joined host
 
     def known(self) -> Sequence[str]:
-        """All transactional ids with a home of their own that are loaded here: parts are at their whole's."""
+        """All loaded transactional ids that have their own home. Parts share the home of their whole."""
         return self._slots.wholes()
 
     def own(self, transactional_id: str, epoch: int) -> None:
-        """This host is the home in `epoch`, and what is loaded is what counts; completes what is decided."""
+        """Makes this host the home in `epoch` with the loaded state, and completes decided transactions."""
         for _, slot in self._slots.at_home(transactional_id):
             slot.epoch = epoch
             self._complete_soon(slot)
 
     def items(self, transactional_id: str) -> Mapping[bytes, bytes]:
-        """What another host would need to become the home."""
+        """The items from which another host can become the home."""
         kept = [slot.transaction for _, slot in self._slots.at_home(transactional_id)]
         return records.items_of(transaction for transaction in kept if transaction is not None)
 
     def rows(self, transactional_id: str, items: Mapping[bytes, bytes]) -> Sequence[Change]:
-        """`items` as rows of the tables; they have to be there before `load`. INTERNAL for nonsense."""
+        """Returns `items` as table rows, to be stored before `load`. Raises INTERNAL for a bad item."""
         try:
             return records.rows_of(transactional_id, items)
         except ValueError as error:
             raise TreecastError(
                 Fault.INTERNAL,
-                f"what the coordinator keeps of {transactional_id!r} makes no sense: {error}",
+                f"the coordinator's store holds a bad item for {transactional_id!r}: {error}",
             ) from error
 
     def load(self, transactional_id: str, epoch: int, rows: Sequence[Change]) -> None:
-        """Becomes the home in `epoch` with what the home before it wrote."""
+        """Becomes the home in `epoch` with the rows of the previous home."""
         self.unload(transactional_id)
         for row in rows:
             self._slots.put(row.key, Slot(epoch, records.decode(row.key, row.value or b"")))
@@ -157,9 +157,9 @@ class TransactionCoordinator:
         self.own(transactional_id, epoch)
 
     def unload(self, transactional_id: str) -> Sequence[Change]:
-        """This host is not the home any more. Answers what removes its rows.
+        """Gives up the home. Returns the removal of its rows.
 
-        Whoever is at it goes on with a transaction that the store refuses to keep.
+        Calls in progress continue, and the store refuses their writes.
         """
         gone = [name for name, _ in self._slots.at_home(transactional_id)]
         for name in gone:
@@ -167,7 +167,7 @@ class TransactionCoordinator:
         return [Change(records.TRANSACTIONS, name, None) for name in gone]
 
     def _recall(self, whole: str) -> None:
-        """What the row of `whole` says of parts: they may be on disk as they were before."""
+        """Applies the row of `whole` to its parts, whose own rows may be older."""
         slot = self._slots.get(whole)
         for name, held in self._slots.parts(whole):
             part = part_of(name)
@@ -175,7 +175,7 @@ class TransactionCoordinator:
                 held.transaction = fate(slot.transaction, part, held.transaction, self._clock())
 
     def _epoch(self, transactional_id: str) -> int:
-        """NOT_COORDINATOR where the home is elsewhere."""
+        """Raises NOT_COORDINATOR if the home is elsewhere."""
         if self._homes is None:
             return 0
         return self._homes.epoch(home_name(transactional_id))
@@ -187,11 +187,11 @@ class TransactionCoordinator:
             return False
 
     def transactions(self) -> Iterable[Transaction]:
-        """All that are known, as they stand."""
+        """All loaded transactions in their present state."""
         return [slot.transaction for _, slot in self._slots.all() if slot.transaction is not None]
 
     def list_transactions(self, transactional_ids: Collection[str] | None = None) -> list[TransactionListing]:
-        """Those whose home is this host, as admin tools see them. NOT_COORDINATOR of none: it is left out."""
+        """Returns the transactions whose home is this host, for admin tools. Leaves out all others."""
         named = None if transactional_ids is None else frozenset(transactional_ids)
         return [
             listing(slot.transaction)
@@ -204,7 +204,7 @@ class TransactionCoordinator:
     # --- requests
 
     async def init_producer(self, request: InitProducer) -> ProducerIdentity:
-        """A fresh identity; the former owner is fenced and what it left open is aborted."""
+        """Returns a fresh identity. Fences the former owner and aborts its open transaction."""
         if request.transactional_id is None:
             return ProducerIdentity(await self._producer_ids.take(), 0)
         if not request.transactional_id:
@@ -227,7 +227,7 @@ class TransactionCoordinator:
     async def add_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> PartitionErrors:
-        """Partitions that do not exist are refused, the others are part of the transaction."""
+        """Adds the partitions that exist. Returns an error for each of the others."""
         refused: dict[TopicPartition, TreecastError] = {}
         for partition in partitions:
             try:
@@ -238,13 +238,13 @@ class TransactionCoordinator:
         return refused
 
     async def add_offsets(self, transactional_id: str, producer: ProducerIdentity, group_id: str) -> None:
-        """The group's pending offsets share the transaction's fate."""
+        """Ties the group's pending offsets to the decision of the transaction."""
         if not group_id:
             raise TreecastError(Fault.INVALID_GROUP, "a group id cannot be empty")
         await self._add(transactional_id, producer, (), (group_id,))
 
     async def end(self, transactional_id: str, producer: ProducerIdentity, *, committed: bool) -> None:
-        """Decides and completes; a repeat of the same decision waits for, or finds, its completion."""
+        """Decides and completes. A repeat of the same decision waits for its completion."""
         slot = self._slot(transactional_id)
         async with slot.lock:
             transaction = self._owned(slot, producer)
@@ -263,11 +263,11 @@ class TransactionCoordinator:
         committed: bool,
         content: str = "",
     ) -> None:
-        """Commits `batch` of `whole`: of its parts those named count, the others up to it are aborted.
+        """Commits `batch` of `whole`: the named parts count; all other parts up to `batch` are aborted.
 
-        The last one that was committed is left as it is, and nothing more of it counts; what can be no repeat
-        of it is INVALID_TRANSACTION_STATE (`parts.check_repeat`). Without `committed`, all that is open up to
-        `batch` is aborted.
+        If `batch` is the last committed batch, changes nothing and aborts further parts of it. Raises
+        INVALID_TRANSACTION_STATE for a call that cannot be a repeat of it (`parts.check_repeat`). Without
+        `committed`, aborts all open parts up to `batch`.
         """
         check_names(whole, batch, parts)
         slot = self._slots.made(whole, self._epoch(whole))
@@ -285,7 +285,7 @@ class TransactionCoordinator:
                     await self._end_part(held, slot.transaction)
 
     async def _note_parts(self, whole: str) -> None:
-        """Parts of the batch before that wait for markers: from now on their own rows say what is decided."""
+        """Writes the decision into the rows of parts of the previous batch that still wait for markers."""
         for _, held in self._slots.parts(whole):
             async with held.lock:
                 if held.transaction is not None and held.transaction.state in DECIDED:
@@ -294,22 +294,22 @@ class TransactionCoordinator:
     def _repeated(
         self, whole: Transaction, batch: int, parts: Mapping[str, ProducerIdentity], content: str
     ) -> None:
-        """Nothing is written for a batch that is there: it is counted and logged. An answer that was lost and
-        is asked for again, with the very parts that count, is none of these."""
+        """Counts and logs a repeated batch instead of writing it. A retry with exactly the committed parts,
+        after a lost answer, is not counted."""
         check_repeat(whole, batch, content)
         names = {part.name for part in map(part_of, parts) if part is not None}
         if names and names == whole.winners:
             return
         self._counters.batches_skipped += 1
         _log.warning(
-            "batch %d of %r is committed already and not written again (%s)",
-            *(batch, whole.transactional_id, content or "its writer does not say what it holds"),
+            "batch %d of %r is already committed and is not written again (%s)",
+            *(batch, whole.transactional_id, content or "its writer names no content"),
         )
 
     async def _commit_parts(
         self, slot: Slot, whole: str, batch: int, parts: Mapping[str, ProducerIdentity], content: str
     ) -> None:
-        """The one row that decides. The locks of the parts are held, so that none times out meanwhile."""
+        """Writes the row that decides. Holds the locks of the parts, so that none times out meanwhile."""
         held = {name: self._slots.get(name) for name in sorted(parts)}
         async with AsyncExitStack() as locks:
             for name, part_slot in held.items():
@@ -325,7 +325,7 @@ class TransactionCoordinator:
                     part_slot.transaction = fate(decided, part, part_slot.transaction, self._clock())
 
     async def _end_part(self, slot: Slot, whole: Transaction | None) -> None:
-        """What is open is aborted, what is decided is completed, what was not begun is forgotten."""
+        """Aborts an open part, completes a decided part, forgets a part that was not begun."""
         async with slot.lock:
             transaction = slot.transaction
             if transaction is None:
@@ -340,25 +340,25 @@ class TransactionCoordinator:
                 await self._carry_out(slot, transaction)
 
     async def _carry_out(self, slot: Slot, decided: Transaction) -> None:
-        """Completes; what cannot be reached now is told later (`expire`), as the decision stands."""
+        """Completes the transaction. `expire` retries for owners that cannot be reached now."""
         try:
             await self._complete(slot, decided)
         except TreecastError as error:
             if self._homes is None or error.fault not in ELSEWHERE:
                 raise
-            _log.info("the end of %r is told later: %s", decided.transactional_id, error)
+            _log.info("the end of %r will be sent later: %s", decided.transactional_id, error)
 
     def verify(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> None:
-        """Whether `producer` may append to `partition` now (KIP-890); looks only, for the hot path.
+        """Checks that `producer` may append to `partition` now (KIP-890). Read-only, for the hot path.
 
-        INVALID_PRODUCER_MAPPING, INVALID_PRODUCER_EPOCH, or INVALID_TRANSACTION_STATE where no open
-        transaction holds the partition.
+        Raises INVALID_PRODUCER_MAPPING, INVALID_PRODUCER_EPOCH, or INVALID_TRANSACTION_STATE if no open
+        transaction includes the partition.
         """
         if partition not in self._ongoing(transactional_id, producer).partitions:
             raise _not_in(transactional_id, str(partition))
 
     def verify_offsets(self, transactional_id: str, producer: ProducerIdentity, group_id: str) -> None:
-        """The same for offsets of `group_id`."""
+        """Like `verify`, for offsets of `group_id`."""
         if group_id not in self._ongoing(transactional_id, producer).groups:
             raise _not_in(transactional_id, f"group {group_id}")
 
@@ -377,7 +377,7 @@ class TransactionCoordinator:
     # --- housekeeping
 
     async def expire(self) -> None:
-        """Aborts transactions that are open too long, completes what was left, forgets idle ids."""
+        """Aborts transactions that exceed their time-out, completes decided ones, forgets idle ids."""
         now = self._clock()
         idle = now - self._settings.expiration_ms / 1000
         for transactional_id, slot in self._slots.all():
@@ -407,9 +407,9 @@ class TransactionCoordinator:
         if transaction is None or not transaction.has_expired(now):
             return
         await self._keep(slot, fenced(transaction, Event.TIMEOUT, now, last_epoch=NO_PRODUCER_EPOCH))
-        _log.warning("transaction of %r timed out and is aborted", transaction.transactional_id)
+        _log.warning("the transaction of %r timed out and is aborted", transaction.transactional_id)
         self._counters.transactions_timed_out += 1
-        # Completed by the caller with all others that are decided.
+        # The caller completes it with all other decided transactions.
 
     async def _forget(self, slot: Slot) -> None:
         transaction = slot.transaction
@@ -428,7 +428,7 @@ class TransactionCoordinator:
                 continue
             if self._homes is None:
                 await self._complete_slot(slot)
-            else:  # a leader that does not answer holds up nobody else's transaction
+            else:  # a leader without an answer does not delay other transactions
                 self._complete_soon(slot)
 
     def _complete_soon(self, slot: Slot) -> None:
@@ -444,14 +444,14 @@ class TransactionCoordinator:
             if transaction is None or transaction.state not in DECIDED:
                 return
             try:
-                if not slot.confirmed:  # a kill may have come before the store had the decision
+                if not slot.confirmed:  # a kill may have preceded the store's copy of the decision
                     await self._keep(slot, transaction)
                     slot.confirmed = True
                 await self._complete(slot, transaction)
             except TreecastError as error:
                 _log.warning("markers of %r wait: %s", transaction.transactional_id, error)
 
-    # --- steps; the slot's lock is held
+    # --- steps; the caller holds the slot's lock
 
     async def _take_over(self, slot: Slot, transactional_id: str, request: InitProducer) -> ProducerIdentity:
         known, timeout_ms, now = request.known, request.transaction_timeout_ms, self._clock()
@@ -462,7 +462,7 @@ class TransactionCoordinator:
             await self._keep(slot, aborted)
             await self._carry_out(slot, aborted)
             how = entry(slot.transaction, known)
-            if how is Entry.REPEAT:  # the fencing epoch is taken, hand out the next one
+            if how is Entry.REPEAT:  # the fencing epoch is in use: hand out the next one
                 how = Entry.BUMP
         fresh = await self._fresh(transactional_id) if how is Entry.NEW_ID else NO_PRODUCER
         before = slot.transaction or Transaction(transactional_id, -1, NO_PRODUCER_EPOCH, timeout_ms)
@@ -471,7 +471,7 @@ class TransactionCoordinator:
         return taken.producer
 
     async def _fresh(self, transactional_id: str) -> ProducerIdentity:
-        """An identity that was never used; of a part perhaps the next epoch of one whose part is done."""
+        """Returns an unused identity. A part may get the next epoch of a finished part's identity."""
         if self._idle and part_of(transactional_id) is not None:
             done = self._idle.pop()
             return ProducerIdentity(done.producer_id, done.epoch + 1)
@@ -498,7 +498,7 @@ class TransactionCoordinator:
         slot = self._slots.get(transactional_id)
         if slot is None:
             raise TreecastError(
-                Fault.INVALID_PRODUCER_MAPPING, f"nothing is known of transactional id {transactional_id!r}"
+                Fault.INVALID_PRODUCER_MAPPING, f"unknown transactional id {transactional_id!r}"
             )
         return slot
 
@@ -509,7 +509,7 @@ class TransactionCoordinator:
         return slot.transaction
 
     async def _keep(self, slot: Slot, transaction: Transaction) -> None:
-        """On disk first, then in memory: what memory says has been promised."""
+        """Stores the transaction on disk, then in memory. Memory never promises more than the disk."""
         name = home_name(transaction.transactional_id)
         forget = transaction.state is State.DEAD and len(self._slots.at_home(name.id)) <= 1
         refused = await self._store.commit(
@@ -520,9 +520,9 @@ class TransactionCoordinator:
         slot.transaction = transaction
 
     async def _complete(self, slot: Slot, transaction: Transaction) -> None:
-        """Markers to all partitions, the decision to all groups, then the end. May be repeated.
+        """Sends markers to all partitions and the decision to all groups, then writes the end. Idempotent.
 
-        Raises the first refusal after all were tried; the transaction stays decided then.
+        Tries all of them, then raises the first refusal; the transaction stays decided.
         """
         await carry_out(self._owners, transaction, slot.epoch, joined=self._homes is not None)
         if part_of(transaction.transactional_id) is None:
@@ -550,7 +550,7 @@ def listing(transaction: Transaction) -> TransactionListing:
 
 
 def _left_unused(transaction: Transaction, now: float) -> bool:
-    """A part whose producer took an identity and nothing more."""
+    """Whether the part's producer only took an identity."""
     unused = transaction.state is State.EMPTY and now >= transaction.updated + transaction.timeout_ms / 1000
     return unused and part_of(transaction.transactional_id) is not None
 

@@ -1,4 +1,4 @@
-"""What a decision makes others do: leaders write markers, and homes of groups decide about offsets."""
+"""Effects of a decision: leaders write markers, and homes of groups decide about offsets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ T = TypeVar("T")
 
 ELSEWHERE_SECONDS = 10.0
 
-# What says that a leader or another home cannot be reached now. The decision stands, and is carried out
-# when it can.
+# Faults of a leader or home that is unreachable for now. The decision stands and is carried out later.
 ELSEWHERE = frozenset(
     {
         Fault.LEADER_UNAVAILABLE,
@@ -31,7 +30,7 @@ ELSEWHERE = frozenset(
 
 
 class Owners(Protocol):
-    """What a coordinator needs of the cluster."""
+    """The part of the cluster that a coordinator uses."""
 
     def partition(self, topic: str, index: int) -> PartitionLeader: ...
 
@@ -39,10 +38,10 @@ class Owners(Protocol):
 
 
 async def carry_out(owners: Owners, decided: Transaction, epoch: int, *, joined: bool) -> None:
-    """Markers to all partitions, the decision to all groups. May be repeated.
+    """Sends markers to all partitions and the decision to all groups. Idempotent.
 
-    `epoch` is the home's. Raises the first refusal after all were tried. `joined`: leaders and homes may be
-    other hosts, which are waited for only so long.
+    `epoch` is the home's. Tries all of them, then raises the first refusal. `joined`: leaders and homes may
+    be other hosts; the wait for them is bounded.
     """
     pending = [
         *(
@@ -76,16 +75,16 @@ def _decide_offsets(owners: Owners, decided: Transaction, group: str, joined: bo
 
 
 async def _bounded(deed: Awaitable[None], joined: bool) -> None:
-    """Waits for as long as it takes here, and for a while where it may be another host's to do."""
+    """Awaits `deed`; on a joined host for a bounded time."""
     if not joined:
         await deed
         return
     try:
         await asyncio.wait_for(asyncio.shield(deed), ELSEWHERE_SECONDS)
     except TimeoutError:
-        raise TreecastError(Fault.TIMED_OUT, "a leader or a group's home does not answer") from None
+        raise TreecastError(Fault.TIMED_OUT, "no answer from a leader or a group's home") from None
 
 
 def _is_gone(error: BaseException) -> bool:
-    """A topic that was deleted needs no marker."""
+    """Whether the topic was deleted, so that it needs no marker."""
     return isinstance(error, TreecastError) and error.fault is Fault.UNKNOWN_TOPIC

@@ -1,17 +1,17 @@
-"""Transactions in parts: what several producers stage apart and one decision commits at once. Pure.
+"""Transactions in parts: several producers stage writes, and one decision commits all of them. Pure.
 
 A transactional id `WHOLE//BATCH/NAME` is a part of WHOLE's batch with that number, for instance
-`spark/6d2e//17/3-1042-9f`. A part is a transaction like any other: it is begun, written and aborted in
-Kafka's own protocol, and times out. Two things are more:
+`spark/6d2e//17/3-1042-9f`. A part is an ordinary transaction: clients begin, write and abort it by Kafka's
+protocol, and it times out. Two rules are added:
 
-- it has the same home as WHOLE, so that one host knows all parts;
-- WHOLE can commit a batch: it names the parts that count, and one row on disk says so of all of them.
-  Every other part of that batch and of earlier ones is aborted. The number of the last batch stays: parts of
-  it or of earlier ones are not begun any more, and committing it again does nothing.
+- A part has the same home as WHOLE, so that one host knows all parts.
+- WHOLE can commit a batch. The commit names the parts that count, in one row on disk. All other parts of
+  that batch and of earlier batches are aborted. The row keeps the batch number: no part of this batch or of
+  an earlier one can begin again, and a repeated commit has no effect.
 
-So whoever repeats a batch, not knowing whether it had been committed, writes it once. What is no repeat is
-refused, so that nobody takes for written what is not: a batch before the last one, as only that one can be
-in doubt; and the last one, where its writer says that it holds something else than before.
+A writer that does not know whether its batch was committed can therefore repeat it, and the batch is written
+once. Calls that cannot be repeats are refused, so that no writer mistakes missing data for written data: a
+batch before the last one, because only the last one can be in doubt, and the last one with other content.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PART = re.compile(r"(.+?)//(\d{1,18})/(.+)", re.DOTALL)
 
 
 class Part(Struct, frozen=True):
-    """One part; `name` is what follows the number."""
+    """One part. `name` follows the batch number in the transactional id."""
 
     whole: str
     batch: int
@@ -43,7 +43,7 @@ class Part(Struct, frozen=True):
 
 
 def part_of(transactional_id: str) -> Part | None:
-    """None for an id that is a whole of its own."""
+    """Returns the part, or None if the id is a whole."""
     if _MARK not in transactional_id:
         return None
     found = _PART.fullmatch(transactional_id)
@@ -51,29 +51,29 @@ def part_of(transactional_id: str) -> Part | None:
 
 
 def whole_of(transactional_id: str) -> str:
-    """The id whose home is this one's: itself where it is no part."""
+    """Returns the id that determines the home: the whole of a part, else the id itself."""
     part = part_of(transactional_id)
     return transactional_id if part is None else part.whole
 
 
 def home_name(transactional_id: str) -> HomeName:
-    """Whose home decides about it."""
+    """Returns the name of the home that decides about the id."""
     return HomeName(HomeKind.TRANSACTION, whole_of(transactional_id))
 
 
 def check_begin(whole: Transaction | None, part: Part) -> None:
-    """INVALID_TRANSACTION_STATE where the part's batch is decided."""
+    """Raises INVALID_TRANSACTION_STATE if the part's batch is decided."""
     if whole is not None and part.batch <= whole.batch:
         raise TreecastError(
             Fault.INVALID_TRANSACTION_STATE,
-            f"batch {part.batch} of {part.whole!r} is decided: the last that was committed is {whole.batch}",
+            f"batch {part.batch} of {part.whole!r} is decided: the last committed batch is {whole.batch}",
         )
 
 
 def check_repeat(whole: Transaction, batch: int, content: str) -> None:
-    """INVALID_TRANSACTION_STATE unless committing `batch` may be a repeat of what was committed last.
+    """Raises INVALID_TRANSACTION_STATE unless the commit of `batch` may repeat the last commit.
 
-    `content`: empty where its writer does not say, ANYTHING where that does not matter.
+    `content` is empty if the writer names none, and ANYTHING if any content may match.
     """
     name = whole.transactional_id
     if batch < whole.batch:
@@ -89,31 +89,31 @@ def check_repeat(whole: Transaction, batch: int, content: str) -> None:
 
 
 def check_fresh(whole: str, batch: int, parts: Collection[str], content: str) -> None:
-    """INVALID_TRANSACTION_STATE where a batch that is not committed holds something, but not in parts: its
-    writer was told that it is committed."""
+    """Raises INVALID_TRANSACTION_STATE if an uncommitted batch has content but no parts: its writer was told
+    that the batch is committed."""
     if content and not parts:
         raise TreecastError(
             Fault.INVALID_TRANSACTION_STATE,
-            f"batch {batch} of {whole!r} with {content} was to be committed before, and is not",
+            f"batch {batch} of {whole!r} with {content} should have been committed before, but was not",
         )
 
 
 def check_names(whole: str, batch: int, parts: Mapping[str, ProducerIdentity]) -> None:
-    """INVALID_REQUEST where one of `parts` is not of that batch."""
+    """Raises INVALID_REQUEST if one of `parts` does not belong to the batch."""
     for transactional_id in parts:
         part = part_of(transactional_id)
         if part is None or part.whole != whole or part.batch != batch:
             raise TreecastError(
-                Fault.INVALID_REQUEST, f"{transactional_id!r} is no part of batch {batch} of {whole!r}"
+                Fault.INVALID_REQUEST, f"{transactional_id!r} is not a part of batch {batch} of {whole!r}"
             )
 
 
 def check_open(transactional_id: str, part: Transaction | None, producer: ProducerIdentity) -> None:
-    """INVALID_TRANSACTION_STATE unless `producer` has the part open: it timed out, or was aborted."""
+    """Raises INVALID_TRANSACTION_STATE unless `producer` has the part open."""
     if part is None or part.producer != producer or part.state not in (State.ONGOING, State.EMPTY):
         raise TreecastError(
             Fault.INVALID_TRANSACTION_STATE,
-            f"{transactional_id!r} is not open any more, so nothing is committed",
+            f"{transactional_id!r} is no longer open, so nothing is committed",
         )
 
 
@@ -125,15 +125,15 @@ def with_batch(
     content: str,
     now: float,
 ) -> Transaction:
-    """WHOLE after it has committed `batch`, of which the parts `names` count."""
+    """Returns WHOLE after the commit of `batch` with the parts `names`."""
     before = whole or Transaction(transactional_id, -1, NO_PRODUCER_EPOCH, 0)
     return replace(before, batch=batch, winners=names, content=content, updated=now)
 
 
 def fate(whole: Transaction | None, part: Part, transaction: Transaction, now: float) -> Transaction:
-    """What WHOLE's row makes of an open part; the same object where it says nothing of it.
+    """Returns an open part after the decision in WHOLE's row; the same object if the row does not decide it.
 
-    Those that don't count are fenced as well: their producers may still be writing.
+    Aborted parts are also fenced, because their producers may still be writing.
     """
     if transaction.state is not State.ONGOING or whole is None or part.batch > whole.batch:
         return transaction
@@ -143,5 +143,5 @@ def fate(whole: Transaction | None, part: Part, transaction: Transaction, now: f
 
 
 def given_up(transaction: Transaction, now: float) -> Transaction:
-    """An open part that is aborted by others than its producer."""
+    """Returns an open part after an abort that its producer did not request."""
     return fenced(transaction, Event.INIT, now, last_epoch=NO_PRODUCER_EPOCH)

@@ -1,7 +1,7 @@
-"""Producer ids: handed out in blocks, each block durable before its first id is used; never used again.
+"""Producer ids: allotted in blocks. A block is durable before its first use, and no id is used twice.
 
-A host alone counts for itself. A joined host gets blocks of the coordinator, and reserves them in strides,
-so that a restart while the coordinator is away can go on with what is left.
+A host alone counts by itself. A joined host gets blocks from the coordinator and reserves them in strides, so
+that it can continue with the rest of a block if it restarts while the coordinator is away.
 
 | table             | key      | value                                                               |
 | ----------------- | -------- | ------------------------------------------------------------------- |
@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 
 class BlockSource(Protocol):
-    """Where a joined host gets its ids from."""
+    """The source of a joined host's ids."""
 
     async def producer_ids(self, count: int) -> range:
-        """Ids that nobody had before. COORDINATOR_UNAVAILABLE."""
+        """Returns unused ids. Raises COORDINATOR_UNAVAILABLE."""
 
 
 class ProducerIds:
-    """Gives each id once. A restart skips what is left of a block or stride."""
+    """Allots each id once. A restart skips the rest of a block or stride."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -49,11 +49,11 @@ class ProducerIds:
         self._taking = asyncio.Lock()
 
     def use(self, source: BlockSource) -> None:
-        """From now on ids are those that `source` gives."""
+        """Sets the source of further ids."""
         self._source = source
 
     async def take(self) -> int:
-        """An id that nobody had before. COORDINATOR_UNAVAILABLE where none is left and none can be got."""
+        """Returns an unused id. Raises COORDINATOR_UNAVAILABLE if none is left and no block comes."""
         async with self._taking:
             if self._next == self._end:
                 await self._reserve()
@@ -81,7 +81,7 @@ class ProducerIds:
         self._next, self._end = first, end
 
     async def _stride(self, source: BlockSource) -> tuple[int, int]:
-        """Takes a stride from the blocks; gets the next block before the last one is empty."""
+        """Takes a stride from the blocks. Fetches the next block before the last one is empty."""
         self._drop_used()
         while not self._blocks:
             await self._fetch(source)
@@ -94,12 +94,12 @@ class ProducerIds:
         return first, end
 
     def _drop_used(self) -> None:
-        """Leaves out what this host has used already, be it as a host alone."""
+        """Drops ids that this host has already used, also those from its time as a host alone."""
         left = (range(max(block.start, self._end), block.stop) for block in self._blocks)
         self._blocks = [block for block in left if block]
 
     async def _fetch(self, source: BlockSource) -> None:
-        if self._fetching is not None:  # on its way already
+        if self._fetching is not None:  # a fetch is in progress
             await asyncio.shield(self._fetching)
             if self._blocks:
                 return

@@ -1,4 +1,4 @@
-"""How transactions lie in the durable tables: table `transactions`, transactional id -> JSON."""
+"""Rows of transactions in the durable tables: table `transactions`, transactional id -> JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRANSACTIONS = "transactions"
 
 
 def change(transaction: Transaction) -> Change:
-    """Keeps the transaction; one that is dead is removed."""
+    """Returns the change that stores the transaction, or removes a dead one."""
     if transaction.state is State.DEAD:
         return Change(TRANSACTIONS, transaction.transactional_id, None)
     return Change(TRANSACTIONS, transaction.transactional_id, encode(transaction))
@@ -67,8 +67,8 @@ def decode(transactional_id: str, value: bytes) -> Transaction:
     )
 
 
-# What a transactional id's home keeps in the coordinator's store is one item, the value of its row, and one
-# more for each of its parts: `p` and the rest of the part's id.
+# In the coordinator's store, a transactional id has one item with the value of its row, and one more for each
+# of its parts: `p` and the rest of the part's id.
 _ITEM = b"t"
 _PART = b"p"
 
@@ -83,12 +83,12 @@ def _item_key(transactional_id: str) -> bytes:
 
 
 def items_of(transactions: Iterable[Transaction]) -> dict[bytes, bytes]:
-    """Of one home."""
+    """Returns the transactions of one home as items."""
     return {_item_key(transaction.transactional_id): encode(transaction) for transaction in transactions}
 
 
 def rows_of(whole: str, items: Mapping[bytes, bytes]) -> list[Change]:
-    """The rows of a transactional id that a host takes over. ValueError where an item makes no sense."""
+    """Returns the rows of a transactional id that a host takes over. Raises ValueError for a bad item."""
     try:
         return [change(decode(_id_of(whole, key), value)) for key, value in items.items()]
     except (KeyError, TypeError, IndexError) as error:
@@ -100,5 +100,5 @@ def _id_of(whole: str, key: bytes) -> str:
         return whole
     transactional_id = whole + key[len(_PART) :].decode()
     if not key.startswith(_PART) or whole_of(transactional_id) != whole or transactional_id == whole:
-        raise ValueError(f"an item {key!r} of a transactional id")
+        raise ValueError(f"unknown item {key!r} of a transactional id")
     return transactional_id

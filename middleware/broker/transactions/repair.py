@@ -1,9 +1,9 @@
-"""Transactions that a log holds open and no home knows of.
+"""Repair of hanging transactions: open in a log, but unknown to every home.
 
-A kill leaves none: partitions are named on disk before their first record, and markers follow until the
-home has written the end. Power loss can, where fsync is not per batch: the tables may have kept the end
-of a transaction whose marker the log has lost. Such a transaction would stop read_committed readers for
-good. It is aborted: its commit was part of the seconds that this policy does not promise to keep.
+A kill leaves none, because partitions are named on disk before their first record and markers follow until
+the home has written the end. A power loss can leave one if fsync is not per batch: the tables may have kept
+the end of a transaction whose marker the log has lost. Such a transaction would block read_committed readers
+forever. It is aborted; its commit belonged to the seconds that this policy does not promise to keep.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 async def abort_hanging(partitions: Iterable[LocalPartition], known: Iterable[Transaction]) -> int:
-    """Writes the abort markers that are missing; how many."""
+    """Writes the missing abort markers. Returns their number."""
     held: dict[TopicPartition, set[int]] = {}
     for transaction in known:
         for name in transaction.partitions:
@@ -28,7 +28,7 @@ async def abort_hanging(partitions: Iterable[LocalPartition], known: Iterable[Tr
     count = 0
     for partition in partitions:
         if not partition.log.has_open_transactions:
-            continue  # its log may rest
+            continue  # its log may stay closed
         holders = held.get(partition.name, set())
         for producer_id in partition.log.producers.open_transactions():
             if producer_id not in holders:
@@ -40,7 +40,9 @@ async def abort_hanging(partitions: Iterable[LocalPartition], known: Iterable[Tr
 async def _abort(partition: LocalPartition, producer_id: int) -> None:
     producer = partition.log.producers.get(producer_id)
     assert producer is not None
-    _log.warning("%s: aborting producer %d's transaction, which no home knows", partition.name, producer_id)
+    _log.warning(
+        "%s: aborting the transaction of producer %d, which no home knows", partition.name, producer_id
+    )
     flushed = partition.append_marker(
         ProducerIdentity(producer_id, producer.epoch),
         committed=False,

@@ -1,4 +1,4 @@
-"""Where the transactions of this host's homes stand in memory, by id and by whole (`parts`)."""
+"""The transactions of this host's homes in memory, by id and by whole (`parts`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .state import Transaction
 
 
 class Slot:
-    """A transactional id: its transaction, None until the first one is on disk, and who is at it.
+    """A transactional id, its lock, and its transaction (None until the first one is on disk).
 
-    `epoch`: in which this host is its home; markers carry it. `confirmed`: what was loaded is in the store.
+    `epoch`: the epoch in which this host is its home; markers carry it. `confirmed`: the store holds the
+    loaded state.
     """
 
     __slots__ = ("confirmed", "epoch", "lock", "transaction")
@@ -25,11 +26,11 @@ class Slot:
 
 
 class Slots:
-    """All transactional ids that are known here."""
+    """All loaded transactional ids."""
 
     def __init__(self) -> None:
         self._slots: dict[str, Slot] = {}
-        self._homes: dict[str, dict[str, Slot]] = {}  # whole -> those with its home, itself among them
+        self._homes: dict[str, dict[str, Slot]] = {}  # whole -> itself and its parts
 
     def get(self, transactional_id: str) -> Slot | None:
         return self._slots.get(transactional_id)
@@ -40,7 +41,7 @@ class Slots:
         return slot
 
     def made(self, transactional_id: str, epoch: int) -> Slot:
-        """The slot, made where there is none."""
+        """Returns the slot, creating it if needed."""
         slot = self._slots.get(transactional_id)
         return self.put(transactional_id, Slot(epoch)) if slot is None else slot
 
@@ -56,7 +57,7 @@ class Slots:
         return list(self._homes)
 
     def at_home(self, whole: str) -> Sequence[tuple[str, Slot]]:
-        """`whole` and its parts, as far as they are known."""
+        """Returns `whole` and its loaded parts."""
         return list(self._homes.get(whole, {}).items())
 
     def parts(self, whole: str) -> Sequence[tuple[str, Slot]]:

@@ -6,11 +6,11 @@
                       │                                                  │
                       └─ABORT, TIMEOUT, INIT──> PrepareAbort ──COMPLETE──> CompleteAbort
 
-Complete states take ADD to Ongoing and INIT to Empty again; EXPIRE takes what is idle to Dead, which
-is not kept. From the prepare states there is one way only: the decision is taken, markers follow.
+From a complete state, ADD leads to Ongoing and INIT to Empty. EXPIRE leads an idle transaction to Dead, which
+is not stored. A prepare state has one exit, because the decision is final and markers follow.
 
-Sources: KIP-98 (transactions), KIP-360 (a producer that goes on after an error bumps its own epoch),
-KIP-890 (the leader asks whether the transaction that a batch names is open).
+Sources: KIP-98 (transactions), KIP-360 (a producer that continues after an error bumps its own epoch),
+KIP-890 (the leader checks that the transaction of a batch is open).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from msgspec.structs import replace
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdentity, TopicPartition
 
-# The last epoch that is handed out (a signed 16-bit number). One more is kept for fencing its owner.
+# The last epoch that a producer gets (a signed 16-bit number). One more is reserved for fencing it.
 LAST_EPOCH = 2**15 - 2
 
 
 class State(enum.Enum):
-    """Kafka's names, as tools print them."""
+    """Values are Kafka's names, as tools print them."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -129,12 +129,12 @@ DECIDED = frozenset((State.PREPARE_COMMIT, State.PREPARE_ABORT))
 
 
 class Transaction(Struct, frozen=True):
-    """What is known of a transactional id. Times in seconds since the Unix epoch.
+    """The state of a transactional id. Times in seconds since the Unix epoch.
 
-    `last_producer_id` and `last_epoch` are what the producer named when it got its present identity:
-    should the answer have been lost, it names them again and is given the same identity once more.
-    They are forgotten when the present identity is first used. `batch` is the last one that was committed
-    in parts, `winners` the names of its parts that count, `content` what its writer says it holds (`parts`).
+    `last_producer_id` and `last_epoch` are the identity that the producer presented when it got its present
+    one. If the answer is lost, the producer presents it again and gets the same identity. The first use of
+    the present identity clears them. `batch` is the last batch committed in parts, `winners` the names of its
+    parts that count, `content` the content named by its writer (`parts`).
     """
 
     transactional_id: str
@@ -158,16 +158,16 @@ class Transaction(Struct, frozen=True):
 
     @property
     def committed(self) -> bool:
-        """Of a decided transaction: which way."""
+        """Whether a decided transaction commits."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
     def has_expired(self, now: float) -> bool:
-        """Open for longer than the producer asked for."""
+        """Whether the transaction is open for longer than its time-out."""
         return self.state is State.ONGOING and now >= self.started + self.timeout_ms / 1000
 
 
 def following(state: State, event: Event) -> State:
-    """The next state, or the fault as a TreecastError."""
+    """Returns the next state. Raises the fault as a TreecastError."""
     outcome = TRANSITIONS[state, event]
     if isinstance(outcome, Fault):
         raise TreecastError(outcome, f"{outcome.value}: {event.value}, but it is {state.value}")
@@ -175,21 +175,21 @@ def following(state: State, event: Event) -> State:
 
 
 def check_producer(transaction: Transaction, producer: ProducerIdentity) -> None:
-    """INVALID_PRODUCER_MAPPING or PRODUCER_FENCED unless `producer` owns the transactional id now."""
+    """Raises INVALID_PRODUCER_MAPPING or PRODUCER_FENCED unless `producer` owns the transactional id."""
     if producer.producer_id != transaction.producer_id:
         raise TreecastError(Fault.INVALID_PRODUCER_MAPPING)
     if producer.epoch != transaction.epoch:
         raise TreecastError(
             Fault.PRODUCER_FENCED,
-            f"producer epoch {producer.epoch} of {transaction.transactional_id!r} gave way"
-            f" to epoch {transaction.epoch}",
+            f"producer epoch {producer.epoch} of {transaction.transactional_id!r} was replaced"
+            f" by epoch {transaction.epoch}",
         )
 
 
 def added(
     transaction: Transaction, partitions: Iterable[TopicPartition], groups: Iterable[str], now: float
 ) -> Transaction:
-    """ADD. Answers the same object where nothing is new."""
+    """ADD. Returns the same object if nothing is new."""
     state = following(transaction.state, Event.ADD)
     partitions, groups = frozenset(partitions), frozenset(groups)
     if transaction.state is not State.ONGOING:
@@ -214,7 +214,7 @@ def added(
 
 
 def ended(transaction: Transaction, *, committed: bool, now: float) -> Transaction:
-    """COMMIT or ABORT by the producer. Answers the same object for a repeat."""
+    """COMMIT or ABORT by the producer. Returns the same object for a repeat."""
     state = following(transaction.state, Event.COMMIT if committed else Event.ABORT)
     if state is transaction.state:
         return transaction
@@ -222,9 +222,9 @@ def ended(transaction: Transaction, *, committed: bool, now: float) -> Transacti
 
 
 def fenced(transaction: Transaction, event: Event, now: float, *, last_epoch: int) -> Transaction:
-    """INIT or TIMEOUT of an open transaction: aborted under the next epoch, so its producer is fenced.
+    """INIT or TIMEOUT of an open transaction: aborts it under the next epoch, which fences its producer.
 
-    `last_epoch`: the epoch by which the producer itself asked for it, else -1.
+    `last_epoch`: the epoch with which the producer itself requested this, else -1.
     """
     state = following(transaction.state, event)
     return replace(
@@ -238,13 +238,13 @@ def fenced(transaction: Transaction, event: Event, now: float, *, last_epoch: in
 
 
 def completed(transaction: Transaction, now: float) -> Transaction:
-    """COMPLETE: nothing is left to be done."""
+    """COMPLETE: all markers and offset decisions are done."""
     state = following(transaction.state, Event.COMPLETE)
     return replace(transaction, state=state, partitions=frozenset(), groups=frozenset(), updated=now)
 
 
 class Entry(enum.Enum):
-    """How InitProducerId is answered."""
+    """Kinds of answers to InitProducerId."""
 
     NEW_ID = "a new producer id: the first one, or the epochs of the old one are used up"
     BUMP = "the next epoch"
@@ -253,7 +253,7 @@ class Entry(enum.Enum):
 
 
 def entry(transaction: Transaction | None, known: ProducerIdentity) -> Entry:
-    """Which one; PRODUCER_FENCED where `known` is not the present identity (KIP-360)."""
+    """Returns the kind of answer. Raises PRODUCER_FENCED if `known` is not the present identity (KIP-360)."""
     if transaction is None:
         return Entry.NEW_ID
     given = known.producer_id >= 0 and known.epoch >= 0
@@ -261,7 +261,7 @@ def entry(transaction: Transaction | None, known: ProducerIdentity) -> Entry:
     if given and not lost_answer and known != transaction.producer:
         raise TreecastError(
             Fault.PRODUCER_FENCED,
-            f"producer {known.producer_id} epoch {known.epoch} gave way to {transaction.producer_id}"
+            f"producer {known.producer_id} epoch {known.epoch} was replaced by {transaction.producer_id}"
             f" epoch {transaction.epoch} of {transaction.transactional_id!r}",
         )
     if following(transaction.state, Event.INIT) is State.PREPARE_ABORT:
@@ -283,7 +283,7 @@ def taken_over(
     timeout_ms: int,
     now: float,
 ) -> Transaction:
-    """INIT of what is not open: the identity to answer with. `fresh`: the new one, if one is due."""
+    """INIT of a transaction that is not open: sets the identity to answer. `fresh`: the new one, if due."""
     state = following(transaction.state, Event.INIT)
     producer = {
         Entry.NEW_ID: fresh,
