@@ -1,7 +1,7 @@
 """Homes of consumer groups and transactional ids on joined hosts (docs/coordinator.md, "Homes").
 
-`finder` says where a home is, `router` brings calls there (`groups`, `transactions`; `service` answers
-them), `keeper` makes this host a home and lets go of homes, `store` and `mirror` keep what they write.
+`finder` looks up homes. `router` routes calls to them, as defined in `calls`. `keeper` acquires and releases
+homes of this host. `store` and `mirror` store their writes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Calls to homes: the broker's own Protocols, from one host to another.
 
-What a home can be asked is written once, in `broker.cluster`. The tables here give each method of such a
-Protocol its number on the channel; its parameters are the request and its answer is the response, as msgpack
-(`fabric.channel.dispatch`). The caller's end (`routed`) and the home's end (`HomeService`) both follow from
-that, so that a home of another kind, a queue for instance, is one more table.
+The Protocols of homes are defined once, in `broker.cluster`. The tables here give each method of such a
+Protocol its number on the channel. Parameters form the request and the result forms the response, as msgpack
+(`fabric.channel.dispatch`). The caller's end (`routed`) and the home's end (`HomeService`) are derived from
+the tables, so a home of another kind, for instance a queue, needs one more table.
 
-A request is an array: the epoch in which the caller knows the home, then the parameters in their order. Who
-adds a parameter gives it a default and puts it last; hosts that do not know it leave it out.
+A request is an array: the epoch in which the caller knows the home, then the parameters in order. A new
+parameter goes last and has a default; hosts that do not know it leave it out.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ from .store import not_home
 P = TypeVar("P")
 
 CALL_SECONDS = 5.0
-LONG_SECONDS = 30.0  # an end waits for leaders and groups' homes, which the home gives up on after 10 s each
-_GRACE = 30.0  # s that a home may take beyond the time that a member asked for
-_SYNC_SECONDS = 300.0  # as long as the leader has to assign, and Kafka's clients set no time for that
+LONG_SECONDS = 30.0  # an end waits for leaders and groups' homes, at most 10 s for each
+_GRACE = 30.0  # s that a home may exceed the member's time-out
+_SYNC_SECONDS = 300.0  # the leader's time to assign; Kafka's clients set no limit
 
 
 class Row(Struct, frozen=True):
-    """One method of a Protocol. `number`: on the channel; 80-99 and 102-119 are homes'.
+    """One method of a Protocol. `number`: its number on the channel; homes use 80-99 and 102-119.
 
-    `named`: the id that a call is about, from its first argument. `seconds`: until the caller gives up.
-    `check` refuses nonsense before anybody is asked. `unhomed`: what is answered where nobody is the home, so
-    that asking makes nobody one; None asks all the same. `member_id`: it may be refused with one to use.
+    `named` returns the id of a call from its first argument. `seconds`: the caller's time-out. `check`
+    refuses invalid arguments before the call. `unhomed` returns the answer if no host is the home, so that
+    the call creates none; if it returns None, the call looks for a home. `member_id`: a refusal may carry a
+    member id.
     """
 
     number: int
@@ -118,7 +119,7 @@ class Operation:
     # --- the home's end
 
     async def done(self, owner: object, request: Any) -> Any:
-        """Does it, and gives the answer as it is sent."""
+        """Runs the operation and returns the answer in its wire form."""
         given = {name: getattr(request, name) for name in self._names}
         named = {name: given.pop(name) for name in self._keywords}
         if self.row.check is not None:
@@ -136,14 +137,14 @@ class Operation:
 
 
 class HomeCalls(Generic[P]):
-    """A Protocol of homes of one kind, as calls."""
+    """The Protocol of one kind of home, as calls."""
 
     def __init__(self, of: type[P], home: Callable[[str], HomeName], rows: Mapping[str, Row]) -> None:
         self.operations = [Operation(of, name, row, home) for name, row in rows.items()]
         self._of = of
 
     def routed(self, router: HomeRouter, finder: HomeFinder, local: P) -> P:
-        """What implements the Protocol for every id: `local` does it where this host is the home."""
+        """Returns an implementation of the Protocol for all ids. `local` serves the homes of this host."""
         route = partial(_route, router, finder, local)
         methods = {one.name: _method(route, one) for one in self.operations}
         return cast(P, type(f"Routed{self._of.__name__}", (), methods)())
@@ -186,7 +187,7 @@ async def _route(
 
 
 class HomeService:
-    """The calls of other hosts to the homes that this host is."""
+    """Serves calls of other hosts to the homes of this host."""
 
     def __init__(
         self, host_id: int, keeper: HomeKeeper, finder: HomeFinder, methods: Methods, counters: HomeCounters
@@ -209,9 +210,9 @@ class HomeService:
         return await operation.done(local, request), b""
 
     async def _be_home(self, name: HomeName, epoch: int) -> None:
-        """NOT_COORDINATOR where this host is not its home in the epoch that is named.
+        """Raises NOT_COORDINATOR unless this host is the home in `epoch`.
 
-        A caller that knows of a higher epoch may have heard of it before this host did.
+        A caller with a higher epoch may have learnt of it before this host did, so this host asks again.
         """
         self._counters.served += 1
         if self._keeper.owned.get(name, 0) < epoch:
@@ -225,19 +226,19 @@ class HomeService:
             raise not_home(name)
 
 
-# --- what an answer is on the way
+# --- wire forms of answers
 
 
 def _awaited(hint: Any) -> Any:
-    """T of `Awaitable[T]`, which may be `Awaitable[T] | None`."""
+    """Returns T of `Awaitable[T]` or `Awaitable[T] | None`."""
     if typing.get_origin(hint) is types.UnionType:
         return _awaited(typing.get_args(hint)[0])
     return typing.get_args(hint)[0]
 
 
 def _on_the_wire(hint: Any) -> tuple[Any, bool]:
-    """The type, and whether what was refused has to be parted from what was found: msgspec cannot tell them
-    apart in one mapping."""
+    """Returns the wire type, and whether errors travel in a mapping of their own: msgspec cannot tell values
+    from errors in one mapping."""
     if typing.get_origin(hint) is not None and issubclass(typing.get_origin(hint), Mapping):
         key, value = typing.get_args(hint)
         parts = typing.get_args(value) if isinstance(value, types.UnionType) else ()
@@ -264,7 +265,7 @@ def _of_request(request: Any) -> str:
 
 
 def _join_seconds(request: JoinGroup) -> float:
-    """As long as a rebalance."""
+    """Returns the time-out of a join: the duration of a rebalance."""
     return max(request.rebalance_timeout_ms, request.session_timeout_ms) / 1000 + _GRACE
 
 
@@ -303,17 +304,17 @@ GROUPS = HomeCalls(
 
 
 class TransactionCalls(TransactionHome, Protocol):
-    """A home of transactional ids, and what partitions and groups ask it (KIP-890)."""
+    """A home of transactional ids, with the checks for partitions and groups (KIP-890)."""
 
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
     ) -> Awaitable[None] | None:
-        """Whether an open transaction of `producer` holds the partition."""
+        """Checks that an open transaction of `producer` includes the partition."""
 
     def verify_offsets(
         self, transactional_id: str, producer: ProducerIdentity, group_id: str
     ) -> Awaitable[None] | None:
-        """Whether one holds the group's offsets."""
+        """Checks that an open transaction of `producer` includes the group's offsets."""
 
 
 def _of_producer(request: InitProducer) -> str:
@@ -344,15 +345,15 @@ TRANSACTIONS = HomeCalls(
 )
 
 
-# --- what a host is asked about all of its homes
+# --- calls about all homes of a host
 
 
 class ListGroups(Struct, frozen=True, array_like=True):
-    """The groups that the called host is home of."""
+    """Lists the groups whose home is the called host."""
 
 
 class ListTransactions(Struct, frozen=True, array_like=True):
-    """The transactional ids that it is home of, or of these ids."""
+    """Lists the transactional ids whose home is the called host; only those in `ids`, if given."""
 
     ids: tuple[str, ...] | None = None
 

@@ -1,4 +1,4 @@
-"""`LinkCoordinator`: the coordinator's calls about homes, over this host's link to it."""
+"""`LinkCoordinator`: calls to the coordinator about homes, over this host's link."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`HomeFinder`: which host is the home of a group or a transactional id.
+"""`HomeFinder`: looks up the home of a group or a transactional id.
 
-The view knows, as the coordinator tells it; else the coordinator is asked, and gives a home that nobody has
-to who asks. What it answered counts until the view has it too.
+The view knows homes from the coordinator's watch. For an unknown home, the finder asks the coordinator, which
+makes the asking host the home if there is none. The answer counts until the view has it too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .ports import Coordinator, HomeAt
 
-_REMEMBERED = 10_000  # answers that the view does not have yet
+_REMEMBERED = 10_000  # bound of remembered answers
 
 
 class HomeFinder:
-    """`home` looks into the view, `present` says whether a host is attached; `clock` gives steady seconds.
-
-    `ask_again`: s between questions for a home whose host is away.
+    """`home` looks a home up in the view, `present` tells whether a host is attached, `clock` returns steady
+    seconds. `ask_again`: seconds between questions about a home whose host is away.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class HomeFinder:
         self._asking: dict[HomeName, asyncio.Task[HomeAt]] = {}
 
     def known(self, name: HomeName) -> HomeAt | None:
-        """As far as this host has heard."""
+        """Returns the home as this host knows it, without asking."""
         at = self._home(name)
         answer = self._answers.get(name)
         if answer is not None and (at is None or answer[0].epoch > at.epoch):
@@ -52,9 +51,9 @@ class HomeFinder:
         return at
 
     async def find(self, name: HomeName, denied: int = 0) -> HomeAt:
-        """Where to call. `denied`: an epoch up to which a call was answered with NOT_COORDINATOR.
+        """Returns the host to call. `denied`: the highest epoch in which a call got NOT_COORDINATOR.
 
-        COORDINATOR_UNAVAILABLE where nothing is known and nobody answers.
+        Raises COORDINATOR_UNAVAILABLE if the home is unknown and the coordinator does not answer.
         """
         at = self.known(name)
         if at is None or at.epoch <= denied:
@@ -63,14 +62,14 @@ class HomeFinder:
         if self._present(at.host_id) or self._asked_lately(name):
             return at
         try:
-            return await self.ask(name)  # it may be time for another host
+            return await self.ask(name)  # the coordinator may have moved the home
         except TreecastError as error:
             if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
                 raise
             return at
 
     async def ask(self, name: HomeName) -> HomeAt:
-        """What the coordinator says; many who ask at once share one call."""
+        """Asks the coordinator. Concurrent questions share one call."""
         task = self._asking.get(name)
         if task is None:
             task = asyncio.create_task(self._ask(name), name=f"where is {name}")
@@ -79,7 +78,7 @@ class HomeFinder:
         return await asyncio.shield(task)
 
     def forget(self, name: HomeName) -> None:
-        """The home is no more, and what was answered with it."""
+        """Forgets the answer about a home that no longer exists."""
         self._answers.pop(name, None)
 
     async def _ask(self, name: HomeName) -> HomeAt:

@@ -1,4 +1,4 @@
-"""`Guards`: whether a producer's transaction is open, asked before partitions and groups take part in it."""
+"""`Guards`: checks that a producer's transaction is open before a partition or group takes part in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .keeper import HomeKeeper
 
 
 class Guards:
-    """At once where the transactional id is at home here, else by a call to its home."""
+    """Checks at once if the home is this host, else by a call to the home."""
 
     def __init__(self, routed: TransactionCalls, keeper: HomeKeeper, local: TransactionCoordinator) -> None:
         self._routed = routed
@@ -25,9 +25,9 @@ class Guards:
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
     ) -> Future[None] | None:
-        """Whether `producer` may append to `partition` now.
+        """Checks that `producer` may append to `partition` now.
 
-        A partition that has an open transaction of the producer need not ask: the home ends it by a marker.
+        A partition with an open transaction of the producer need not ask: the home ends it by a marker.
         """
         if home_name(transactional_id) in self._keeper.owned:
             self._local.verify(transactional_id, producer, partition)
@@ -38,7 +38,7 @@ class Guards:
     def verify_offsets(
         self, transactional_id: str, producer: ProducerIdentity, group_id: str
     ) -> Awaitable[None] | None:
-        """Whether the open transaction of `producer` holds the group's offsets."""
+        """Checks that the open transaction of `producer` includes the group's offsets."""
         if home_name(transactional_id) in self._keeper.owned:
             self._local.verify_offsets(transactional_id, producer, group_id)
             return None

@@ -1,4 +1,4 @@
-"""`Homes`: groups and transactional ids of a joined host, put together."""
+"""`Homes`: composes the homes of groups and transactional ids on a joined host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 LIST_SECONDS = 2.0
 CLOSE_SECONDS = 2.0
 _ADOPT_AGAIN = 1.0  # s
-_UNKNOWN = "Unknown"  # Kafka's word for the state of a group that cannot be asked for
+_UNKNOWN = "Unknown"  # Kafka's name for the state of an unreachable group
 
 
 T = TypeVar("T")
@@ -51,8 +51,8 @@ T = TypeVar("T")
 class Homes:
     """Implements `relay.cluster.AllHomes` and `Life`.
 
-    It has to be made before the local coordinators are started. `is_up` says whether there is a connection
-    to a host; `methods` gets the handlers for calls of other hosts.
+    Create it before the local coordinators start. `is_up` tells whether a host is connected. `methods` gets
+    the handlers for calls of other hosts.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Homes:
     # --- life
 
     async def start(self) -> None:
-        """When the view knows what it can, groups and transactions are loaded, and before anybody asks."""
+        """Starts homes. Call after the view and the local coordinators have loaded, before serving."""
         self._view.homes.subscribe(self._heard)
         self._view.on_reached(lambda position: self.keeper.note_history(position.history))
         own = self.keeper.start(self._home, self._host_id, self._view.position.history)
@@ -119,8 +119,8 @@ class Homes:
         self._tidying = asyncio.create_task(work, name="homes of nothing")
 
     def _bare(self) -> list[HomeName]:
-        """Homes that this host is, as the view says, and of which nothing is here: its disk was lost. The
-        coordinator's store has what they wrote."""
+        """Returns homes that the view assigns to this host but that have no rows here: the disk was lost.
+        Their state is in the coordinator's store."""
         names = [_name_of(entry) for entry in self._view.homes if entry.host_id == self._host_id]
         return [name for name in names if name is not None and name not in self.keeper.owned]
 
@@ -143,7 +143,7 @@ class Homes:
         return ProducerIdentity(await self._parts.producer_ids.take(), 0)
 
     async def list_groups(self) -> Sequence[GroupListing]:
-        """Of all hosts; the groups of one that cannot be asked are in state Unknown."""
+        """Lists the groups of all hosts. Groups of an unreachable host have the state Unknown."""
         elsewhere: dict[int, list[str]] = {}
         for home in self._view.homes:
             if home.kind is HomeKind.GROUP and home.host_id != self._host_id:
@@ -158,7 +158,7 @@ class Homes:
         try:
             return await self.router.call(HomeAt(host_id, 0), LIST_GROUPS, ListGroups(), LIST_SECONDS)
         except TreecastError as error:
-            _log.info("the groups of host %d cannot be asked for: %s", host_id, error)
+            _log.info("cannot list the groups of host %d: %s", host_id, error)
             return [GroupListing(id, "", _UNKNOWN) for id in ids]
 
     def _list_own(self, host: int, request: ListGroups, body: memoryview) -> tuple[list[GroupListing], bytes]:
@@ -168,8 +168,8 @@ class Homes:
     async def list_transactions(
         self, transactional_ids: Collection[str] | None = None
     ) -> Sequence[TransactionListing]:
-        """Of all hosts; the transactional ids of one that cannot be asked are in state Unknown."""
-        wanted: dict[str, list[str]] = {}  # the id of a home, and the ids that it decides about
+        """Lists transactional ids of all hosts. Those of an unreachable host have the state Unknown."""
+        wanted: dict[str, list[str]] = {}  # the id of a home -> the ids that it decides about
         for transactional_id in transactional_ids or ():
             wanted.setdefault(home_name(transactional_id).id, []).append(transactional_id)
         elsewhere: dict[int, list[str]] = {}
@@ -193,7 +193,7 @@ class Homes:
         try:
             return await self.router.call(HomeAt(host_id, 0), LIST_TRANSACTIONS, request, LIST_SECONDS)
         except TreecastError as error:
-            _log.info("the transactions of host %d cannot be asked for: %s", host_id, error)
+            _log.info("cannot list the transactions of host %d: %s", host_id, error)
             return [TransactionListing(id, _UNKNOWN) for id in ids]
 
     def _list_own_transactions(
@@ -229,7 +229,7 @@ class Homes:
         self.finder.forget(name)
         self.keeper.forgotten(name, epoch)
 
-    # --- homes of nothing
+    # --- empty homes
 
     async def _tidy_up(self) -> None:
         while True:
@@ -237,19 +237,19 @@ class Homes:
             try:
                 await self.tidy()
             except TreecastError as error:
-                _log.warning("homes of which there is nothing are not forgotten: %s", error)
+                _log.warning("cannot forget empty homes: %s", error)
 
     async def tidy(self) -> None:
-        """The coordinator forgets homes of which there was nothing now and the last time."""
+        """Makes the coordinator forget homes that were empty in two successive calls."""
         idle = self.keeper.idle()
         gone, self._idle = idle & self._idle, idle
         owned = self.keeper.owned
         await self._store.commit([HomeWrite(name, owned[name], (), forget=True) for name in gone])
 
-    # --- what the host had when it was alone
+    # --- state from the time as a host alone
 
     def _adopt(self, names: Iterable[HomeName]) -> None:
-        """In the background, and as often as it takes."""
+        """Moves homes into the cluster, in the background, and retries until done."""
         wanted = dict.fromkeys(names)
         if wanted:
             before = self._adopting
@@ -270,7 +270,7 @@ class Homes:
                 except TreecastError as error:
                     if error.fault is Fault.COORDINATOR_UNAVAILABLE:
                         break
-                    _log.warning("%s, which this host had, is not the cluster's yet: %s", name, error)
+                    _log.warning("cannot move %s into the cluster yet: %s", name, error)
                 else:
                     del wanted[name]
             if wanted:
@@ -278,7 +278,7 @@ class Homes:
 
 
 def _name_of(entry: HomeEntry) -> HomeName | None:
-    """None where it is not a home of the broker's: the replica controller, a shared subscription."""
+    """Returns None for homes that are not the broker's: the replica controller, a shared subscription."""
     if entry.kind not in (HomeKind.GROUP, HomeKind.TRANSACTION):
         return None
     return HomeName(entry.kind, entry.id)

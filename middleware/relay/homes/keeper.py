@@ -1,9 +1,9 @@
-"""`HomeKeeper`: which homes this host is, and how a home comes and goes.
+"""`HomeKeeper`: acquires and releases the homes of this host.
 
-A home comes by a look-up whose answer is this host: its items are loaded from the coordinator's store, or,
-after a restart in the same epoch, it goes on with its own rows. It goes when the coordinator says that
-another host has it, or that it has a higher epoch: then all of it is unloaded, who waits is told, and what
-was accepted alone meanwhile is reported and left out.
+This host acquires a home when a look-up names it. It loads the items from the coordinator's store, or, after
+a restart in the same epoch, continues with its own rows. It releases a home when the coordinator names
+another host or a higher epoch. Then it unloads all state, refuses the waiters, and reports the writes that it
+accepted alone, which are not merged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .store import not_home
 
 _log = logging.getLogger(__name__)
 
-LOADING_SECONDS = 5.0  # how long a call waits for a home that is being loaded
+LOADING_SECONDS = 5.0  # longest wait of a call for a home that is loading
 
 
 class HomeSide(Protocol):
@@ -46,7 +46,7 @@ class HomeSide(Protocol):
 
 
 class HomeKeeper:
-    """`owned`: the homes that this host is, with their epochs. `clock` gives Unix time."""
+    """`owned`: the homes of this host, with their epochs. `clock` returns Unix time."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class HomeKeeper:
         clock: Callable[[], float],
     ) -> None:
         self.owned: dict[HomeName, int] = {}
-        self.mirror: HomeMirror  # set once, by who puts the two together
+        self.mirror: HomeMirror  # set once, by `Homes`
         self._tables = tables
         self._coordinator = coordinator
         self._sides = sides
         self._counters = counters
         self._clock = clock
-        self._stored = rows.Stored({}, "", {})  # of homes that are not owned yet, after a restart
-        self._alone: set[HomeName] = set()  # homes that were here when the host was alone
+        self._stored = rows.Stored({}, "", {})  # rows of homes that are not owned yet, after a restart
+        self._alone: set[HomeName] = set()  # homes from the time as a host alone
         self._coming: dict[HomeName, asyncio.Task[None]] = {}
         self._going: dict[HomeName, asyncio.Task[None]] = {}
-        self._seen: dict[HomeName, asyncio.Event] = {}  # set when the coordinator tells of a home
+        self._seen: dict[HomeName, asyncio.Event] = {}  # set when the watch names a home
         self._notes: set[asyncio.Task[None]] = set()
         self._home: Callable[[HomeName], HomeAt | None]
         self._host_id = 0
@@ -77,11 +77,11 @@ class HomeKeeper:
     def start(
         self, home: Callable[[HomeName], HomeAt | None], host_id: int, history: str
     ) -> Sequence[HomeName]:
-        """Goes on with the homes that are still this host's, as far as `home` knows. `history`: the
-        coordinator's, that `home` is of; empty where nothing is known.
+        """Continues with the homes that `home` still assigns to this host. `history`: the coordinator's
+        history behind `home`; empty if unknown.
 
-        Answers those that have to be found: what was this host's own when it was alone, and what is
-        missing in another history than before, where the coordinator may have lost it.
+        Returns the homes to look up: those from the time as a host alone, and those missing from a new
+        history, which the coordinator may have lost.
         """
         self._home, self._host_id = home, host_id
         self._stored = rows.load(self._tables)
@@ -100,7 +100,7 @@ class HomeKeeper:
         return sorted(self._alone, key=lambda name: (name.kind, name.id))
 
     async def close(self) -> None:
-        """Waits for rows that are being removed."""
+        """Awaits the removal of rows."""
         for task in self._coming.values():
             task.cancel()
         await asyncio.gather(
@@ -108,17 +108,17 @@ class HomeKeeper:
         )
 
     def note_history(self, history: str) -> None:
-        """What is known of homes is of this history of the coordinator's from now on."""
+        """Notes the coordinator's history behind all further look-ups."""
         if history and history != self._stored.history:
             self._stored.history = history
             self._note([rows.history_row(history)])
 
-    # --- a home comes
+    # --- acquiring
 
     async def acquire(self, name: HomeName, epoch: int) -> None:
-        """Returns when this host serves `name` in `epoch`, as it was found to be its home.
+        """Returns once this host serves `name` in `epoch`. A look-up must have named this host.
 
-        NOT_COORDINATOR where it has moved on, COORDINATOR_LOADING where it takes too long.
+        Raises NOT_COORDINATOR if the home has moved, COORDINATOR_LOADING if loading takes too long.
         """
         if self.owned.get(name) == epoch:
             return
@@ -129,7 +129,7 @@ class HomeKeeper:
             task.add_done_callback(lambda _: self._coming.pop(name, None))
         await asyncio.wait([task], timeout=LOADING_SECONDS)
         if not task.done():
-            raise TreecastError(Fault.COORDINATOR_LOADING, f"{name} is still being loaded")
+            raise TreecastError(Fault.COORDINATOR_LOADING, f"{name} is still loading")
         if not task.cancelled():
             task.result()
         if self.owned.get(name) != epoch:
@@ -156,8 +156,8 @@ class HomeKeeper:
             self.release(name, epoch, not_home(name), {})
 
     async def _until_seen(self, name: HomeName, epoch: int) -> None:
-        """Until this host has heard from the coordinator what was before it became the home: a partition
-        that a transaction names could else be taken for one that was deleted."""
+        """Waits until the watch has caught up with the time at which this host became the home. Otherwise, a
+        partition named by a transaction could seem deleted."""
         seen = self._seen.setdefault(name, asyncio.Event())
         try:
             while (at := self._home(name)) is None or at.epoch < epoch:
@@ -165,15 +165,14 @@ class HomeKeeper:
                 await asyncio.wait_for(seen.wait(), LOADING_SECONDS)
         except TimeoutError:
             raise TreecastError(
-                Fault.COORDINATOR_LOADING, f"the coordinator has not told this host of {name} yet"
+                Fault.COORDINATOR_LOADING, f"this host has not heard of {name} from the coordinator yet"
             ) from None
         finally:
             self._seen.pop(name, None)
 
     def _go_on(self, name: HomeName, epoch: int) -> None:
-        """After a restart in the same epoch: the rows are at least what the store has; it gets them anew.
-
-        A kill may have come between the two, and what was accepted alone is not there yet.
+        """Continues after a restart in the same epoch. The rows are at least as new as the store, and are
+        sent again: a kill may have come between the two writes, or writes were accepted alone.
         """
         alone = self._stored.alone.pop(name, {})
         self._stored.epochs.pop(name, None)
@@ -181,14 +180,14 @@ class HomeKeeper:
         self.mirror.remember(StateWrite(name, epoch, {**alone, **self._side(name).items(name.id)}), alone)
 
     async def _adopt(self, name: HomeName, epoch: int) -> None:
-        """What the host had when it was alone becomes the cluster's."""
+        """Moves a home from the time as a host alone into the cluster."""
         await self._tables.commit([rows.epoch_row(name, epoch)])
         self._alone.discard(name)
         self._become(name, epoch)
         self.mirror.remember(StateWrite(name, epoch, self._side(name).items(name.id)))
 
     async def _load(self, name: HomeName, epoch: int, items: Mapping[bytes, bytes]) -> None:
-        """The home before this one, or this host in an earlier epoch, wrote `items`."""
+        """Loads `items`, which the previous home wrote, or this host in an earlier epoch."""
         side = self._side(name)
         made = side.rows(name.id, items)
         gone = self._report(name, 0, side.items(name.id)) if name in self._alone else []
@@ -198,21 +197,23 @@ class HomeKeeper:
         self.owned[name] = epoch
         if items:
             self._counters.taken_over += 1
-            _log.info("%s is at home here from epoch %d on, %d items were loaded", name, epoch, len(items))
+            _log.info(
+                "this host is the home of %s from epoch %d on; loaded %d items", name, epoch, len(items)
+            )
 
     def _become(self, name: HomeName, epoch: int) -> None:
         self.owned[name] = epoch
         self._side(name).own(name.id, epoch)
 
     def idle(self) -> set[HomeName]:
-        """The homes of this host of which there is nothing: somebody asked for them, and left it at that."""
+        """Returns the empty homes of this host, which were looked up but never used."""
         known = {kind: set(side.known()) for kind, side in self._sides.items()}
         return {name for name in self.owned if name.id not in known[name.kind]}
 
-    # --- a home goes
+    # --- releasing
 
     def moved(self, name: HomeName, at: HomeAt | None, *, doubtful: bool) -> None:
-        """The coordinator tells of a home. `doubtful`: it may have lost what it knew."""
+        """Takes the coordinator's word about a home. `doubtful`: the coordinator may have lost its state."""
         if name in self._seen:
             self._seen[name].set()
         epoch = self.owned.get(name) or self._stored.epochs.get(name)
@@ -230,59 +231,59 @@ class HomeKeeper:
     def release(
         self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, bytes | None]
     ) -> None:
-        """This host is not the home in `epoch` any more. `alone`: what the store refused of it."""
+        """Gives up the home in `epoch`. `alone`: the writes that the store refused."""
         if self.owned.get(name) != epoch:
             return
         del self.owned[name]
         self._counters.given_up += 1
         left_out = {**alone, **self.mirror.drop(name, refusal)}
         removed = self._side(name).unload(name.id)
-        _log.info("%s is at home elsewhere now, it was here in epoch %d", name, epoch)
+        _log.info("this host is no longer the home of %s, as it was in epoch %d", name, epoch)
         self._go(name, [*removed, *self._report(name, epoch, left_out)])
 
     def forgotten(self, name: HomeName, epoch: int) -> None:
-        """Nothing of the home is left, and the coordinator does not know it any more."""
+        """Drops an empty home that the coordinator has forgotten."""
         if self.owned.get(name) == epoch:
             del self.owned[name]
             alone = self.mirror.drop(name, not_home(name), forgotten=True)
             self._go(name, [*self._side(name).unload(name.id), *self._report(name, epoch, alone)])
 
     def refuse(self, name: HomeName) -> None:
-        """What the host had of `name` when it was alone: the cluster has another of that name elsewhere."""
+        """Leaves out this host's own `name` from its time alone: the cluster has another one elsewhere."""
         if name in self._alone:
             items = self._side(name).items(name.id)
             gone = [*self._forget_stored(name), *self._side(name).unload(name.id)]
             self._go(name, [*gone, *self._report(name, 0, items)])
 
     def _unhome(self, name: HomeName, epoch: int) -> None:
-        """The coordinator does not know the home any more, and may have lost it: it has to be found again,
-        and what is here is what there is."""
-        _log.warning("the coordinator has forgotten %s, which was at home here", name)
+        """Handles a home that the coordinator may have lost: it must be looked up again, and the state on
+        this host counts."""
+        _log.warning("the coordinator has forgotten %s, whose home was this host", name)
         self.owned.pop(name, None)
         self._stored.epochs.pop(name, None)
         self.mirror.drop(name, not_home(name))
         self._alone.add(name)
 
     def _leave_out(self, name: HomeName) -> None:
-        """What another run of this host left of a home that is elsewhere by now."""
+        """Removes rows that an earlier run of this host left of a home that has moved."""
         epoch, alone = self._stored.epochs[name], self._stored.alone.get(name, {})
         gone = [*self._forget_stored(name), *self._side(name).unload(name.id)]
         self._go(name, [*gone, *self._report(name, epoch, alone)])
 
     def _forget_stored(self, name: HomeName) -> list[Change]:
-        """Rows that say what was known at the start."""
+        """Returns the removal of rows about the state at the start."""
         self._alone.discard(name)
         self._stored.epochs.pop(name, None)
         return rows.no_alone_rows(name, self._stored.alone.pop(name, {}))
 
     def _report(self, name: HomeName, epoch: int, items: rows.Items) -> list[Change]:
-        """What this host accepted without the cluster, and what the cluster goes on without."""
+        """Reports writes that this host accepted alone and that the cluster does not have."""
         if not items:
             return []
         self._counters.not_merged += len(items)
         _log.error(
-            "%s: %d items that this host accepted alone in epoch %d are not the cluster's: another host had"
-            " become the home; they are kept in the table %s",
+            "%s: %d items that this host accepted alone in epoch %d were not merged, because another host had"
+            " become the home; the table %s keeps them",
             name,
             len(items),
             epoch,
@@ -292,7 +293,7 @@ class HomeKeeper:
         return [rows.report_row(report), *rows.no_alone_rows(name, items)]
 
     def _go(self, name: HomeName, changes: Sequence[Change]) -> None:
-        """Removes rows on disk; a home that comes back meanwhile waits for that."""
+        """Removes rows on disk. A home that returns in the meantime waits for it."""
         before = self._going.get(name)
         task = asyncio.create_task(self._remove(before, [*changes, rows.epoch_row(name, None)]))
         self._going[name] = task
@@ -304,14 +305,14 @@ class HomeKeeper:
         try:
             await self._tables.commit(changes)
         except TreecastError as error:
-            _log.error("what is known of homes cannot be written: %s", error)
+            _log.error("cannot write the state of homes: %s", error)
 
     def _gone(self, name: HomeName, done: asyncio.Task[None]) -> None:
         if self._going.get(name) is done:
             del self._going[name]
 
     def sent(self, name: HomeName, keys: Iterable[bytes]) -> None:
-        """What was accepted alone is in the coordinator's store now."""
+        """Notes that writes accepted alone are in the coordinator's store."""
         self._note(rows.no_alone_rows(name, keys))
 
     def _note(self, changes: Sequence[Change]) -> None:

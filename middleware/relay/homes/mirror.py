@@ -1,8 +1,8 @@
-"""`HomeMirror`: what this host's homes write, on its way to the coordinator's store.
+"""`HomeMirror`: sends the writes of this host's homes to the coordinator's store.
 
-One call is under way at a time, with what all homes have written since the one before began. While the
-coordinator does not answer, writes are accepted by this host alone: remembered, of each key the last, and
-sent when it is back.
+One call is in progress at a time. It carries all writes since the previous call began. While the coordinator
+does not answer, this host accepts writes alone: it keeps the last write of each key and sends them when the
+coordinator is back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORT = 0.05  # s, the first pause between attempts
 
 
 class Kept(enum.Enum):
-    """What became of a write."""
+    """The outcome of a write."""
 
     STORED = "the coordinator has it on disk"
     ALONE = "this host has it, and the coordinator gets it when it is back"
@@ -36,7 +36,7 @@ Outcome = Kept | TreecastError
 
 
 class _Unsent(Struct):
-    """What is to be sent of one home. `fresh`: keys of those who wait; `alone`: of those who do no more."""
+    """Unsent items of one home. `fresh`: keys with waiters; `alone`: keys accepted alone, without waiters."""
 
     epoch: int
     items: dict[bytes, bytes | None] = {}
@@ -47,22 +47,22 @@ class _Unsent(Struct):
 
     def add(self, items: Mapping[bytes, bytes | None], *, forget: bool = False) -> None:
         for key, value in items.items():
-            self.items.pop(key, None)  # the order of items is that of their last writes
+            self.items.pop(key, None)  # keeps items in the order of their last writes
             self.items[key] = value
         self.forget = forget
 
     def put_under(self, newer: _Unsent) -> None:
-        """Takes what was written later, in the same epoch, over."""
+        """Applies later writes of the same epoch."""
         self.add(newer.items, forget=newer.forget)
         self.fresh |= newer.fresh
         self.alone |= newer.alone
         self.waiting += newer.waiting
 
     def accept(self) -> int:
-        """Answers who waits that this host has it; how many items that were."""
+        """Answers all waiters that this host has accepted the write alone. Returns the number of items."""
         accepted, self.fresh = self.fresh, set()
         self.alone |= accepted
-        self.forget = False  # removing the items is enough, and may be followed by others
+        self.forget = False  # the removals suffice, and other writes may follow
         self.answer(Kept.ALONE)
         return len(accepted)
 
@@ -77,11 +77,11 @@ class _Unsent(Struct):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in a message, about."""
+        """Approximate bytes in a message."""
         return sum(_size(key, value) for key, value in self.items.items())
 
     def cut(self, room: int) -> _Unsent:
-        """Takes the first items that fit out, at least one; who waits stays with the rest."""
+        """Removes and returns the first items that fit, at least one. Waiters stay with the rest."""
         part = _Unsent(self.epoch)
         for key in list(self.items):
             if part.items and room <= 0:
@@ -96,15 +96,15 @@ def _size(key: bytes, value: bytes | None) -> int:
     return len(key) + len(value or b"") + 16
 
 
-# told of a home: its name, its epoch, the refusal, and what had been accepted alone in that epoch
+# Called with a home's name and epoch, the refusal, and the items accepted alone in that epoch.
 Lost = Callable[[HomeName, int, TreecastError, Mapping[bytes, bytes | None]], None]
-# told of a home: its name, and the keys that had been accepted alone and are in the store now
+# Called with a home's name, and the keys that were accepted alone and are in the store now.
 Sent = Callable[[HomeName, Iterable[bytes]], None]
 
 
 class HomeMirror:
-    """From its first `put` to `close`. `lost` is called for a home that, says the coordinator, is not this
-    host's; `sent` with what was accepted alone once it is in the store."""
+    """Active from its first `put` to `close`. Calls `lost` if the coordinator refuses a home of this host,
+    and `sent` once writes accepted alone are in the store."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class HomeMirror:
         self.away = False  # whether the coordinator does not answer
 
     def put(self, write: StateWrite) -> asyncio.Future[Outcome]:
-        """What became of the write; at once while the coordinator is away."""
+        """Returns the outcome of the write; done at once while the coordinator is away."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.set_result(Kept.ALONE)
@@ -142,7 +142,7 @@ class HomeMirror:
         return future
 
     def remember(self, write: StateWrite, alone: Iterable[bytes] = ()) -> None:
-        """What is not known to be in the store; nobody waits, and newer writes win.
+        """Adds a write that may not be in the store yet. It has no waiter, and newer writes win.
 
         `alone`: the keys that were accepted without the store.
         """
@@ -157,9 +157,9 @@ class HomeMirror:
     def drop(
         self, name: HomeName, refusal: TreecastError, *, forgotten: bool = False
     ) -> dict[bytes, bytes | None]:
-        """The home is another host's, or with `forgotten` nobody's: then a write that forgets it is done.
+        """Drops the writes of a home that moved, or with `forgotten` ended: then a forgetting write succeeds.
 
-        Answers what was accepted alone, and will not get into the store.
+        Returns the items that were accepted alone and will not reach the store.
         """
         alone: dict[bytes, bytes | None] = {}
         for place in (self._under_way, self._unsent):
@@ -171,11 +171,11 @@ class HomeMirror:
 
     @property
     def waiting(self) -> int:
-        """Items that the coordinator does not have yet."""
+        """Number of items that the coordinator does not have yet."""
         return sum(len(unsent.items) for unsent in self._unsent.values())
 
     async def close(self, grace: float) -> None:
-        """Sends what is left, for at most `grace` seconds; what waits longer is accepted alone."""
+        """Sends the remaining items for at most `grace` seconds, then accepts the rest alone."""
         if self._task is not None and not self.away:
             await asyncio.wait([self._task], timeout=grace)
         self._closed = True
@@ -202,7 +202,7 @@ class HomeMirror:
             self._task = asyncio.create_task(self._send_all(), name="homes to the coordinator")
 
     async def _send_all(self) -> None:
-        """Until nothing is left. Attempts are repeated with pauses that double."""
+        """Sends until nothing is left. Pauses between attempts double."""
         loop = asyncio.get_running_loop()
         failing_since, pause = 0.0, _SHORT
         while self._unsent:
@@ -219,7 +219,7 @@ class HomeMirror:
         self._task = None
 
     async def _send_some(self) -> TreecastError | None:
-        """One call with as much as it may carry. Answers what refuses all of it."""
+        """Makes one call with as many items as it can carry. Returns the error that refused all of them."""
         self._under_way = batch = self._take()
         writes = [StateWrite(name, u.epoch, u.items, u.forget) for name, u in batch.items()]
         try:
@@ -239,7 +239,7 @@ class HomeMirror:
         return error
 
     def _take(self) -> dict[HomeName, _Unsent]:
-        """Whole homes, up to the bounds; one that is too much goes in parts, who waits with the last."""
+        """Takes whole homes up to the bounds. A larger home goes in parts, with its waiters in the last."""
         taken: dict[HomeName, _Unsent] = {}
         room = self._settings.bytes
         for name in list(self._unsent):
@@ -255,7 +255,7 @@ class HomeMirror:
         return taken
 
     def _put_back(self) -> None:
-        """What was not taken goes under what has come since."""
+        """Puts unsent items back below newer writes."""
         batch, self._under_way = self._under_way, {}
         for name, older in batch.items():
             newer = self._unsent.pop(name, None)
@@ -277,21 +277,21 @@ class HomeMirror:
         if refusal.fault is Fault.NOT_COORDINATOR:
             self._lost(write.name, write.epoch, refusal, unsent.accepted_alone())
         elif unsent.alone:
-            _log.error("the coordinator's store does not take what %s has written: %s", write.name, refusal)
+            _log.error("the coordinator's store refuses writes of %s: %s", write.name, refusal)
 
     # --- the coordinator's absence
 
     def _miss(self, error: TreecastError) -> None:
         self.away = True
         self._counters.store_lost += 1
-        _log.warning("the coordinator's store is out of reach, homes write to this host alone: %s", error)
+        _log.warning("the coordinator's store is unreachable; homes write to this host alone: %s", error)
         for unsent in self._unsent.values():
             self._counters.accepted_alone += unsent.accept()
 
     def _found(self) -> None:
         if self.away:
             self.away = False
-            _log.info("the coordinator's store is back, %d items are left to be sent", self.waiting)
+            _log.info("the coordinator's store is back; %d items left to send", self.waiting)
 
 
 def _outdated(name: HomeName) -> TreecastError:

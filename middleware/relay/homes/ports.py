@@ -1,4 +1,4 @@
-"""What homes need of the coordinator and of other hosts, as Protocols, and the values that go between."""
+"""Protocols for the coordinator and other hosts as homes use them, and the values exchanged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from treecast.middleware.model.errors import TreecastError
 
 
 class HomeAt(Struct, frozen=True):
-    """Which host is a home, and in which epoch."""
+    """The host of a home, and its epoch."""
 
     host_id: int
     epoch: int
 
 
 class StateWrite(Struct, frozen=True):
-    """Items of one home for the coordinator's store, None removes; `forget`: the home and all its items."""
+    """Items of one home for the coordinator's store. None removes an item; `forget` removes the home."""
 
     name: HomeName
     epoch: int
@@ -29,19 +29,19 @@ class StateWrite(Struct, frozen=True):
 
 
 class Coordinator(Protocol):
-    """The coordinator's calls about homes. All raise COORDINATOR_UNAVAILABLE where it does not answer."""
+    """Calls to the coordinator about homes. All raise COORDINATOR_UNAVAILABLE if it does not answer."""
 
     async def ask(self, name: HomeName) -> HomeAt:
-        """Where the home is. One that has none, or whose host is away for long, is given to who asks."""
+        """Returns the home. The caller becomes the home if there is none or its host is away for long."""
 
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
-        """The writes that were refused, by their place; all others are on its disk."""
+        """Returns the refused writes by index. All others are on the coordinator's disk."""
 
     async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
-        """All items of a home of this host; NOT_COORDINATOR where it is not that."""
+        """Returns all items of a home of this host. Raises NOT_COORDINATOR if it is not the home."""
 
     async def producer_ids(self, count: int) -> range:
-        """Ids that nobody had before."""
+        """Returns unused ids."""
 
 
 Q = TypeVar("Q")
@@ -54,16 +54,16 @@ class Calls(Protocol):
     def ask(
         self, host_id: int, method: Method[Q, A], request: Q, timeout: float
     ) -> Awaitable[tuple[A, memoryview]]:
-        """Raises the refusal of the host that is asked, or ChannelError where the call failed on its way."""
+        """Raises the refusal of the called host, or ChannelError if the call failed."""
 
 
 class MirrorSettings(Struct, frozen=True):
-    """Times are seconds, sizes bytes. Of writes to the coordinator's store. What one call carries is below
-    the coordinator's own bounds."""
+    """Settings for writes to the coordinator's store. Times in seconds, sizes in bytes. The size of one call
+    is below the coordinator's own bounds."""
 
-    patience: float = 2.0  # a write waits as long for a coordinator that does not answer
-    call: float = 2.0  # one call may take as long
-    pause: float = 5.0  # the longest between attempts
+    patience: float = 2.0  # longest wait of a write for the coordinator
+    call: float = 2.0  # time-out of one call
+    pause: float = 5.0  # longest pause between attempts
     homes: int = 1000
     bytes: int = 1 << 20
 
@@ -71,8 +71,8 @@ class MirrorSettings(Struct, frozen=True):
 class HomeSettings(Struct, frozen=True):
     mirror: MirrorSettings = MirrorSettings()
     ask_again: float = 1.0  # between questions for a home whose host is away
-    tidy: float = 300.0  # between looks for homes of which there is nothing
-    connect: float = 2.0  # a call waits as long for a connection to its host
+    tidy: float = 300.0  # between searches for empty homes
+    connect: float = 2.0  # longest wait of a call for a connection
 
 
 DEFAULTS = HomeSettings()

@@ -1,4 +1,4 @@
-"""`HomeRouter`: brings a call to the home, be it here or on another host."""
+"""`HomeRouter`: routes a call to the home, on this host or another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A = TypeVar("A")
 
 
 class HomeRouter:
-    """`is_up` says whether there is a connection to a host; `connect`: s to wait for one."""
+    """`is_up` tells whether a host is connected. `connect`: seconds to wait for a connection."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class HomeRouter:
         here: Callable[[], Awaitable[T]],
         there: Callable[[HomeAt], Awaitable[T]],
     ) -> T:
-        """`here` where this host is the home, else `there` with where it is.
+        """Calls `here` if this host is the home, else `there` with the home.
 
-        A host that is not the home any more says so, and the home is looked for again.
-        COORDINATOR_UNAVAILABLE where it cannot be reached.
+        Looks the home up again if the called host is no longer the home. Raises COORDINATOR_UNAVAILABLE if
+        the home is unreachable.
         """
         if not name.id:
             fault = Fault.INVALID_GROUP if name.kind is HomeKind.GROUP else Fault.INVALID_REQUEST
-            raise TreecastError(fault, "where hosts are joined, an id cannot be empty")
+            raise TreecastError(fault, "on joined hosts, an id cannot be empty")
         denied = 0
         for _ in range(_ATTEMPTS):
             if name in self._keeper.owned:
@@ -72,7 +72,7 @@ class HomeRouter:
                 if error.fault is not Fault.NOT_COORDINATOR:
                     raise
                 denied = at.epoch
-        raise TreecastError(Fault.NOT_COORDINATOR, f"{name} is moving from host to host: try again")
+        raise TreecastError(Fault.NOT_COORDINATOR, f"the home of {name} is moving; try again")
 
     async def call(
         self,
@@ -81,19 +81,19 @@ class HomeRouter:
         request: Q,
         timeout: float,
     ) -> A:
-        """Asks the host `at`. A home that went away in between is COORDINATOR_UNAVAILABLE."""
+        """Calls the host `at`. Raises COORDINATOR_UNAVAILABLE if the home went away."""
         self._counters.forwarded += 1
         try:
             await self._connected(at.host_id)
             answer, _ = await self._calls.ask(at.host_id, method, request, timeout)
         except ChannelError as error:
             raise TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE, f"the home, host {at.host_id}, cannot be reached: {error}"
+                Fault.COORDINATOR_UNAVAILABLE, f"the home, host {at.host_id}, is unreachable: {error}"
             ) from error
         return answer
 
     async def _connected(self, host_id: int) -> None:
-        """A call would wait for the connection as long as for its answer: that may be minutes."""
+        """Waits for a connection, for a short time. The call itself would wait up to its own time-out."""
         waited = 0.0
         while not self._is_up(host_id):
             if waited >= self._connect:

@@ -1,14 +1,14 @@
-"""What a joined host keeps of its homes in the durable tables, beside what the homes themselves write.
+"""Rows about homes in a joined host's durable tables, beside the rows that the homes write.
 
 | table              | key                        | value                                                |
 | ------------------ | -------------------------- | ---------------------------------------------------- |
-| `homes`            | home                       | decimal: the epoch in which its rows here are true   |
+| `homes`            | home                       | decimal: the epoch of its rows here                  |
 | `homes-alone`      | home NUL key of item (hex) | msgpack [epoch, value or nil]                        |
 | `homes-not-merged` | home NUL epoch             | msgpack `NotMerged`                                  |
-| `homes-history`    | `history`                  | the coordinator's history that all this is of        |
+| `homes-history`    | `history`                  | the coordinator's history behind these rows          |
 
-A home's key is its kind (decimal), `:` and its id. `homes-alone` has what was accepted without the
-coordinator's store, and is not there yet.
+A home's key is its kind (decimal), `:` and its id. `homes-alone` holds items that were accepted without the
+coordinator's store and have not reached it yet.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Items = Mapping[bytes, bytes | None]
 
 
 class NotMerged(msgspec.Struct, array_like=True, frozen=True):
-    """What a home that was cut off accepted alone, and what did not become the cluster's. Unix time."""
+    """Items that a cut-off home accepted alone and that were not merged into the cluster. Unix time."""
 
     kind: int
     id: str
@@ -41,7 +41,7 @@ class NotMerged(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Stored(msgspec.Struct):
-    """What is known of homes at the start."""
+    """The rows about homes at the start."""
 
     epochs: dict[HomeName, int]
     history: str
@@ -49,7 +49,7 @@ class Stored(msgspec.Struct):
 
 
 def load(tables: Tables) -> Stored:
-    """What was accepted alone counts only in the epoch that the home is in."""
+    """Loads the rows. Items accepted alone count only in the home's present epoch."""
     epochs = {_name(key): int(value) for key, value in tables.load(HOMES).items()}
     alone: dict[HomeName, dict[bytes, bytes | None]] = {}
     for key, row in tables.load(ALONE).items():
@@ -67,7 +67,7 @@ def reports(tables: Tables) -> list[NotMerged]:
 
 
 def items_of(write: HomeWrite) -> dict[bytes, bytes | None]:
-    """A home's changes as items for the coordinator's store."""
+    """Returns a home's changes as items for the coordinator's store."""
     item_of = group_item if write.name.kind is HomeKind.GROUP else transaction_item
     return dict(item_of(change) for change in write.changes)
 

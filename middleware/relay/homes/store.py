@@ -1,4 +1,4 @@
-"""`JoinedStore`: where the homes of a joined host write: its own tables, and the coordinator's store."""
+"""`JoinedStore`: writes of a joined host's homes, to its own tables and to the coordinator's store."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def not_home(name: HomeName) -> TreecastError:
 
 
 class JoinedStore:
-    """Implements `broker.homes.HomeStore`. `owned`: the homes that this host is, and their epochs.
+    """Implements `broker.homes.HomeStore`. `owned`: the homes of this host, and their epochs.
 
-    A write is on this host's disk before the coordinator has it, so what is answered for is always here.
-    `forgotten` is told of homes that wrote their last.
+    A write is on this host's disk before the coordinator gets it, so this host always has what it answered
+    for. `forgotten` is called for homes after their last write.
     """
 
     def __init__(
@@ -80,5 +80,5 @@ class JoinedStore:
 
 
 def _alone(states: Iterable[StateWrite]) -> list[Change]:
-    """Says on disk what was accepted without the coordinator's store."""
+    """Returns the rows for items accepted without the coordinator's store."""
     return [row for s in states for row in rows.alone_rows(s.name, s.epoch, s.items)]

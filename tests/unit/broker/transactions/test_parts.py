@@ -244,7 +244,7 @@ async def test_items_for_the_next_home(bench: Home) -> None:
     assert bench.told(True) >= {("t-1", pid(open_part))}
     assert {change.key for change in bench.home.unload("q")} == {"q"}
     for key in (b"x", b"pzzz", b"p"):
-        with pytest.raises(ValueError, match="an item"):
+        with pytest.raises(ValueError, match="unknown item"):
             rows_of("q", {key: items[b"t"]})
     stored = decode("q", items[b"t"])
     assert items_of([stored]) == {b"t": items[b"t"]}
