@@ -124,23 +124,23 @@ class Channel(ConsumingChannel):
         if self.transactional:
             self._publishes.append((run, mandatory))
             return
-        taken = self._publish(run, mandatory, now)
+        refused = self._publish(run, mandatory, now)
         if self.confirming:
-            self._confirm(taken, run.count)
+            self._confirm(refused, run.count)
 
-    def _publish(self, run: Run, mandatory: bool, now: float) -> int:
-        """How many were taken; what is mandatory and routed nowhere is returned."""
+    def _publish(self, run: Run, mandatory: bool, now: float) -> list[int]:
+        """Numbers of the messages that were refused; what is mandatory and routed nowhere is returned."""
         try:
-            routed, taken = self._vhost.publish(run, now)
+            routed, refused = self._vhost.publish(run, now)
         except TreecastError as error:
             if error.fault is not Fault.STORAGE:
                 raise
-            return 0
+            return list(range(run.count))
         if run.persistent and run.place:
             self._connection.depends = True
         if mandatory and not routed:
             self._return(run)
-        return taken
+        return refused
 
     def _return(self, run: Run) -> None:
         out, frame_max = self._connection.writer(), self._connection.frame_max
@@ -158,15 +158,19 @@ class Channel(ConsumingChannel):
         if not method.nowait:
             self.send(commands.Confirm.SelectOk())
 
-    def _confirm(self, taken: int, count: int) -> None:
+    def _confirm(self, refused: list[int], count: int) -> None:
         if not self._confirms:
             self._connection.unconfirmed.append(self)
-        if taken:
-            self._confirmed(taken, True)
-        if taken < count:
-            self._confirmed(count - taken, False)
+        done = 0
+        for number in refused:
+            self._confirmed(number - done, True)
+            self._confirmed(1, False)
+            done = number + 1
+        self._confirmed(count - done, True)
 
     def _confirmed(self, count: int, taken: bool) -> None:
+        if count == 0:
+            return
         self._publish_tag += count
         if self._confirms and self._confirms[-1][1] == taken:
             self._confirms[-1] = (self._publish_tag, taken)
@@ -196,10 +200,10 @@ class Channel(ConsumingChannel):
         self._need_tx()
         publishes, self._publishes = self._publishes, []
         settling, self._settling = self._settling, []
-        taken = [self._publish(run, mandatory, now) == run.count for run, mandatory in publishes]
+        refused = [self._publish(run, mandatory, now) for run, mandatory in publishes]
         for how, given in settling:
             self._settle(given, how, now)
-        if not all(taken):
+        if any(refused):
             raise AmqpError(codec.PRECONDITION_FAILED, "partial tx completion")
         self.send(commands.Tx.CommitOk())
 

@@ -10,6 +10,7 @@ from .consumers import Consumer
 from .deaths import Death
 from .exchange import Binding, Destination, Exchange, ExchangeType
 from .message import HEAD, NEVER, Part, Run, message, messages, skip
+from .policies import Policy
 from .queue import MessageQueue
 from .recorder import Recorder
 from .refusals import Reason, Refusal
@@ -30,6 +31,7 @@ __all__ = [
     "NEVER",
     "Overflow",
     "Part",
+    "Policy",
     "QueueArguments",
     "QueueSettings",
     "QueueType",

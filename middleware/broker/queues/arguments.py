@@ -172,7 +172,7 @@ def parse(arguments: Table, queue: bytes, vhost: str) -> QueueArguments:
     for name in arguments:
         if name in KNOWN and kind not in KNOWN[name][1]:
             raise precondition(f"invalid arg '{name}' for {which} of queue type rabbit_{kind.value}_queue")
-    return _parsed(kind, arguments)
+    return parsed(kind, arguments)
 
 
 def _check(name: str, arguments: Table, which: str) -> None:
@@ -182,15 +182,19 @@ def _check(name: str, arguments: Table, which: str) -> None:
             raise precondition(f"invalid arg '{name}' for {which}: {wrong}")
 
 
-def _parsed(kind: QueueType, arguments: Table) -> QueueArguments:
+def parsed(kind: QueueType, arguments: Table) -> QueueArguments:
+    """What arguments come to that have been checked."""
     quorum = kind is QueueType.QUORUM
+    overflow = _OVERFLOWS[_said(arguments.get("x-overflow", "drop-head"))]
+    if quorum and overflow is Overflow.REJECT_PUBLISH_DLX:
+        overflow = Overflow.DROP_HEAD  # as in RabbitMQ, which logs that quorum queues do not know it
     return QueueArguments(
         type=kind,
         message_ttl=_number(arguments, "x-message-ttl", -1),
         expires=_number(arguments, "x-expires", -1),
         max_length=_number(arguments, "x-max-length", -1),
         max_bytes=_number(arguments, "x-max-length-bytes", -1),
-        overflow=_OVERFLOWS[_said(arguments.get("x-overflow", "drop-head"))],
+        overflow=overflow,
         dead_letter_exchange=_name(arguments, "x-dead-letter-exchange"),
         dead_letter_key=_name(arguments, "x-dead-letter-routing-key"),
         max_priority=QUORUM_PRIORITIES if quorum else _number(arguments, "x-max-priority", 0),

@@ -12,10 +12,11 @@ from . import arguments as queue_arguments
 from .arguments import QueueArguments, QueueType, Table
 from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
 from .message import Part, Run
+from .policed import PolicedRouter
 from .queue import MessageQueue
 from .recorder import Recorder
 from .refusals import Reason, Refusal, inequivalent, precondition, text
-from .routing import DEFAULT, Router
+from .routing import DEFAULT
 from .settings import QueueSettings
 from .store import RunStore
 
@@ -30,14 +31,13 @@ _BUILT_IN: Final = (
 )
 
 
-class Definitions(Router):
+class Definitions(PolicedRouter):
     """The definitions of one virtual host."""
 
     def __init__(self, name: str, store: RunStore, recorder: Recorder, settings: QueueSettings) -> None:
-        super().__init__(name)
+        super().__init__(name, recorder)
         self.settings = settings
         self._store = store
-        self._recorder = recorder
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
         for built_in, kind, internal in _BUILT_IN:
             self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
@@ -79,6 +79,7 @@ class Definitions(Router):
             alternate=self._alternate(name, asked),
         )
         self.exchanges[name] = exchange
+        self._police_exchange(exchange)
         self.changed()
         if durable:
             definition = {"type": kind, "auto_delete": auto_delete, "internal": internal, "arguments": asked}
@@ -171,9 +172,10 @@ class Definitions(Router):
             return found
         parsed = queue_arguments.parse(asked, name, self.name)
         self._allowed(name, parsed, durable, exclusive, auto_delete)
+        policies, effective = self._queue_policies(name, parsed.type, asked)
         queue = MessageQueue(
             name,
-            parsed,
+            effective,
             self._store,
             self,
             self._recorder,
@@ -184,6 +186,7 @@ class Definitions(Router):
             now=now,
         )
         queue.asked = asked
+        queue.policies = policies
         self.queues[name] = queue
         self.changed()
         if durable:

@@ -14,6 +14,7 @@ from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
 
 from . import headers
 from .message import Run
+from .policies import Policy
 
 
 class ExchangeType(enum.Enum):
@@ -50,7 +51,7 @@ class HeaderReader(Protocol):
 
 
 class Exchange:
-    """One exchange. `alternate`: where what it routes nowhere goes, None: nowhere.
+    """One exchange. `alternate`: where what it routes nowhere goes, None: nowhere; as declared, or by policy.
 
     `bindings` are all of it, each with its arguments as they were given.
     """
@@ -72,7 +73,8 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = dict(arguments or {})
-        self.alternate = alternate
+        self.declared_alternate = self.alternate = alternate
+        self.policies: tuple[Policy | None, Policy | None] = (None, None)
         self.bindings: dict[Binding, Mapping[str, object]] = {}
         self.sources = 0  # bindings of other exchanges to this one
         self._by_key: dict[bytes, dict[Destination, int]] = {}

@@ -17,12 +17,14 @@ from .arguments import Overflow, QueueArguments, QueueType
 from .backlog import Backlog
 from .consumers import Consumer, Consumers
 from .message import NEVER, Part, Run
+from .policies import Policy
 from .recorder import Recorder
 from .refusals import Reason, Refusal, text
 from .settings import DEFAULTS, QueueSettings
 from .store import RunStore
 
 _ALL: Final = 1 << 62
+_NONE: Final[list[int]] = []
 _QUORUM_DEFAULT: Final = 4  # the priority of a message that has none, in a quorum queue
 
 
@@ -36,7 +38,8 @@ class MessageQueue:
     """`ready` messages of `ready_bytes`, and `unsettled` ones. `owner`: the connection that it is exclusive
     to.
 
-    `asked`: what it was declared with. `arguments`: what that and the policies come to.
+    `asked`: what it was declared with. `policies`: the policy and the operator policy that count.
+    `arguments`: what all that comes to.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class MessageQueue:
         self.name = name
         self.arguments = arguments
         self.asked: dict[str, object] = {}
+        self.policies: tuple[Policy | None, Policy | None] = (None, None)
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
@@ -75,29 +79,46 @@ class MessageQueue:
         self._settings = settings
         self._backlogs: list[Backlog] = []  # by falling priority, those that were needed
         self._next = 1
+        self._came_back = False  # something did since the last pump
+
+    def change(self, arguments: QueueArguments, now: float) -> None:
+        """A policy did: what is too long now is dropped. Times to live count for what comes from now on."""
+        if arguments == self.arguments:
+            return
+        if arguments.expires != self.arguments.expires:
+            self.used_at = now
+        self.arguments = arguments
+        self._came_back = True
+        self.pump(now)
 
     # --- publishing
 
-    def publish(self, run: Run, now: float) -> int:
-        """Takes the run's messages, gives them to consumers that have room; how many it took, of the first.
+    def publish(self, run: Run, now: float) -> list[int]:
+        """Takes the run's messages, gives them to consumers that have room.
 
-        The rest is refused, since the queue is full and its overflow says so.
+        Answers the numbers of those that it refuses, since it is full and its overflow says so.
         """
+        if self._came_back:
+            self._cut_returned(now)
         part = self._part(run, now)
         if self.arguments.overflow is Overflow.DROP_HEAD or not self._limited:
             self._enqueue(part)
             self.pump(now)
             self._drop_heads(now)
-            return run.count
-        taken = 0
-        while part.count and (room := self._publish_room(part)):
-            one = part.cut(room)
-            taken += one.count
-            self._enqueue(one)
-            self.pump(now)
-        if part.count and self.arguments.overflow is Overflow.REJECT_PUBLISH_DLX:
-            self._undertaker.bury(self, run, part, deaths.MAXLEN, now)
-        return taken
+            return _NONE
+        refused: list[int] = []
+        while part.count:
+            number = run.count - part.count
+            room = self._publish_room(part)
+            one = part.cut(room or self._refused_together(part))
+            if room:
+                self._enqueue(one)
+                self.pump(now)
+                continue
+            refused += range(number, number + one.count)
+            if self.arguments.overflow is Overflow.REJECT_PUBLISH_DLX:
+                self._undertaker.bury(self, run, one, deaths.MAXLEN, now)
+        return refused
 
     def _part(self, run: Run, now: float) -> Part:
         expiration, ttl = run.expiration, self.arguments.message_ttl
@@ -162,19 +183,35 @@ class MessageQueue:
             room = 1 if self.ready_bytes + part.section(0, 1).size <= asked.max_bytes else 0
         return max(room, 0)
 
+    def _refused_together(self, part: Part) -> int:
+        """How many of its messages are refused with the first: by bytes, a smaller one may still fit."""
+        return part.count if 0 <= self.arguments.max_length <= self.ready else 1
+
+    def _cut_returned(self, now: float) -> None:
+        """What came back may have made it too long. It is cut before anybody is given anything (RabbitMQ)."""
+        self._came_back = False
+        if self.arguments.overflow is Overflow.DROP_HEAD:
+            self._drop_heads(now)
+
     def _drop_heads(self, now: float) -> None:
         while self._over:
+            self._expire(now, True)
+            if not self._over:
+                return
             asked = self.arguments
             over = self.ready - asked.max_length if 0 <= asked.max_length < self.ready else 1
             part = self._take_ready(over)
             if part is None:
                 return
             self._give_up(part, deaths.MAXLEN, now)
+        self._expire(now, True)
 
     # --- delivering
 
     def pump(self, now: float) -> None:
         """Gives what is ready to consumers that have room, and gives up what has expired at the head."""
+        if self._came_back:
+            self._cut_returned(now)
         while self.ready:
             self._expire(now, False)
             consumer, room = self.consumers.next()
@@ -271,6 +308,7 @@ class MessageQueue:
         self.ready += back.count
         self.ready_bytes += back.size
         self._backlog(back.priority).push_back(back)
+        self._came_back = True
 
     def _loaded(self, part: Part) -> Part:
         if part.run is None:

@@ -31,7 +31,7 @@ class Recorder:
         """The queue holds `count` of its messages from number `offset` on no more."""
 
     def declared(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:
-        """A durable exchange or queue is there, as `definition` says."""
+        """A durable exchange or queue, a policy or operator_policy is there, as `definition` says."""
 
     def deleted(self, kind: str, name: bytes) -> None:
         """It is not, and none of its bindings and messages."""

@@ -42,21 +42,21 @@ class VirtualHost(Definitions):
 
     # --- publishing
 
-    def publish(self, run: Run, now: float) -> tuple[bool, int]:
-        """Into all queues that it is routed to: (whether there is one, how many of its messages all have
-        taken).
+    def publish(self, run: Run, now: float) -> tuple[bool, list[int]]:
+        """Into all queues that it is routed to: (whether there is one, numbers of the messages that some
+        queue refused).
 
         `Router.may_publish` has been asked by whoever publishes.
         """
         queues = self.route(run)
-        if not queues:
-            return False, run.count
-        taken = run.count
+        refused: list[int] = []
         for queue in queues:
-            taken = min(taken, queue.publish(run, now))
+            found = queue.publish(run, now)
+            if found:
+                refused = sorted({*refused, *found})
             self.watch(queue)
         self.settle_up(now)
-        return True, taken
+        return len(queues) > 0, refused
 
     # --- dead letters
 
@@ -151,7 +151,10 @@ class VirtualHost(Definitions):
             at, _, queue = heappop(self._due)
             if self._watched.get(queue.name) == at:
                 del self._watched[queue.name]
-            if self.queues.get(queue.name) is not queue:
+            known = self.queues.get(queue.name)
+            if known is not queue:
+                if known is not None:
+                    self.watch(known)  # another of the same name, which this entry stood for
                 continue
             queue.tick(now)
             if queue.expired(now):

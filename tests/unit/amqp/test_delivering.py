@@ -132,6 +132,20 @@ def test_confirms_of_a_chunk_are_one_and_returns_come_before(client: Client) -> 
     assert (confirm.delivery_tag, confirm.multiple) == (51, False)
 
 
+def test_a_smaller_message_may_fit_behind_one_that_is_refused(client: Client) -> None:
+    client.declare(max_length_bytes=10, overflow="reject-publish")
+    client.ask(Confirm.Select(), Confirm.SelectOk)
+    client.publish("q", b"1234", b"12345678", b"12345", b"12", b"1")
+    found = [(type(one), one.delivery_tag, one.multiple) for one in client.got()]  # type: ignore[attr-defined]
+    assert found == [
+        (Basic.Ack, 1, False),
+        (Basic.Nack, 2, False),
+        (Basic.Ack, 3, False),
+        (Basic.Nack, 4, False),
+        (Basic.Ack, 5, False),
+    ]
+
+
 def test_what_a_full_queue_refuses_is_nacked(client: Client) -> None:
     client.declare(max_length=3, overflow="reject-publish")
     client.ask(Confirm.Select(), Confirm.SelectOk)

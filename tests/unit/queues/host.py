@@ -111,7 +111,9 @@ class Host:
         self.vhost.bind(source.encode(), Destination(queue.encode(), False), key.encode(), asked)
 
     def publish(self, *bodies: bytes, **options: object) -> tuple[bool, int]:
-        return self.vhost.publish(run(*bodies, **options), self.now)  # type: ignore[arg-type]
+        """(whether there is a queue, how many messages all queues have taken)."""
+        routed, refused = self.vhost.publish(run(*bodies, **options), self.now)  # type: ignore[arg-type]
+        return routed, len(bodies) - len(refused)
 
     def get(self, queue: MessageQueue) -> Part | None:
         part = queue.get(self.now, no_ack=False)

@@ -45,11 +45,18 @@ class PlainQueue:
         level = min(priority, self.max_priority)
         self.ready.append(Plain(body, self.next_position, level, now + min(ttl, self.ttl)))
         self._sort()
+        self.cut(now)
+        return True
+
+    def cut(self, now: float) -> None:
+        """Drops heads beyond the limits, once what has expired is gone."""
         self.expire(now)
-        while len(self.ready) > self.max_length or self._bytes() > self.max_bytes:
+        while self.overflow == "drop-head" and self._over():
             self.dead.append((self.ready.pop(0).body, "maxlen"))
             self.expire(now)
-        return True
+
+    def _over(self) -> bool:
+        return len(self.ready) > self.max_length or self._bytes() > self.max_bytes
 
     def _bytes(self) -> int:
         return sum(len(one.body) for one in self.ready)

@@ -120,6 +120,20 @@ def test_a_dead_letter_reaches_a_consumer_at_once(host: Host) -> None:
     assert taker.got == [b"2"]
 
 
+def test_time_passes_for_a_queue_that_has_the_name_of_a_deleted_one(host: Host) -> None:
+    for _ in range(2):
+        queue = dead_host(host, message_ttl=2000)
+        host.publish(b"1")
+        if host.now == 1000.0:
+            host.vhost.delete_queue(b"q", None)
+            host.wait(1)
+    host.wait(1)
+    assert queue.ready == 1
+    host.wait(1)
+    assert queue.ready == 0
+    assert host.drained("dead") == [b"1"]
+
+
 def test_an_exchange_that_is_not_there_takes_no_dead_letters(host: Host) -> None:
     host.queue("q", dead_letter_exchange="gone", max_length=0)
     host.vhost.publish(run(b"1"), host.now)

@@ -98,7 +98,7 @@ def test_a_queue_does_what_the_reference_does(
                 queue.requeue(part, 0, 1, None, host.now, failed=what == "fail")  # type: ignore[arg-type]
                 queue.pump(host.now)
                 plain.requeue(one, what == "fail")
-                plain.expire(host.now)
+                plain.cut(host.now)
             host.vhost.touched(queue, host.now)
         assert queue.ready == len(plain.ready)
         assert queue.ready_bytes == sum(len(one.body) for one in plain.ready)

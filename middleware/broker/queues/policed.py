@@ -1,0 +1,81 @@
+"""Policies of one virtual host, kept and applied: to what is declared, and on a change to what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import policies
+from .arguments import QueueArguments, QueueType, parsed
+from .exchange import Exchange
+from .policies import Policy
+from .queue import MessageQueue
+from .recorder import Recorder
+from .routing import Router
+
+Both = tuple[Policy | None, Policy | None]
+
+
+class PolicedRouter(Router):
+    """A router whose exchanges and queues are under policies. `operator_policies` are an operator's."""
+
+    def __init__(self, name: str, recorder: Recorder) -> None:
+        super().__init__(name)
+        self.policies: dict[str, Policy] = {}
+        self.operator_policies: dict[str, Policy] = {}
+        self._recorder = recorder
+
+    def touched(self, queue: MessageQueue, now: float) -> None:
+        """Something was done with a queue."""
+        raise NotImplementedError
+
+    def set_policy(self, policy: Policy, now: float, *, operator: bool = False) -> None:
+        """Sets, or replaces, the policy of its name. PRECONDITION_FAILED where it makes no sense."""
+        policies.check(policy, operator=operator)
+        known, kind = self._known(operator)
+        if known.get(policy.name) == policy:
+            return
+        known[policy.name] = policy
+        self._recorder.declared(kind, policy.name.encode(), policy.said)
+        self._apply_to_all(now)
+
+    def delete_policy(self, name: str, now: float, *, operator: bool = False) -> bool:
+        """Whether there was one."""
+        known, kind = self._known(operator)
+        if known.pop(name, None) is None:
+            return False
+        self._recorder.deleted(kind, name.encode())
+        self._apply_to_all(now)
+        return True
+
+    def _known(self, operator: bool) -> tuple[dict[str, Policy], str]:
+        return (self.operator_policies, "operator_policy") if operator else (self.policies, "policy")
+
+    def _apply_to_all(self, now: float) -> None:
+        for exchange in self.exchanges.values():
+            self._police_exchange(exchange)
+        self.changed()
+        for queue in list(self.queues.values()):
+            both, arguments = self._queue_policies(queue.name, queue.arguments.type, queue.asked)
+            queue.policies = both
+            queue.change(arguments, now)
+            self.touched(queue, now)
+
+    def _police_exchange(self, exchange: Exchange) -> None:
+        """The alternate exchange that it was declared with counts, else that of a policy."""
+        exchange.policies = (
+            policies.for_exchange(self.policies, exchange.name),
+            policies.for_exchange(self.operator_policies, exchange.name),
+        )
+        said = policies.merged(*exchange.policies).get("alternate-exchange")
+        by_policy = said.encode() if isinstance(said, str) else None
+        exchange.alternate = exchange.declared_alternate or by_policy
+
+    def _queue_policies(
+        self, name: bytes, kind: QueueType, asked: Mapping[str, object]
+    ) -> tuple[Both, QueueArguments]:
+        """(the policies that count, what they and `asked` come to)."""
+        both = (
+            policies.for_queue(self.policies, name, kind),
+            policies.for_queue(self.operator_policies, name, kind),
+        )
+        return both, parsed(kind, policies.with_policy(asked, policies.merged(*both), kind))

@@ -1,0 +1,230 @@
+"""Policies: what an operator says of many queues and exchanges by a pattern of their names.
+
+A policy has a definition, a priority, and what it applies to. Of all that match, only the one of the
+highest priority counts; an operator policy, found in the same way, is merged into it, and both into what
+the queue was declared with. Where two say a number, the lower counts. Names, rules and refusals are RabbitMQ 4.3's
+(rabbit_policy, rabbit_policies, rabbit_queue_type_util), for the settings of `SETTINGS`.
+
+Patterns are Python's regular expressions, where RabbitMQ has PCRE: what people write in policies is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from .arguments import QueueType
+from .refusals import Reason, Refusal, text
+
+Definition = Mapping[str, object]
+
+
+class Policy(Struct, frozen=True):
+    """`apply_to`: all, exchanges, queues, classic_queues, quorum_queues or streams."""
+
+    name: str
+    pattern: str
+    definition: Definition
+    priority: int = 0
+    apply_to: str = "all"
+
+    @property
+    def said(self) -> dict[str, object]:
+        """It without its name, in RabbitMQ's words."""
+        return {
+            "pattern": self.pattern,
+            "definition": dict(self.definition),
+            "priority": self.priority,
+            "apply-to": self.apply_to,
+        }
+
+
+# --- what may be said
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_positive(value: object) -> bool:
+    return _is_count(value) and value != 0
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_one_of(*known: object) -> Callable[[object], bool]:
+    return lambda value: value in known
+
+
+def is_age(value: object) -> bool:
+    """A length of time as streams spell it: a number and one of Y, M, D, h, m and s."""
+    return isinstance(value, str) and re.fullmatch(r"\d+[YMDhms]", value) is not None
+
+
+class Setting(Struct, frozen=True):
+    """What one key of a definition may be; `what` is how its refusal calls it. `types`: queues that know
+    it.
+    """
+
+    fits: Callable[[object], bool]
+    what: str
+    types: frozenset[QueueType]
+    operator: bool = False
+
+
+_CLASSIC: Final = frozenset({QueueType.CLASSIC})
+_QUORUM: Final = frozenset({QueueType.QUORUM})
+_STREAM: Final = frozenset({QueueType.STREAM})
+_BOTH: Final = _CLASSIC | _QUORUM
+_ALL: Final = _BOTH | _STREAM
+_OVERFLOWS: Final = _is_one_of("drop-head", "reject-publish", "reject-publish-dlx")
+
+SETTINGS: Final = {
+    "alternate-exchange": Setting(_is_name, "alternate exchange name", _ALL),
+    "dead-letter-exchange": Setting(_is_name, "dead letter exchange name", _BOTH),
+    "dead-letter-routing-key": Setting(_is_name, "dead letter routing key", _BOTH),
+    "dead-letter-strategy": Setting(
+        _is_one_of("at-most-once", "at-least-once"), "dead letter strategy", _QUORUM
+    ),
+    "message-ttl": Setting(_is_count, "message TTL", _BOTH, True),
+    "expires": Setting(_is_positive, "queue expiry", _BOTH, True),
+    "max-length": Setting(_is_count, "maximum length", _BOTH, True),
+    "max-length-bytes": Setting(_is_count, "maximum length in bytes", _ALL, True),
+    "max-in-memory-length": Setting(_is_count, "maximum memory in bytes", _QUORUM, True),
+    "max-in-memory-bytes": Setting(_is_count, "maximum memory in bytes", _QUORUM, True),
+    "queue-mode": Setting(_is_one_of("default", "lazy"), "queue-mode value", _CLASSIC),
+    "queue-version": Setting(_is_one_of(1, 2), "queue-version value", _ALL, True),
+    "overflow": Setting(_OVERFLOWS, "overflow value", _BOTH, True),
+    "delivery-limit": Setting(_is_integer, "delivery limit", _QUORUM, True),
+    "max-age": Setting(is_age, "max age", _STREAM),
+    "stream-max-segment-size-bytes": Setting(_is_count, "segment size", _STREAM),
+    "queue-leader-locator": Setting(
+        _is_one_of("client-local", "balanced", "random", "least-leaders"),
+        "queue leader locator value",
+        _ALL,
+    ),
+    "initial-cluster-size": Setting(_is_count, "cluster size", _STREAM),
+    "consumer-timeout": Setting(_is_count, "consumer timeout", _ALL),
+}
+
+_APPLIES: Final = {
+    "all": _ALL,
+    "queues": _ALL,
+    "classic_queues": _CLASSIC,
+    "quorum_queues": _QUORUM,
+    "streams": _STREAM,
+    "exchanges": frozenset[QueueType](),
+}
+_STREAMS_IGNORE: Final = frozenset({"queue-version"})
+
+
+def check(policy: Policy, *, operator: bool = False) -> None:
+    """PRECONDITION_FAILED with RabbitMQ's words where the policy makes no sense."""
+    try:
+        re.compile(policy.pattern)
+    except re.error as error:
+        raise _wrong(f"pattern should be a regular expression, {error}") from error
+    if policy.apply_to not in _APPLIES:
+        raise _wrong(
+            f"apply-to '{policy.apply_to}' unrecognised; should be one of: 'queues', 'classic_queues', "
+            "'quorum_queues', 'streams', 'exchanges', or 'all'"
+        )
+    if not policy.definition:
+        raise _wrong("no policy provided")
+    unknown = [name for name in policy.definition if not knows(name, operator=operator)]
+    if unknown:
+        raise _wrong(f"{unknown} are not recognised policy settings")
+    for name, value in policy.definition.items():
+        if not SETTINGS[name].fits(value):
+            raise _wrong(f"{value!r} is not a valid {SETTINGS[name].what}")
+
+
+def knows(name: str, *, operator: bool = False) -> bool:
+    """Whether a definition may have it."""
+    return name in SETTINGS and (SETTINGS[name].operator or not operator)
+
+
+def _wrong(detail: str) -> Refusal:
+    return Refusal(Reason.PRECONDITION_FAILED, f"Validation failed\n\n{detail}\n")
+
+
+# --- which policy counts
+
+
+def _suits(policy: Policy, kind: QueueType) -> bool:
+    """Whether it is for queues of this type: one that says what the type does not know is for others."""
+    ignored = _STREAMS_IGNORE if kind is QueueType.STREAM else frozenset[str]()
+    return kind in _APPLIES[policy.apply_to] and not any(
+        kind not in SETTINGS[name].types and name not in ignored and name != "alternate-exchange"
+        for name in policy.definition
+    )
+
+
+def for_queue(policies: Mapping[str, Policy], name: bytes, kind: QueueType) -> Policy | None:
+    return _first([one for one in policies.values() if _suits(one, kind)], name)
+
+
+def for_exchange(policies: Mapping[str, Policy], name: bytes) -> Policy | None:
+    return _first([one for one in policies.values() if one.apply_to in ("all", "exchanges")], name)
+
+
+def _first(policies: list[Policy], name: bytes) -> Policy | None:
+    """That of the highest priority whose pattern matches, the earliest of several."""
+    shown = text(name)
+    matching = [one for one in policies if re.search(one.pattern, shown)]
+    return max(matching, key=lambda one: one.priority, default=None)
+
+
+# --- what it comes to
+
+
+def merged(policy: Policy | None, operator: Policy | None) -> dict[str, object]:
+    """One definition of both."""
+    found = dict(policy.definition) if policy is not None else {}
+    for name, value in (operator.definition if operator is not None else {}).items():
+        found[name] = _merge_operator(name, found[name], value) if name in found else value
+    return found
+
+
+def _merge_operator(name: str, value: object, operator: object) -> object:
+    return operator if name in ("overflow", "queue-version") else _lower(name, value, operator)
+
+
+def _lower(name: str, one: object, other: object) -> object:
+    assert isinstance(one, int)
+    assert isinstance(other, int)
+    if name == "delivery-limit" and min(one, other) < 0:
+        return max(one, other)  # a negative one is no limit
+    return min(one, other)
+
+
+_LOWER: Final = frozenset(
+    {"expires", "message-ttl", "max-length", "max-length-bytes", "delivery-limit", "consumer-timeout"}
+)
+
+
+def with_policy(asked: Mapping[str, object], definition: Definition, kind: QueueType) -> dict[str, object]:
+    """What a queue was declared with, and what a policy's definition adds to it or lowers.
+
+    Where both say a thing, the lower of two numbers counts, and else the queue's own; of `overflow`, in
+    quorum queues, the policy's.
+    """
+    found = dict(asked)
+    for name, value in definition.items():
+        argument = f"x-{name}"
+        if kind not in SETTINGS[name].types or name == "alternate-exchange":
+            continue
+        if argument not in found or (name == "overflow" and kind is QueueType.QUORUM):
+            found[argument] = value
+        elif name in _LOWER:
+            found[argument] = _lower(name, value, found[argument])
+    return found
