@@ -1,9 +1,9 @@
 """Policies: what an operator says of many queues and exchanges by a pattern of their names.
 
-A policy has a definition, a priority, and what it applies to. Of all that match, only the one of the
-highest priority counts; an operator policy, found in the same way, is merged into it, and both into what
-the queue was declared with. Where two say a number, the lower counts. Names, rules and refusals are RabbitMQ 4.3's
-(rabbit_policy, rabbit_policies, rabbit_queue_type_util), for the settings of `SETTINGS`.
+A policy has a definition, a priority, and a kind that it applies to. Of all policies that match, the one with
+the highest priority counts. The matching operator policy is merged into it, and the result into the arguments
+of the declaration. If two of them set a number, the lower one counts. Names, rules and refusals follow
+RabbitMQ 4.3 (rabbit_policy, rabbit_policies, rabbit_queue_type_util), for the settings in `SETTINGS`.
 
 Patterns are Python's regular expressions, where RabbitMQ has PCRE: what people write in policies is the same.
 """
