@@ -35,6 +35,7 @@ def test_a_healthy_machine(free: None, command, tmp_path: Path) -> None:
         "hot modules",
         "data directory",
         "kafka address",
+        "amqp address",
         "control address",
         "runtime directory",
         "open files",
