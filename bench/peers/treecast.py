@@ -81,6 +81,7 @@ class TreecastPeer(LocalServer):
             *("--kafka", f"127.0.0.1:{self._port}", "--stare", "off"),
             *("--admin", "127.0.0.1:0", "--control", "127.0.0.1:0"),
             *(() if "--mqtt" in self._flags else ("--mqtt", "off")),
+            *(() if "--amqp" in self._flags else ("--amqp", "off")),
             *self._flags,
         ]
 

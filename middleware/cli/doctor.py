@@ -31,7 +31,7 @@ DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
 DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
 
-_FACES = ("kafka", "mqtt", "mqtt_tls", "stare", "admin", "control", "fabric")
+_FACES = ("kafka", "amqp", "amqp_tls", "mqtt", "mqtt_tls", "stare", "admin", "control", "fabric")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
-from .settings import AUTO, FACES, NOT_SERVED, PREFIX, UNICAST, Key, Settings, given_carriers, keys
+from .settings import AUTO, FACES, PREFIX, UNICAST, Key, Settings, given_carriers, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of ours that are not settings of a daemon.
@@ -198,8 +198,9 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         return sources.get(name, keys()[name].flag)
 
     for face in FACES:
-        _check_address(face, getattr(settings, face), where(face))
-    _check_address("mqtt_tls", settings.mqtt_tls, where("mqtt_tls"))
+        _check_address(getattr(settings, face), where(face))
+    for face in ("amqp_tls", "mqtt_tls"):
+        _check_address(getattr(settings, face), where(face))
     if settings.kafka_advertised:
         address = _parse(settings.kafka_advertised, where("kafka_advertised"))
         if not address.port:
@@ -253,12 +254,9 @@ def _check_carriers(settings: Settings, where: Callable[[str], str]) -> None:
         raise ConfigError(f"{where('carrier')}: {settings.carrier!r} does not fit: {error}") from error
 
 
-def _check_address(face: str, text: str, where: str) -> None:
-    if text == OFF:
-        return
-    if face in NOT_SERVED:
-        raise ConfigError(f"{where}: {NOT_SERVED[face]}; leave --{face} away, or say --{face} off")
-    _parse(text, where)
+def _check_address(text: str, where: str) -> None:
+    if text != OFF:
+        _parse(text, where)
 
 
 def _parse(text: str, where: str) -> Address:

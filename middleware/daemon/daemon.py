@@ -32,6 +32,7 @@ from .stare_face import StareFaceServer
 from .status import OpenFace, Subject
 
 if TYPE_CHECKING:
+    from .amqp import AmqpPart
     from .joining import Joining
     from .mqtt import MqttPart
     from .stare_alone import Stare
@@ -53,6 +54,7 @@ class Daemon:
         self._joining: Joining | None = None
         self._kafka: KafkaFace | None = None
         self._stare: StareFaceServer | None = None
+        self._amqp: AmqpPart | None = None
         self._mqtt: MqttPart | None = None
         self._admin = AdminServer()
         self._control: ControlServer | None = None
@@ -76,7 +78,7 @@ class Daemon:
 
     async def _start(self) -> None:
         settings = self.settings
-        for face in ("kafka", "mqtt", "stare", "control"):  # before recovery, which may take a while
+        for face in ("kafka", "amqp", "mqtt", "stare", "control"):  # before recovery, which may take a while
             if (address := self._wanted(face)) is not None:
                 check_free(face, address)
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
@@ -99,8 +101,10 @@ class Daemon:
         await self._start_kafka(broker, admits)
         await self._start_stare(admits)
         self._take_up_mqtt(broker, admits)
+        self._take_up_amqp(broker, room)
         await broker.begin_events()
         await self._open_mqtt()
+        await self._open_amqp()
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
@@ -196,7 +200,7 @@ class Daemon:
 
         unix_path = self._claim("mqtt") if address is not None else None
         self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.pubsub)
-        self._mqtt.face.admits = admits
+        self._mqtt.face.listeners.admits = admits
 
     async def _open_mqtt(self) -> None:
         if self._mqtt is None:
@@ -206,6 +210,26 @@ class Daemon:
             self._opened("mqtt", self._mqtt.address, self._mqtt.unix_path)
         if self._mqtt.tls_address is not None:
             self._faces["mqtt-tls"] = OpenFace("mqtt-tls", str(self._mqtt.tls_address), None)
+
+    def _take_up_amqp(self, broker: Broker, room: RoomWatch) -> None:
+        """Restores its queues."""
+        address = self._wanted("amqp")
+        if address is None and self._wanted("amqp_tls") is None:
+            return
+        from .amqp import AmqpPart  # here, since a host without the face needs none of it
+
+        unix_path = self._claim("amqp") if address is not None else None
+        self._amqp = AmqpPart(self.settings, self.counters, address, unix_path, broker.pubsub, room.troubles)
+        self._amqp.face.listeners.admits = room.descriptors.admits
+
+    async def _open_amqp(self) -> None:
+        if self._amqp is None:
+            return
+        await self._amqp.start()
+        if self._amqp.address is not None:
+            self._opened("amqp", self._amqp.address, self._amqp.unix_path)
+        if self._amqp.tls_address is not None:
+            self._faces["amqp-tls"] = OpenFace("amqp-tls", str(self._amqp.tls_address), None)
 
     async def _start_control(self) -> None:
         address = self._wanted("control")
@@ -277,6 +301,8 @@ class Daemon:
             await self._stare.close()
         if self._mqtt is not None:
             await self._mqtt.close(grace)
+        if self._amqp is not None:
+            await self._amqp.close(grace)
         if self._joining is not None:
             self._joining.end_watches()
         if self._control is not None:

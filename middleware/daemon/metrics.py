@@ -57,6 +57,7 @@ class Observation:
         yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")
         yield from _numbers("treecast_replicas", observed.counters.replicas, "the replica controller")
         yield from _pubsub(observed.counters)
+        yield from _levels("treecast_queues", observed.counters.queue_levels, "AMQP queues, a moment ago")
         yield from _faces(observed.counters.faces)
         if observed.coordinator is not None:
             yield from _numbers("treecast_relay", observed.counters.relay, "relay")
@@ -122,9 +123,14 @@ def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
 def _pubsub(counters: Counters) -> Iterator[Metric]:
     yield from _numbers("treecast_pubsub", counters.pubsub, "publish/subscribe")
     yield from _numbers("treecast_bridge", counters.bridge, "topics that faces share")
-    for field in fields(counters.pubsub_levels):
-        doc = f"{field.name.replace('_', ' ')} of publish/subscribe, a few seconds ago"
-        yield _gauge(f"treecast_pubsub_{field.name}", doc, getattr(counters.pubsub_levels, field.name))
+    yield from _levels("treecast_pubsub", counters.pubsub_levels, "publish/subscribe, a few seconds ago")
+
+
+def _levels(prefix: str, levels: Struct, what: str) -> Iterator[Metric]:
+    """Each field of a struct of levels as a gauge."""
+    for field in fields(levels):
+        doc = f"{field.name.replace('_', ' ')} of {what}"
+        yield _gauge(f"{prefix}_{field.name}", doc, getattr(levels, field.name))
 
 
 def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:

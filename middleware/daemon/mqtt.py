@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker import HostPubSub
 from treecast.middleware.model.counters import Counters
-from treecast.shims.mqtt.passwords import PasswordError, Passwords
 from treecast.shims.mqtt.server import MqttFace
-from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
-from treecast.shims.mqtt.tls import tls_context
+from treecast.shims.mqtt.settings import MqttSettings
 
-from .listeners import StartError, cannot_listen, check_free
+from .listeners import cannot_listen
+from .secured import passwords, tls_settings
 from .settings import Settings
 
 
@@ -68,8 +66,13 @@ def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path |
     tls, tls_address = None, Address("127.0.0.1", 0)
     if settings.mqtt_tls != OFF:
         tls_address = Address.parse(settings.mqtt_tls)
-        check_free("mqtt-tls", tls_address)
-        tls = _tls(settings)
+        tls = tls_settings(
+            "mqtt",
+            tls_address,
+            settings.mqtt_tls_certificate,
+            settings.mqtt_tls_key,
+            settings.mqtt_tls_authority,
+        )
     plain = address if address is not None else tls_address
     return MqttSettings(
         plain=address is not None,
@@ -79,44 +82,9 @@ def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path |
         tls=tls,
         tls_host=tls_address.host,
         tls_port=tls_address.port,
-        passwords=_passwords(settings.mqtt_password_file),
+        passwords=passwords("mqtt", settings.mqtt_password_file),
         max_packet_bytes=settings.mqtt_max_packet_bytes,
         max_keep_alive=settings.mqtt_max_keep_alive,
         max_sessions=settings.mqtt_max_sessions,
         refused_filters=tuple(settings.mqtt_refused_filters.split()),
     )
-
-
-def _tls(settings: Settings) -> TlsSettings:
-    """Certificate, key and authority, which have been read once. Raises StartError."""
-    if not settings.mqtt_tls_certificate:
-        raise StartError("--mqtt-tls needs a certificate: give --mqtt-tls-certificate FILE")
-    tls = TlsSettings(
-        Path(settings.mqtt_tls_certificate),
-        Path(settings.mqtt_tls_key) if settings.mqtt_tls_key else None,
-        Path(settings.mqtt_tls_authority) if settings.mqtt_tls_authority else None,
-    )
-    for flag, path in (("certificate", tls.certificate), ("key", tls.key), ("authority", tls.authority)):
-        try:
-            if path is not None:
-                path.read_bytes()
-        except OSError as error:
-            raise StartError(f"--mqtt-tls-{flag} {path}: {error.strerror}") from error
-    try:
-        tls_context(tls)
-    except ssl.SSLError as error:
-        raise StartError(
-            f"--mqtt-tls: certificate, key and authority have to be PEM and to fit one another:"
-            f" {error.reason or error}"
-        ) from error
-    return tls
-
-
-def _passwords(path: str) -> Passwords | None:
-    """What the file says. Raises StartError."""
-    if not path:
-        return None
-    try:
-        return Passwords(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, PasswordError) as error:
-        raise StartError(f"--mqtt-password-file {path}: {error}") from error

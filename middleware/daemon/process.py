@@ -117,7 +117,7 @@ class DaemonProcess:
         """The command line, each face on port 0 unless the flags name it."""
         faces = (
             f
-            for name in ("kafka", "mqtt", "stare", "admin", "control")
+            for name in ("kafka", "amqp", "mqtt", "stare", "admin", "control")
             for f in (f"--{name}", "127.0.0.1:0")
             if not self._flagged(name)
         )
@@ -215,7 +215,7 @@ class DaemonProcess:
     def pin_ports(self) -> None:
         """From the next start on, listens on the ports it has now, so that clients find it again."""
         self._pinned = True
-        for face in ("kafka", "mqtt", "stare", "admin", "control", "fabric"):
+        for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric"):
             if face not in self.ready:
                 continue
             if not self._flagged(face):

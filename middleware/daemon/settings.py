@@ -83,7 +83,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
 
     kafka: Annotated[str, _address("the Kafka face")] = DEFAULT_ADDRESSES["kafka"]
-    amqp: Annotated[str, _address("the AMQP face; not served by this version")] = OFF
+    amqp: Annotated[str, _address("the AMQP face, 0-9-1 as RabbitMQ's clients speak it")] = DEFAULT_ADDRESSES[
+        "amqp"
+    ]
     mqtt: Annotated[str, _address("the MQTT face, 3.1.1 and 5.0, also over WebSocket")] = DEFAULT_ADDRESSES[
         "mqtt"
     ]
@@ -210,6 +212,73 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = ""
 
+    amqp_tls: Annotated[str, _address("the AMQP face over TLS")] = OFF
+    amqp_tls_certificate: Annotated[
+        str,
+        Meta(
+            description="the certificate chain of --amqp-tls, PEM; with the key, or --amqp-tls-key beside it",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    amqp_tls_key: Annotated[
+        str, Meta(description="the private key of --amqp-tls, PEM", extra={"placeholder": "FILE"})
+    ] = ""
+    amqp_tls_authority: Annotated[
+        str,
+        Meta(
+            description="what AMQP clients over TLS have to be signed by; default: none is asked for",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    amqp_password_file: Annotated[
+        str,
+        Meta(
+            description="users and passwords of AMQP clients, as mosquitto_passwd writes them; default: guest"
+            " with the password guest, from this host only",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    amqp_max_message_bytes: Annotated[
+        int,
+        Meta(
+            description="the largest message that the AMQP face takes",
+            ge=1024,
+            le=536_870_912,
+            extra={"placeholder": "BYTES"},
+        ),
+    ] = 16 * 1024 * 1024
+    amqp_heartbeat: Annotated[
+        int,
+        Meta(
+            description="how often AMQP clients are asked for a heartbeat, who may choose another; 0: never",
+            ge=0,
+            le=65535,
+            extra={"placeholder": "SECONDS"},
+        ),
+    ] = 60
+    amqp_max_memory_bytes: Annotated[
+        int,
+        Meta(
+            description="memory of the daemon beyond which AMQP publishers have to wait; 0: 60 % of this"
+            " machine's",
+            ge=0,
+            extra={"placeholder": "BYTES"},
+        ),
+    ] = 0
+    amqp_transient_queues: Annotated[
+        bool,
+        Meta(
+            description="whether queues may be declared that are neither durable nor exclusive, which"
+            " RabbitMQ 4.3 refuses by default"
+        ),
+    ] = False
+    amqp_quorum_queues: Annotated[
+        bool,
+        Meta(
+            description="whether queues of type quorum may be declared, though this host has their only copy"
+        ),
+    ] = True
+
     fsync: Annotated[
         FsyncPolicy,
         Meta(
@@ -304,10 +373,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 FACES = ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric")
-SHOWN = ("kafka", "amqp", "mqtt", "mqtt-tls", "stare", "admin", "control", "fabric")  # in the ready line
-NOT_SERVED = {
-    "amqp": "this version has no AMQP face",
-}
+SHOWN = (
+    "kafka",
+    "amqp",
+    "amqp-tls",
+    "mqtt",
+    "mqtt-tls",
+    "stare",
+    "admin",
+    "control",
+    "fabric",
+)  # in the ready line
 
 
 class Key(Struct, frozen=True):

@@ -135,6 +135,15 @@ class PubSubLevels(Struct):
     journal_bytes: int = 0
 
 
+class QueueLevels(Struct):
+    """How much there is now in queues, as of a moment ago."""
+
+    queues: int = 0
+    ready: int = 0
+    unsettled: int = 0
+    stored_bytes: int = 0
+
+
 class FaceCounters(Struct):
     """One per face."""
 
@@ -240,6 +249,7 @@ class Counters(Struct):
     events: EventCounters = field(default_factory=EventCounters)
     bridge: BridgeCounters = field(default_factory=BridgeCounters)
     pubsub_levels: PubSubLevels = field(default_factory=PubSubLevels)
+    queue_levels: QueueLevels = field(default_factory=QueueLevels)
     faces: dict[str, FaceCounters] = {}
 
     def face(self, name: str) -> FaceCounters:

@@ -137,11 +137,13 @@ class Session(OpeningConnection):
     def _publish(self, channel: Channel, data: bytes, position: int, stop: int, end: int, now: float) -> int:
         """Publishes that are alike, as one run; or the method frame of one by itself."""
         self.publishes = True
+        counting = self.host.counting
         payload = data[position + FRAME_HEAD : stop - 1]
         exchange, key, flags = publish_fields(payload)
         scan = self._scan
         scan.frame_max = self.frame_max
         scan.look(data, position, end, stop, channel.looks_at_headers(exchange))
+        counting.publishes += scan.count or 1
         if scan.count == 0:
             channel.begin_publish(payload)
             return stop
@@ -180,6 +182,7 @@ class Session(OpeningConnection):
             ):
                 count += 1
                 stop += _ACK_FRAME
+        self.host.counting.acks += count
         try:
             if multiple:
                 channel.ack_method(commands.Basic.Ack(tag, True), now)
@@ -214,6 +217,7 @@ class Session(OpeningConnection):
             self.writer().write(frame(codec.METHOD, number, answer))
             return
         method = read_method(payload)
+        self.host.counting.count(method.name)
         if method.index in session_table.ON_CONNECTION or number == 0:
             self._on_connection(number, method, now)
         elif self.phase != session_table.OPEN:
@@ -242,6 +246,8 @@ class Session(OpeningConnection):
         if name is None:
             code = session_table.CHANNEL_REFUSED[channel.state]
             raise AmqpError(code, "unimplemented method", method.index)
+        if method.index in session_table.PROMISES:
+            self.depends = True
         try:
             getattr(channel, name)(method, now)
         except (Refusal, AmqpError, TreecastError) as error:

@@ -38,6 +38,7 @@ class Connection(SessionOutput):
         self.host = host
         self.vhost: VirtualHost = host.vhosts["/"]
         self.user = ""
+        self.local = False  # the client is on this host
         self.frame_max = codec.FRAME_MIN
         self.capabilities: Mapping[str, object] = {}
         self.unpumped: dict[int, MessageQueue] = {}  # queues of which something was settled

@@ -13,6 +13,7 @@ from treecast.middleware.broker.queues import Recorder, Run, RunStore, VirtualHo
 
 from .codec_methods import read_table
 from .codec_properties import HEADERS_BIT, values
+from .counting import AmqpCounting
 from .settings import AmqpSettings
 
 CONFIGURE: Final = "configure"
@@ -28,6 +29,9 @@ class Access(Protocol):
     def log_in(self, mechanism: str, response: bytes) -> str | None:
         """The user that a SASL response proves to be, None: nobody."""
 
+    def may_come(self, user: str, local: bool) -> bool:
+        """Whether the user may connect from where it is; `local`: from this host."""
+
     def may_open(self, user: str, vhost: str) -> bool: ...
 
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool: ...
@@ -39,11 +43,14 @@ class Access(Protocol):
 class OpenAccess:
     """Whoever reaches the port may do everything, under any name."""
 
-    mechanisms = ("PLAIN",)
+    mechanisms: tuple[str, ...] = ("PLAIN",)
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
         parted = plain(response)
         return parted[0] if parted is not None else None
+
+    def may_come(self, user: str, local: bool) -> bool:
+        return True
 
     def may_open(self, user: str, vhost: str) -> bool:
         return True
@@ -93,6 +100,7 @@ class AmqpHost:
         self.settings = settings
         self.access = access
         self.alarm = ""
+        self.counting = AmqpCounting()
         self.vhosts: dict[str, VirtualHost] = {}
         self._store = store
         self._recorder = recorder
@@ -100,7 +108,7 @@ class AmqpHost:
         self.add_vhost("/")
 
     def add_vhost(self, name: str) -> VirtualHost:
-        vhost = VirtualHost(name, self._store, self._recorder, self.settings.queues)
+        vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
         vhost.reader = AmqpHeaders()
         self.vhosts[name] = vhost
         return vhost

@@ -131,7 +131,7 @@ class OpeningConnection(Connection):
         response = method.response
         proof = response.encode() if isinstance(response, str) else bytes(response or b"")
         user = self.host.access.log_in(mechanism, proof)
-        if user is None:
+        if user is None or not self.host.access.may_come(user, self.local):
             self._refuse_login(mechanism, method.index)
             return
         self.user = user

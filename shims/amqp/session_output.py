@@ -16,13 +16,15 @@ FULL: Final = 1024 * 1024  # unsent bytes of one turn; more waits in the queues
 class SessionOutput:
     """The sending half. `wake` is told once that something was gathered since `take_output`.
 
-    `writable`: the client reads, and not too much waits for this turn's end. `depends`: what is gathered
-    promises something that has to be stored before. `closing`: what is gathered is the last that is sent.
+    `writable`: the client reads, and not too much waits for this turn's end. `full`: so much did; who has
+    written it calls `Session.resume`. `depends`: what is gathered promises something that has to be stored
+    before. `closing`: what is gathered is the last that is sent.
     """
 
     def __init__(self, wake: Callable[[SessionOutput], None]) -> None:
         self.out = BytesWriter()
         self.writable = True
+        self.full = False
         self.depends = False
         self.closing = False
         self._wake = wake
@@ -39,6 +41,7 @@ class SessionOutput:
     def written(self) -> None:
         if len(self.out) > FULL:
             self.writable = False
+            self.full = True
 
     def send(self, channel: int, method: base.Frame) -> None:
         self.writer().write(write_method(channel, method))

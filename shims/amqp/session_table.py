@@ -95,4 +95,19 @@ CHANNEL: Final[dict[int, dict[int, str]]] = {
     },
     ENDING: {},
 }
+# Methods whose answers promise that something is stored.
+PROMISES: Final = frozenset(
+    {
+        _Exchange.Declare.index,
+        _Exchange.Delete.index,
+        _Exchange.Bind.index,
+        _Exchange.Unbind.index,
+        _Queue.Declare.index,
+        _Queue.Delete.index,
+        _Queue.Bind.index,
+        _Queue.Unbind.index,
+        _Queue.Purge.index,
+        _Tx.Commit.index,
+    }
+)
 CHANNEL_REFUSED: Final = {RUNNING: codec.COMMAND_INVALID, ENDING: 0}

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client import Client
     from .server import MqttFace
-    from .settings import MqttSettings, TlsSettings
+    from .settings import MqttSettings
 
-__all__ = ["Client", "MqttFace", "MqttSettings", "TlsSettings"]
+__all__ = ["Client", "MqttFace", "MqttSettings"]
 
 _HOMES = {
     "Client": ".client",
     "MqttFace": ".server",
     "MqttSettings": ".settings",
-    "TlsSettings": ".settings",
 }
 
 

@@ -6,13 +6,12 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
-from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
+from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from . import codec, sys_topics
@@ -22,7 +21,6 @@ from .restoring import restore
 from .session_output import Outputs, SessionOutput
 from .sessions import Sessions
 from .settings import MqttSettings
-from .tls import TlsLayer, tls_context
 
 if TYPE_CHECKING:
     from .websocket import WebSocket
@@ -57,12 +55,8 @@ class MqttFace:
         self.outputs = Outputs(turn.ask)
         self._turn = turn
         self._gathered: Gathered = []
-        self._servers: list[asyncio.AbstractServer] = []
-        self._listens_on_unix = False
+        self.listeners = Listeners(settings, counters, self._connect, self._refused_handshake)
         self._connections: set[Connection] = set()
-        self._handshakes: set[TlsLayer] = set()
-        self._address = (settings.host, settings.port)
-        self._tls_address: tuple[str, int] | None = None
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
@@ -71,17 +65,16 @@ class MqttFace:
         self._sys_at = 0.0
         self._held_back: dict[Connection, None] = {}  # not read from until other hosts have more room
         self._took_up = False
-        self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
     @property
     def address(self) -> tuple[str, int]:
         """The (host, port) that it listens on without TLS; what was asked for where that is off."""
-        return self._address
+        return self.listeners.address
 
     @property
     def tls_address(self) -> tuple[str, int] | None:
         """The same for TLS; None where that is off."""
-        return self._tls_address
+        return self.listeners.tls_address
 
     @property
     def connections(self) -> int:
@@ -102,71 +95,17 @@ class MqttFace:
         """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
         if not self._took_up:
             self.take_up()
-        try:
-            await self._listen()
-        except BaseException:
-            self._stop_listening()
-            raise
+        await self.listeners.open()
         self._tick()
 
-    async def _listen(self) -> None:
-        settings = self.settings
-        if settings.plain:
-            self._address = await self._listen_tcp(settings.host, settings.port, self._protocol)
-        if settings.tls is not None:
-            context = tls_context(settings.tls)
-
-            def secured() -> asyncio.Protocol:
-                if not self._has_room():
-                    return TurnedAway()
-                return TlsLayer(self, context, settings.connect_seconds, self._admitted)
-
-            self._tls_address = await self._listen_tcp(settings.tls_host, settings.tls_port, secured)
-        if settings.unix_path is not None:
-            remove_socket(settings.unix_path)
-            self._servers.append(
-                await self.loop.create_unix_server(
-                    self._protocol, str(settings.unix_path), backlog=settings.backlog
-                )
-            )
-            self._listens_on_unix = True
-
-    async def _listen_tcp(
-        self, host: str, port: int, protocol: Callable[[], asyncio.Protocol]
-    ) -> tuple[str, int]:
-        server = await self.loop.create_server(protocol, host, port, backlog=self.settings.backlog)
-        self._servers.append(server)
-        found = server.sockets[0].getsockname()
-        return found[0], found[1]
-
-    def _protocol(self) -> asyncio.Protocol:
-        return self._admitted() if self._has_room() else TurnedAway()
-
-    def _admitted(self) -> _Protocol:
+    def _connect(self) -> asyncio.Protocol:
         return _Protocol(Connection(self))
-
-    def _has_room(self) -> bool:
-        """Whether one more client can be served; counts those that cannot."""
-        if self.admits():
-            return True
-        self.counters.connections_refused += 1
-        return False
-
-    def _stop_listening(self) -> None:
-        for server in self._servers:
-            server.close()
-        if self._listens_on_unix and self.settings.unix_path is not None:
-            remove_socket(self.settings.unix_path)
-            self._listens_on_unix = False
-        self._servers.clear()
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, tells the clients, closes within `grace` seconds. Safe to call twice."""
-        self._stop_listening()
+        self.listeners.close()
         if self._timer is not None:
             self._timer.cancel()
-        for layer in list(self._handshakes):
-            layer.raw.abort()
         for connection in list(self._connections):
             connection.disconnect(codec.SHUTTING_DOWN, "the server is shutting down")
             connection.mark()
@@ -257,15 +196,7 @@ class MqttFace:
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()
 
-    # --- what the TLS layer calls
-
-    def shaking(self, one: TlsLayer) -> None:
-        self._handshakes.add(one)
-
-    def shaken(self, one: TlsLayer) -> None:
-        self._handshakes.discard(one)
-
-    def refused(self, peer: str, reason: str) -> None:
+    def _refused_handshake(self, peer: str, reason: str) -> None:
         self._errors.add(self.loop.time(), reason, peer, reason)
 
     def web_socket(self, connection: Connection) -> WebSocket:

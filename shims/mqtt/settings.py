@@ -6,15 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from .passwords import Passwords
-
-
-class TlsSettings(Struct, frozen=True):
-    """`authority`: certificates that clients have to be signed by; None asks clients for none."""
-
-    certificate: Path
-    key: Path | None = None
-    authority: Path | None = None
+from treecast.shims.listening import TlsSettings
+from treecast.shims.passwords import Passwords
 
 
 class MqttSettings(Struct, frozen=True):

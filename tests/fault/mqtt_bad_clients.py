@@ -30,7 +30,7 @@ from treecast.shims.mqtt.codec_properties import Properties
 PATIENCE_S = 120.0
 MIB = 1 << 20
 QUEUE_BYTES = 2 * MIB
-FLAGS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0")
+FLAGS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--amqp", "off", "--mqtt", "127.0.0.1:0")
 EVERY_S = 0.02  # a message of the steady pair
 
 

@@ -37,7 +37,7 @@ from .suite import Known, Outcome, broker, explained_skips, known_failures, repo
 HERE = Path(__file__).resolve().parent
 ALLOW_LIST = HERE / "librdkafka.toml"
 # As the suite's own brokers are set up: four partitions, short first rebalances, short sessions.
-FLAGS = ("--mqtt", "off", "--admin", "off", "--stare", "off", "--default-partitions", "4")
+FLAGS = ("--mqtt", "off", "--admin", "off", "--stare", "off", "--amqp", "off", "--default-partitions", "4")
 PROTOCOLS = ("classic", "consumer")
 CLAIMED_KAFKA = "4.1.0.0"  # the newest without share groups; tests for others are skipped by the suite
 LIMIT_S = 600  # for one number

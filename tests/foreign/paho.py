@@ -32,7 +32,7 @@ SCRIPTS = ("client_test", "client_test5")
 # What the scripts expect beyond the protocol: a filter that is refused, a keep-alive of 60 s at most.
 FLAGS = ("--mqtt-refused-filters", "test/nosubscribe", "--mqtt-max-keep-alive", "60")
 MQTT = ("--mqtt", "127.0.0.1:0", *FLAGS)
-OURS = ("--kafka", "off", "--admin", "off", "--stare", "off", *MQTT)
+OURS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--amqp", "off", *MQTT)
 FABRIC = ("--fabric", "127.0.0.1:0")
 MOSQUITTO = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_keepalive 60\npersistence false\n"
 LIMIT_S = 900

@@ -35,7 +35,20 @@ except urllib.error.HTTPError as error:
 def start(made: Lab, data: Path, *more: str) -> None:
     """A daemon on alpha, whose control and admin addresses others reach."""
     ip = made.ipv4("alpha")
-    command = [*TREECAST, "up", "--name", "alpha-1", "--data", str(data), "--mqtt", "off", "--stare", "off"]
+    command = [
+        *TREECAST,
+        "up",
+        "--name",
+        "alpha-1",
+        "--data",
+        str(data),
+        "--mqtt",
+        "off",
+        "--stare",
+        "off",
+        "--amqp",
+        "off",
+    ]
     command += ["--control", f"{ip}:7671", "--admin", f"{ip}:7670", *more]
     process = made.start("alpha", *command)
     assert process.stdout is not None

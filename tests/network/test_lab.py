@@ -86,7 +86,7 @@ def test_a_daemon_in_one_host_serves_another(lab: StartLab) -> None:
     made = lab(PAIR)
     faces = [
         f
-        for face in ("kafka", "mqtt", "stare", "admin", "control")
+        for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control")
         for f in (f"--{face}", f"{made.ipv4('alpha')}:0")
     ]
     module = [sys.executable, "-m", "treecast.middleware.cli"]

@@ -68,7 +68,18 @@ def line(process: subprocess.Popen[bytes]) -> str:
 def start_daemon(made: Lab, folder: Path, host: str, *more: str) -> None:
     ip = made.ipv4(host)
     command = [sys.executable, "-m", "treecast.middleware.cli", "up", "--name", host]
-    command += ["--data", str(folder / host), "--kafka", f"{ip}:9092", "--admin", "off", "--stare", "off"]
+    command += [
+        "--data",
+        str(folder / host),
+        "--kafka",
+        f"{ip}:9092",
+        "--admin",
+        "off",
+        "--stare",
+        "off",
+        "--amqp",
+        "off",
+    ]
     command += ["--control", f"{ip}:7671", "--fabric", f"{ip}:7672", "--carrier", "labels", *more]
     assert line(made.start(host, *command)).startswith("ready ")
 

@@ -50,7 +50,18 @@ class Cluster:
     def start(self, host: str) -> None:
         data, ip = self.folder / host, self.lab.ipv4(host)
         command = [sys.executable, "-m", "treecast.middleware.cli", "up", "--name", host, "--data", str(data)]
-        command += ["--kafka", "off", "--admin", "off", "--stare", "off", "--mqtt", f"{ip}:1883"]
+        command += [
+            "--kafka",
+            "off",
+            "--admin",
+            "off",
+            "--stare",
+            "off",
+            "--amqp",
+            "off",
+            "--mqtt",
+            f"{ip}:1883",
+        ]
         command += ["--control", f"{ip}:7671", "--fabric", f"{ip}:7672"]
         if host != HOSTS[0]:
             token = self.folder / HOSTS[0] / "join-token"

@@ -68,7 +68,7 @@ def start_daemons(made: Lab, folder: Path) -> None:
     for host in HOSTS:
         data, ip = folder / host, made.ipv4(host)
         command = [sys.executable, "-m", "treecast.middleware.cli", "up", "--name", host, "--data", str(data)]
-        command += ["--kafka", "off", "--admin", "off", "--stare", f"{ip}:65431"]
+        command += ["--kafka", "off", "--admin", "off", "--stare", f"{ip}:65431", "--amqp", "off"]
         command += ["--control", f"{ip}:7671", "--fabric", f"{ip}:7672"]
         if host != HOSTS[0]:
             token = folder / HOSTS[0] / "join-token"

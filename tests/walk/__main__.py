@@ -75,7 +75,7 @@ def walk(carried: Carried, hosts: Sequence[TracedDaemon], before: int, traces: i
 
 def joined(stack: ExitStack, folder: Path) -> list[TracedDaemon]:
     """Two daemons of one cluster, the first with the coordinator."""
-    flags = ("--fabric", "127.0.0.1:0", "--admin", "off", "--stare", "off")
+    flags = ("--fabric", "127.0.0.1:0", "--admin", "off", "--stare", "off", "--amqp", "off")
     a = TracedDaemon(folder / "a", "--name", "a", *flags)
     stack.enter_context(a)
     token = f"@{a.data / 'join-token'}"

@@ -71,6 +71,15 @@ class BlockStore:
         return len(self._out)
 
     @property
+    def failing(self) -> bool:
+        """Whether the disk refused what was written last."""
+        return bool(self.error)
+
+    @property
+    def promising(self) -> bool:
+        return False
+
+    @property
     def size(self) -> int:
         """Bytes on the disk."""
         return self._log.size
@@ -101,6 +110,7 @@ class BlockStore:
         try:
             self._log.append(self._out.getvalue())
             self._out.truncate(0)
+            self.error = ""
             if self._segment.size >= self._segment_bytes:
                 self._roll()
         except (OSError, TreecastError) as error:

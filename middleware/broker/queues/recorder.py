@@ -16,7 +16,11 @@ from .message import Part
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Recorder:
-    """Stores nothing: of a host whose queues end with it."""
+    """Stores nothing: of a host whose queues end with it. Each virtual host has one of its own."""
+
+    def of(self, vhost: str) -> Recorder:
+        """That of a virtual host."""
+        return self
 
     def enqueued(self, queue: bytes, part: Part) -> None:
         """The queue holds the part."""

@@ -45,7 +45,18 @@ def mqtt(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
     """Two daemons of one cluster, each with the Kafka and MQTT faces."""
-    faces = ("--admin", "off", "--stare", "off", "--mqtt", "127.0.0.1:0", "--fabric", "127.0.0.1:0")
+    faces = (
+        "--admin",
+        "off",
+        "--stare",
+        "off",
+        "--amqp",
+        "off",
+        "--mqtt",
+        "127.0.0.1:0",
+        "--fabric",
+        "127.0.0.1:0",
+    )
     root = tmp_path_factory.mktemp("hosts")
     made = [DaemonProcess(root / "a", [*faces, "--name", "a"])]
     try:

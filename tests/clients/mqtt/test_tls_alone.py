@@ -42,7 +42,7 @@ def test_mosquittos_clients_with_a_certificate(
     assert subprocess.run(read, capture_output=True, text=True, check=True).stdout == "hello\n"
     refused = subprocess.run([*publish, *where], capture_output=True, timeout=PATIENCE_S, check=False)
     assert refused.returncode != 0
-    assert "the client gave no certificate, and --mqtt-tls-authority asks for one" in secured.log()
+    assert "the client gave no certificate, and this listener asks for one" in secured.log()
 
 
 @pytest.mark.parametrize(

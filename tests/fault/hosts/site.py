@@ -93,7 +93,7 @@ class HostDaemon:
         address = self.site.lab.ipv4(self.host)
         words = [self.site.python, "-m", "treecast.middleware.cli", "up", "--name", self.host]
         words += ["--data", str(self.data), "--kafka", f"127.0.0.1:{KAFKA}", "--admin", "off"]
-        words += ["--mqtt", self.mqtt if self.site.mqtt else "off"]
+        words += ["--mqtt", self.mqtt if self.site.mqtt else "off", "--amqp", "off"]
         words += ["--control", f"{address}:{CONTROL}", "--fabric", f"{address}:{FABRIC}"]
         return [*words, *self.flags]
 

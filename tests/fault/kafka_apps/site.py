@@ -17,7 +17,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 from .records import Reader
 
-FLAGS = ("--mqtt", "off", "--stare", "off", "--admin", "off")
+FLAGS = ("--mqtt", "off", "--stare", "off", "--amqp", "off", "--admin", "off")
 JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 

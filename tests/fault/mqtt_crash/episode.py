@@ -15,7 +15,20 @@ from .workers import Publisher, Subscriber, Worker
 FSYNC = ("interval", "never", "batch")
 JOIN_S = 90.0
 START_S = 300.0  # for a daemon to start, however busy the machine is
-FACES = ("--kafka", "off", "--admin", "off", "--control", "off", "--stare", "off", "--mqtt", "127.0.0.1:0")
+FACES = (
+    "--kafka",
+    "off",
+    "--admin",
+    "off",
+    "--control",
+    "off",
+    "--stare",
+    "off",
+    "--amqp",
+    "off",
+    "--mqtt",
+    "127.0.0.1:0",
+)
 
 
 class Episode:

@@ -35,6 +35,7 @@ def test_a_healthy_machine(free: None, command, tmp_path: Path) -> None:
         "hot modules",
         "data directory",
         "kafka address",
+        "amqp address",
         "control address",
         "runtime directory",
         "open files",
@@ -77,7 +78,7 @@ def test_beside_a_daemon_that_daemon_is_asked(
     assert str(shared_daemon.runtime_dir) in found["daemon"][1]
     assert found["data directory"][0] == "ok"
     assert found["data directory"][1].startswith(f"{shared_daemon.data} (")
-    for face in ("kafka", "mqtt", "stare", "admin", "control"):
+    for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control"):
         assert found[f"{face} address"] == ("ok", f"{shared_daemon.ready[face]} is served")
     assert found["runtime directory"] == ("ok", str(shared_daemon.runtime_dir))
     limit = shared_daemon.process.pid

@@ -41,7 +41,7 @@ from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
 
 PATIENCE = 60.0
-OFF = {"kafka": "off", "mqtt": "off", "stare": "off", "admin": "off"}
+OFF = {"kafka": "off", "amqp": "off", "mqtt": "off", "stare": "off", "admin": "off"}
 PARTITIONS = 4
 PROTOCOLS = {GROUPS: GroupHome, TRANSACTIONS: TransactionHome}
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from treecast.middleware.cli.up import command
 from treecast.middleware.daemon.config import ConfigError, default_data, load
-from treecast.middleware.daemon.settings import FACES, NOT_SERVED, Settings, given_carriers, keys, value_text
+from treecast.middleware.daemon.settings import FACES, Settings, given_carriers, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -183,14 +183,6 @@ def test_what_is_said_of_a_mistake(
     with pytest.raises(ConfigError) as refused:
         load(flags, environment, config_file(tmp_path, text))
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize("face", NOT_SERVED)
-def test_a_face_that_is_not_built_is_off_and_takes_only_off(face: str) -> None:
-    assert getattr(Settings(), face) == "off"
-    assert getattr(load({face: "off"}, {}).settings, face) == "off"
-    with pytest.raises(ConfigError, match=f"--{face}: this version has no .*; leave --{face} away"):
-        load({face: "127.0.0.1:0"}, {})
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def joined(start_daemon, first: DaemonProcess) -> Callable[..., DaemonProcess]:
 
 
 def test_what_a_first_daemon_has(first: DaemonProcess) -> None:
-    assert list(first.ready) == ["name", "kafka", "mqtt", "stare", "admin", "control", "fabric"]
+    assert list(first.ready) == ["name", "kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric"]
     path = first.data / "join-token"
     assert path.read_text().startswith("treecast1.")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -42,7 +42,7 @@ def loosen(root: Path) -> None:
 def test_what_a_daemon_makes_is_private(start_daemon: StartDaemon, tmp_path: Path) -> None:
     daemon = start_daemon(data=tmp_path / "made" / "data")
     sockets = sorted(daemon.runtime_dir.glob("*.sock"))
-    assert len(sockets) == 5
+    assert len(sockets) == 6
     assert {mode(path) for path in sockets} == {SOCKET}
     assert mode(daemon.runtime_dir) == mode(daemon.data) == DIRECTORY
     assert open_to_others(daemon.runtime_dir) == open_to_others(daemon.data) == []

@@ -73,9 +73,9 @@ def refused(daemon: DaemonProcess) -> str:
 
 def test_the_ready_line(start_daemon) -> None:
     daemon = start_daemon("--name", "h1")
-    assert list(daemon.ready) == ["name", "kafka", "mqtt", "stare", "admin", "control"]
+    assert list(daemon.ready) == ["name", "kafka", "amqp", "mqtt", "stare", "admin", "control"]
     assert daemon.ready["name"] == "h1"
-    for face in ("kafka", "mqtt", "stare", "admin", "control"):
+    for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control"):
         with socket.create_connection(daemon.address(face), WAIT):
             pass
 
@@ -92,7 +92,8 @@ def test_relative_paths_are_those_of_who_starts_it(tmp_path: Path, monkeypatch: 
 
 def test_the_ready_line_is_all_of_standard_output_and_leaves_out_what_is_off(tmp_path: Path) -> None:
     daemon = DaemonProcess(
-        tmp_path / "data", ["--mqtt", "off", "--stare", "off", "--admin", "off", "--control", "off"]
+        tmp_path / "data",
+        ["--mqtt", "off", "--stare", "off", "--amqp", "off", "--admin", "off", "--control", "off"],
     )
     command = [*daemon.command(), "--runtime-dir", str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -113,7 +114,7 @@ def test_what_it_logs_is_json_where_nobody_watches(daemon: DaemonProcess) -> Non
     assert {"event", "level", "logger", "timestamp"} <= set(entries[0])
 
 
-@pytest.mark.parametrize("face", ["kafka", "mqtt", "stare", "admin", "control"])
+@pytest.mark.parametrize("face", ["kafka", "amqp", "mqtt", "stare", "admin", "control"])
 def test_a_port_in_use(face: str, start_daemon) -> None:
     with listen("admin", Address("127.0.0.1", 0)) as listener:
         taken = bound_address(listener)
@@ -146,7 +147,7 @@ def test_a_data_directory_that_another_daemon_uses(daemon: DaemonProcess, start_
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--amqp", "127.0.0.1:0"], "--amqp: this version has no AMQP face"),
+        (["--amqp", "5672"], "--amqp: '5672' is no address"),
         (["--join", "127.0.0.1:7671"], "--join: the fabric is off"),
         (["--fsnyc", "batch"], "did you mean --fsync?"),
     ],
@@ -165,7 +166,7 @@ def test_a_signal_ends_it_and_nothing_is_left_behind(number: signal.Signals, sta
     produce(daemon, "t", 3)
     assert sorted(path.name for path in daemon.runtime_dir.iterdir()) == sorted(
         f"{face}.{kind}"
-        for face in ("kafka", "mqtt", "stare", "admin", "control")
+        for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control")
         for kind in ("sock", "address")
     )
     daemon.process.send_signal(number)

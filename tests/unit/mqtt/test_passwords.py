@@ -15,8 +15,8 @@ from tests.unit.mqtt.face import MemoryHost
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import Connack, Connect
-from treecast.shims.mqtt.passwords import PasswordError, Passwords
 from treecast.shims.mqtt.settings import MqttSettings
+from treecast.shims.passwords import PasswordError, Passwords
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_argon2id_is_understood() -> None:
     [("m=64", "m=999999"), ("t=1", "t=99999999"), ("p=1", "p=99"), ("m=64,t=1", "m=262144,t=5")],
 )
 def test_argon2id_that_costs_too_much_is_refused(old: str, new: str) -> None:
-    with pytest.raises(PasswordError, match=r"line 1: argon2id with m=.* costs too much for each CONNECT"):
+    with pytest.raises(PasswordError, match=r"line 1: argon2id with m=.* costs too much for each log-in"):
         Passwords(f"anna:{argon2id(b'secret').replace(old, new)}")
 
 

@@ -18,11 +18,12 @@ from treecast.middleware.broker.pubsub import PubSub, PubSubSettings
 from treecast.middleware.broker.pubsub_host import LoopEdge
 from treecast.middleware.model.counters import FaceCounters, PubSubCounters
 from treecast.middleware.storage.settings import FsyncPolicy
+from treecast.shims.listening import TlsSettings
 from treecast.shims.mqtt.codec import V5
 from treecast.shims.mqtt.codec_packets import Connack, Connect, FilterRequest, Publish, Subscribe, encode
 from treecast.shims.mqtt.server import MqttFace
-from treecast.shims.mqtt.settings import MqttSettings, TlsSettings
-from treecast.shims.mqtt.tls import why_refused
+from treecast.shims.mqtt.settings import MqttSettings
+from treecast.shims.tls import why_refused
 
 PATIENCE_S = 30.0
 HELLO = encode(Connect(V5, "c"), V5)
@@ -138,7 +139,7 @@ def last_words(face: MqttFace, data: bytes = b"") -> None:
 async def test_a_signed_client_is_served_over_tls_alone(face: MqttFace, certificates: Certificates) -> None:
     assert (await answer(face, certificates.context(certificates.client))).reason == 0
     assert face.tls_address is not None
-    assert len(face._servers) == 1
+    assert len(face.listeners._servers) == 1
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -157,7 +158,7 @@ async def test_a_refused_client_is_told_why_and_so_is_the_log(
     assert "ALERT" in str(alert.value.reason)
     said = {
         "stranger": "the client's certificate was refused: self-signed certificate",
-        "nobody": "the client gave no certificate, and --mqtt-tls-authority asks for one",
+        "nobody": "the client gave no certificate, and this listener asks for one",
     }
     assert f": {said[who]}" in caplog.text
     assert face.counters.protocol_errors == {said[who]: 1}
@@ -216,7 +217,7 @@ async def test_large_messages_come_back_whole(face: MqttFace, certificates: Cert
 async def test_the_end_does_not_wait_for_handshakes(face: MqttFace) -> None:
     with await asyncio.to_thread(connect, face, None) as client:
         async with asyncio.timeout(PATIENCE_S):
-            while not face._handshakes:  # noqa: ASYNC110  (the connection travels)
+            while not face.listeners._handshakes:  # noqa: ASYNC110  (the connection travels)
                 await asyncio.sleep(0.01)
             await face.close(PATIENCE_S)
         assert await asyncio.to_thread(client.recv, 1) == b""

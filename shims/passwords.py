@@ -5,7 +5,7 @@
     name ":" "$argon2id$v=19$m=" KiB ",t=" passes ",p=" lanes "$" salt "$" hash    RFC 9106 (2.1's default)
 
 Salt and hash are in base64, those of argon2id without its padding. Empty lines, and those that begin with
-`#`, are left out. Each CONNECT costs what its user's line asks for, so that has bounds.
+`#`, are left out. Each log-in costs what its user's line asks for, so that has bounds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _argon2id(fields: list[str]) -> Fits:
     salt, digest = _bytes(_padded(fields[2])), _bytes(_padded(fields[3]))
     if memory > _MOST_KIB or memory * passes > _MOST_KIB_PASSES or lanes > _MOST_LANES:
         raise PasswordError(
-            f"argon2id with m={memory}, t={passes}, p={lanes} costs too much for each CONNECT: m may be"
+            f"argon2id with m={memory}, t={passes}, p={lanes} costs too much for each log-in: m may be"
             f" {_MOST_KIB} KiB, m times t {_MOST_KIB_PASSES}, and p {_MOST_LANES} at most"
         )
     try:

@@ -1,4 +1,4 @@
-"""TLS of the MQTT face: between a transport of asyncio's and a connection.
+"""TLS of faces: between a transport of asyncio's and a connection.
 
 asyncio's own drops a handshake that fails: the client gets no alert, and nobody a reason. This one sends the
 alert, and says who was refused and why. OpenSSL works on two buffers in memory; bytes come and go by the raw
@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
-from .settings import TlsSettings
+from .listening import Listeners, TlsSettings
 
 SHAKING: Final = 0
 OPEN: Final = 1
@@ -27,48 +27,24 @@ _READ_BYTES: Final = 256 * 1024
 _LINGER: Final = 2.0  # seconds that a client may take to read the alert
 
 
-class Secured(Protocol):
-    """The connection above."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
-
-    def data_received(self, data: bytes) -> None: ...
-
-    def eof_received(self) -> bool: ...
-
-    def pause_writing(self) -> None: ...
-
-    def resume_writing(self) -> None: ...
-
-    def connection_lost(self, exc: Exception | None) -> None: ...
-
-
-class Handshakes(Protocol):
-    """Who is told of handshakes: the face."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def shaking(self, one: TlsLayer) -> None: ...
-
-    def shaken(self, one: TlsLayer) -> None: ...
-
-    def refused(self, peer: str, reason: str) -> None: ...
-
-
 class TlsLayer(asyncio.Protocol):
     """One TLS connection. `connect`: makes the connection above, once the handshake is done."""
 
     def __init__(
-        self, face: Handshakes, context: ssl.SSLContext, seconds: float, connect: Callable[[], Secured]
+        self,
+        face: Listeners,
+        context: ssl.SSLContext,
+        seconds: float,
+        connect: Callable[[], asyncio.Protocol],
     ) -> None:
-        """`seconds`: how long the handshake may take."""
+        """`face`: is told of handshakes. `seconds`: how long one may take."""
         self._face = face
         self._seconds = seconds
         self._connect = connect
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._state = SHAKING
-        self._above: Secured | None = None
+        self._above: asyncio.Protocol | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.raw: asyncio.Transport
 
@@ -230,8 +206,7 @@ class TlsTransport(asyncio.Transport):
 
 # What OpenSSL calls the commonest failures, and what they mean here.
 _PLAIN: Final = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client gave no certificate,"
-    " and --mqtt-tls-authority asks for one",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client gave no certificate, and this listener asks for one",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS",
     "HTTP_REQUEST": "the client does not speak TLS but HTTP",
     "UNSUPPORTED_PROTOCOL": "the client's version of TLS is older than 1.2",

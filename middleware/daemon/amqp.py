@@ -1,0 +1,122 @@
+"""The AMQP face of a daemon, as its settings want it, with the queues of the host. Loaded where it is on."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.broker import HostPubSub
+from treecast.middleware.broker.queues import QueueSettings, Recorder
+from treecast.middleware.broker.queues.block_store import BlockStore
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.storage.disk import Disk
+from treecast.shims.amqp.access import GuestAccess, PasswordAccess
+from treecast.shims.amqp.server import AmqpFace
+from treecast.shims.amqp.session_host import AmqpHost
+from treecast.shims.amqp.settings import AmqpSettings
+
+from .listeners import cannot_listen
+from .secured import passwords, tls_settings
+from .settings import Settings
+from .troubles import Troubles
+from .view import view_process
+
+LEAST_FREE = 50_000_000  # bytes of disk below which publishers wait: RabbitMQ's disk_free_limit
+LOW_DISK = "low on disk"  # RabbitMQ's words, which clients show
+LOW_MEMORY = "low on memory"
+_MEMORY_SHARE = 0.6  # of the machine's, as RabbitMQ has it
+
+
+class AmqpPart:
+    """The AMQP face of the host and its queues, from its making, which restores them, to `close`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        counters: Counters,
+        address: Address | None,
+        unix_path: Path | None,
+        pubsub: HostPubSub,
+        troubles: Troubles,
+    ) -> None:
+        """`address`: None where it serves over TLS only. StartError; STORAGE where the disk refuses."""
+        self.unix_path = unix_path
+        self._wanted = address
+        self._settings = settings
+        given = amqp_settings(settings, address, unix_path)
+        known = passwords("amqp", settings.amqp_password_file)
+        access = PasswordAccess(known) if known is not None else GuestAccess()
+        self._store = BlockStore.open(str(Path(settings.data) / "queues"), Disk())
+        host = AmqpHost(given, access, self._store, Recorder(), random.SystemRandom())
+        self.face = AmqpFace(host, pubsub.turn, self._store, counters.face("amqp"), counters.queue_levels)
+        self.face.pressure = _pressure(settings, troubles)
+
+    @property
+    def address(self) -> Address | None:
+        """Where it listens without TLS; None where it does not."""
+        return Address(*self.face.listeners.address) if self._wanted is not None else None
+
+    @property
+    def tls_address(self) -> Address | None:
+        found = self.face.listeners.tls_address
+        return Address(*found) if found is not None else None
+
+    async def start(self) -> None:
+        """Listens. Raises StartError."""
+        try:
+            await self.face.start()
+        except OSError as error:
+            wanted = self._wanted or Address.parse(self._settings.amqp_tls)
+            raise cannot_listen("amqp" if self._wanted else "amqp-tls", wanted, error) from error
+
+    async def close(self, grace: float) -> None:
+        await self.face.close(grace)
+        self._store.flush()
+        self._store.close()
+
+
+def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:
+    """Why publishers have to wait."""
+    most = settings.amqp_max_memory_bytes or _MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf(
+        "SC_PAGE_SIZE"
+    )
+
+    def pressure() -> str:
+        space = troubles.space
+        if troubles.disk.text or (space is not None and space.free < LEAST_FREE):
+            return LOW_DISK
+        return LOW_MEMORY if view_process().resident_bytes > most else ""
+
+    return pressure
+
+
+def amqp_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> AmqpSettings:
+    """The face's part of the settings; `address` None: without TLS it listens nowhere. Raises StartError."""
+    tls, tls_address = None, Address("127.0.0.1", 0)
+    if settings.amqp_tls != OFF:
+        tls_address = Address.parse(settings.amqp_tls)
+        tls = tls_settings(
+            "amqp",
+            tls_address,
+            settings.amqp_tls_certificate,
+            settings.amqp_tls_key,
+            settings.amqp_tls_authority,
+        )
+    plain = address if address is not None else tls_address
+    return AmqpSettings(
+        plain=address is not None,
+        host=plain.host,
+        port=plain.port,
+        unix_path=unix_path,
+        tls=tls,
+        tls_host=tls_address.host,
+        tls_port=tls_address.port,
+        max_message_bytes=settings.amqp_max_message_bytes,
+        heartbeat=settings.amqp_heartbeat,
+        queues=QueueSettings(
+            transient_queues=settings.amqp_transient_queues, quorum=settings.amqp_quorum_queues
+        ),
+    )

@@ -1,0 +1,48 @@
+"""What faces ask of clients: certificates and passwords, read from the files that the settings name."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from treecast.middleware.api.discovery import Address
+from treecast.shims.listening import TlsSettings
+from treecast.shims.passwords import PasswordError, Passwords
+from treecast.shims.tls import tls_context
+
+from .listeners import StartError, check_free
+
+
+def tls_settings(face: str, address: Address, certificate: str, key: str, authority: str) -> TlsSettings:
+    """Certificate, key and authority of a face's TLS, which have been read once.
+
+    Empty: not given. Raises StartError, also where `address` is taken.
+    """
+    check_free(f"{face}-tls", address)
+    if not certificate:
+        raise StartError(f"--{face}-tls needs a certificate: give --{face}-tls-certificate FILE")
+    tls = TlsSettings(Path(certificate), Path(key) if key else None, Path(authority) if authority else None)
+    for flag, path in (("certificate", tls.certificate), ("key", tls.key), ("authority", tls.authority)):
+        try:
+            if path is not None:
+                path.read_bytes()
+        except OSError as error:
+            raise StartError(f"--{face}-tls-{flag} {path}: {error.strerror}") from error
+    try:
+        tls_context(tls)
+    except ssl.SSLError as error:
+        raise StartError(
+            f"--{face}-tls: certificate, key and authority have to be PEM and to fit one another:"
+            f" {error.reason or error}"
+        ) from error
+    return tls
+
+
+def passwords(face: str, path: str) -> Passwords | None:
+    """What a face's password file says. Raises StartError."""
+    if not path:
+        return None
+    try:
+        return Passwords(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PasswordError) as error:
+        raise StartError(f"--{face}-password-file {path}: {error}") from error

@@ -1,0 +1,176 @@
+"""One connection of the AMQP face: a session with a transport under it.
+
+It has what asyncio calls of a `Protocol` without being one, so that it can be compiled; `server` joins the
+two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+from typing import Final, Protocol, cast
+
+from treecast.middleware.model.ration import Ration
+
+from . import session_table
+from .session import Session
+from .session_host import AmqpHost
+from .session_output import SessionOutput
+
+_log = logging.getLogger("treecast.amqp")
+
+_LINGER: Final = 2.0  # seconds that a client may take to read the last that it is sent, and to close
+_SOON: Final = 1.0  # seconds between looks at a connection that is not open yet
+
+
+class Owner(Protocol):
+    """What a connection needs of the face that it belongs to."""
+
+    loop: asyncio.AbstractEventLoop
+    host: AmqpHost
+    send_buffer_bytes: int
+
+    def woken(self, session: SessionOutput) -> None: ...
+
+    def opened(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+class Connection(Session):
+    """Serves one client. `waiting`: how many turns have to end before what they gathered of it is written."""
+
+    def __init__(self, face: Owner) -> None:
+        super().__init__(face.host, face.woken, face.loop.time())
+        self.peer = ""
+        self.waiting = 0
+        self.since = face.loop.time()
+        self._face = face
+        self._loop = face.loop
+        self._transport: asyncio.Transport | None = None
+        self._ended = False
+        self._ration = Ration()
+        self._held = False  # it may not be read from before `resume_reading`
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._face.send_buffer_bytes)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.peer = f"{peer[0]}:{peer[1]}"
+            self.local = _is_loopback(str(peer[0]))
+        else:
+            self.peer = "unix socket"
+            self.local = True
+        self._face.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.host.counting.bytes_in += len(data)
+        if self._ended:
+            return
+        self.vhost.wall = time.time()
+        now = self._loop.time()
+        if self._ration.eaten(len(data), now):
+            self._pause()
+            self._loop.call_soon(self._read_on)
+        try:
+            self.receive(data, now)
+        except Exception:
+            _log.exception("a frame of %s failed", self.peer)
+            self.failure = "internal error"
+            self.lost(now)
+        if self.host.alarm and self.publishes:
+            self.pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        """What the client sends waits in its socket. To be called again without harm."""
+        self._held = True
+        self._pause()
+
+    def resume_reading(self) -> None:
+        self._held = False
+        self._read_on()
+
+    def _pause(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if not self._held and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.congest(True)
+
+    def resume_writing(self) -> None:
+        self.congest(False)
+        self.resume(self._loop.time())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.lost(self._loop.time())
+        self._face.closed(self)
+
+    # --- what is sent
+
+    def write(self, data: bytes) -> None:
+        """Writes what was gathered, and closes where that was the last."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        now = self._loop.time()
+        if data:
+            self.host.counting.bytes_out += len(data)
+            transport.write(data)
+            self.sent(now)
+        if self.closing:
+            self._close(transport)
+        elif self.full:
+            self.full = False
+            self.resume(now)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        """Lets the client read why first: closed at once, what it still sends would make it lose that."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.failure and transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()
+        self._loop.call_later(_LINGER, transport.abort)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- time
+
+    def look(self, now: float) -> float:
+        """Heartbeats, and how long opening takes; when to look again, 0.0: never."""
+        if self.phase < session_table.OPEN:
+            seconds = self.host.settings.connect_seconds
+            if now - self.since >= seconds:
+                self.failure = f"the connection was not opened in {seconds:g} s"
+                self.abort()
+                return 0.0
+            return now + _SOON
+        at = self.tick(now)
+        if self.failure and self.phase == session_table.CLOSED:
+            self.abort()  # it has been silent for too long to read anything
+            return 0.0
+        return at
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,290 @@
+"""The asyncio edge of the AMQP face: listeners, open connections, what is written when, the end.
+
+What connections have to send is written once in a pass of the event loop. Before it, what the pass has
+brought to queues is written to their store, so that a message is not delivered before the store knows that
+it was handed out. What promises something (a confirm of persistent messages, the answer to a declaration)
+waits for the host's turn, and with it for the disk where the policy says so; nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from treecast.middleware.broker import Turn
+from treecast.middleware.broker.queues import NEVER
+from treecast.middleware.model.counters import FaceCounters, QueueLevels
+from treecast.shims.listening import Forwarding, Listeners
+from treecast.shims.protocol_errors import ProtocolErrors
+
+from .connection import Connection
+from .session_host import AmqpHost
+from .session_output import SessionOutput
+
+_log = logging.getLogger("treecast.amqp")
+
+DISK_REFUSES = "the disk refuses"  # how the failure begins of a session that is ended for that
+_TICK = 0.5  # seconds between looks at deadlines
+
+
+class QueueStorage(Protocol):
+    """Where queues are stored."""
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the disk refuses."""
+
+    @property
+    def promising(self) -> bool:
+        """Whether something was written, or is to be, that the turn has to see to."""
+
+    def flush(self) -> bool:
+        """Writes what has come since the last call; whether all is written."""
+
+
+class Gathered:
+    """What one connection sends with a turn. `depends`: it promises something."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.depends = connection.depends
+        self.data = connection.take_output()
+
+
+class AmqpFace:
+    """The AMQP face of one daemon, from `start` to `close`.
+
+    `pressure`: why publishers have to wait, "" where they have not; asked every now and then.
+    """
+
+    def __init__(
+        self,
+        host: AmqpHost,
+        turn: Turn,
+        storage: QueueStorage,
+        counters: FaceCounters,
+        levels: QueueLevels | None = None,
+    ) -> None:
+        """`levels`: told every now and then how much there is of what."""
+        self.host = host
+        self.counters = counters
+        self.levels = levels if levels is not None else QueueLevels()
+        self.loop: asyncio.AbstractEventLoop
+        self.send_buffer_bytes = host.settings.send_buffer_bytes
+        self.listeners = Listeners(host.settings, counters, self._connect, self._refused_handshake)
+        self.connections: set[Connection] = set()
+        self.pressure: Callable[[], str] = _none
+        self._turn = turn
+        self._storage = storage
+        self._woken: list[Connection] = []
+        self._bound: list[Connection] = []  # what they send waits for the turn's end
+        self._gathered: list[Gathered] = []
+        self._scheduled = False
+        self._errors = ProtocolErrors(counters.protocol_errors, _log)
+        self._due: list[tuple[float, int, Connection]] = []
+        self._serial = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._queue_timer: asyncio.TimerHandle | None = None
+        self._queues_at = NEVER
+        self._all_closed: asyncio.Event | None = None
+
+    async def start(self) -> None:
+        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+        self.loop = asyncio.get_running_loop()
+        self._turn.add_speaker(self)
+        await self.listeners.open()
+        self._tick()
+
+    def _connect(self) -> asyncio.Protocol:
+        return _Protocol(Connection(self))
+
+    async def close(self, grace: float = 5.0) -> None:
+        """Stops accepting, tells the clients, closes within `grace` seconds. Safe to call twice."""
+        self.listeners.close()
+        for timer in (self._timer, self._queue_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._timer is None:
+            return
+        self._timer = None
+        for connection in list(self.connections):
+            connection.close(self.loop.time())
+        if self.connections:
+            self._all_closed = asyncio.Event()
+            try:
+                await asyncio.wait_for(self._all_closed.wait(), grace)
+            except TimeoutError:
+                _log.info("%d connections did not finish in time", len(self.connections))
+            for connection in list(self.connections):
+                connection.abort()
+        self._flush()
+        self._turn.end()
+        self._turn.remove_speaker(self)
+
+    # --- what connections have to send
+
+    def woken(self, session: SessionOutput) -> None:
+        """A connection has something to send."""
+        assert isinstance(session, Connection)
+        self._woken.append(session)
+        self.act()
+
+    def act(self) -> None:
+        """Something was done to queues: it is written in the loop's next pass."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Writes what is stored, then what is said; what promises something waits for the turn."""
+        self._scheduled = False
+        woken, self._woken = self._woken, []
+        self._storage.flush()
+        for connection in woken:
+            if connection.depends or connection.waiting:
+                connection.waiting += 1
+                self._bound.append(connection)
+            else:
+                connection.write(connection.take_output())
+        if self._bound or self._storage.promising:
+            self._turn.ask()
+        self._time_queues(self.loop.time())
+
+    # --- of the turn
+
+    def gather(self) -> None:
+        """Implements `broker.Speaker`: what connections promise by now."""
+        bound, self._bound = self._bound, []
+        self._gathered = [Gathered(connection) for connection in bound]
+        self.host.counting.fold(self.counters)
+
+    def say(self) -> None:
+        """It is stored."""
+        gathered, self._gathered = self._gathered, []
+        for one in gathered:
+            one.connection.waiting -= 1
+            one.connection.write(one.data)
+
+    def refuse(self) -> None:
+        """The disk refuses: who waits for a promise is sent away, and does again what was not answered."""
+        gathered, self._gathered = self._gathered, []
+        for one in gathered:
+            one.connection.waiting -= 1
+            if one.depends:
+                one.connection.failure = DISK_REFUSES
+                one.connection.abort()
+            else:
+                one.connection.write(one.data)
+
+    # --- from time to time
+
+    def _tick(self) -> None:
+        now = self.loop.time()
+        wall = time.time()
+        for vhost in self.host.vhosts.values():
+            vhost.wall = wall
+        while self._due and self._due[0][0] <= now:
+            connection = heappop(self._due)[2]
+            if connection in self.connections:
+                self._look(connection, connection.look(now))
+        self.set_alarm(self.pressure())
+        self._tell_levels()
+        self._time_queues(now)
+        self._timer = self.loop.call_later(_TICK, self._tick)
+
+    def _look(self, connection: Connection, at: float) -> None:
+        if at:
+            self._serial += 1
+            heappush(self._due, (at, self._serial, connection))
+
+    def _time_queues(self, now: float) -> None:
+        """Sees to it that what expires before the next tick does so in time."""
+        at = min((vhost.deadline for vhost in self.host.vhosts.values()), default=NEVER)
+        if at < now + _TICK and at < self._queues_at:
+            if self._queue_timer is not None:
+                self._queue_timer.cancel()
+            self._queues_at = at
+            self._queue_timer = self.loop.call_later(max(at - now, 0.001), self._expire)
+
+    def _expire(self) -> None:
+        now = self.loop.time()
+        for vhost in list(self.host.vhosts.values()):
+            vhost.wall = time.time()
+            vhost.tick(now)
+        self._queue_timer = None
+        self._queues_at = NEVER
+        self.act()
+
+    def _tell_levels(self) -> None:
+        queues = [queue for vhost in self.host.vhosts.values() for queue in vhost.queues.values()]
+        levels = self.levels
+        levels.queues = len(queues)
+        levels.ready = sum([queue.ready for queue in queues])
+        levels.unsettled = sum([queue.unsettled for queue in queues])
+        levels.stored_bytes = self._storage.size
+
+    def set_alarm(self, reason: str) -> None:
+        """Publishers have to wait for `reason`, or not any more: ""."""
+        if reason == self.host.alarm:
+            return
+        self.host.alarm = reason
+        _log.warning("publishers wait: %s", reason) if reason else _log.info("publishers go on")
+        for connection in list(self.connections):
+            if reason:
+                connection.block(reason)
+                if connection.publishes:
+                    connection.pause_reading()
+            else:
+                connection.unblock()
+                connection.resume_reading()
+
+    # --- what connections call
+
+    def opened(self, connection: Connection) -> None:
+        self.counters.connections_opened += 1
+        self.connections.add(connection)
+        self._look(connection, self.loop.time() + _TICK)
+
+    def closed(self, connection: Connection) -> None:
+        self.counters.connections_closed += 1
+        self.connections.discard(connection)
+        self.act()
+        if connection.failure:
+            self._report(connection)
+        if self._all_closed is not None and not self.connections:
+            self._all_closed.set()
+
+    def _refused_handshake(self, peer: str, reason: str) -> None:
+        self._errors.add(self.loop.time(), reason, peer, reason)
+
+    def _report(self, connection: Connection) -> None:
+        """A client broke the protocol, or was sent away."""
+        reason = connection.failure
+        if reason == DISK_REFUSES:  # no fault of the client's, and said by the turn
+            self._errors.count(DISK_REFUSES)
+        else:
+            self._errors.add(self.loop.time(), reason.partition(" - ")[0][:60], connection.peer, reason)
+
+
+def _none() -> str:
+    return ""
+
+
+class _Protocol(Forwarding, asyncio.Protocol):
+    __slots__ = ("data_received",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        # Found on the object, this is called without a frame of the interpreter between.
+        self.data_received = connection.data_received  # type: ignore[method-assign]
+
+
+__all__ = ["AmqpFace"]

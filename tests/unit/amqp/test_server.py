@@ -1,0 +1,219 @@
+"""The asyncio edge of the AMQP face: real sockets, a turn of its own, and time that is the loop's."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from pamqp import base, commands, frame
+from tests.unit.amqp.face import PROTOCOL_HEADER, frames_of
+
+from treecast.middleware.broker import Turn
+from treecast.middleware.broker.pubsub_host import LoopEdge
+from treecast.middleware.broker.queues import MemoryStore, Recorder
+from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.storage.settings import FsyncPolicy
+from treecast.shims.amqp import AmqpHost, AmqpSettings
+from treecast.shims.amqp.access import GuestAccess, PasswordAccess
+from treecast.shims.amqp.server import AmqpFace
+from treecast.shims.amqp.session_host import Access
+from treecast.shims.passwords import Passwords
+
+PATIENCE_S = 30.0
+# `mosquitto_passwd -H sha512`: user "ann", password "word"
+ANN = (
+    "ann:$6$c2FsdA==$mQlxF4sXoeWX7fWgxbhjKZp8qNPwT8gYVsdHpWLDADqPqlNOkRq+cF4yCY/VMLc61SRYU4JGzF+L5NswLTUPLA=="
+)
+
+
+class Storage(MemoryStore):
+    """In memory; writes may be refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = self.promising = False
+        self.size = 0
+        self.flushed = 0
+
+    def flush(self) -> bool:
+        self.flushed += 1
+        return not self.failing
+
+
+def make(access: Access | None = None, **settings: object) -> AmqpFace:
+    storage = Storage()
+    given = AmqpSettings(port=0, **settings)  # type: ignore[arg-type]
+    host = AmqpHost(given, access or GuestAccess(), storage, Recorder(), random.Random(7))
+    turn = Turn(FsyncPolicy.NEVER, LoopEdge(asyncio.get_running_loop()))
+    return AmqpFace(host, turn, storage, FaceCounters())
+
+
+@pytest.fixture
+async def face(request: pytest.FixtureRequest) -> AsyncIterator[AmqpFace]:
+    made = make(**getattr(request, "param", {}))
+    await made.start()
+    yield made
+    await made.close(PATIENCE_S)
+
+
+class Client:
+    """One connection; `ask` sends a method and answers the next frame."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._left = b""
+
+    @classmethod
+    async def reach(cls, face: AmqpFace) -> Client:
+        return cls(*await asyncio.open_connection(*face.listeners.address))
+
+    async def read(self) -> object:
+        """The next frame; None at the end."""
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                head = await self.reader.readexactly(7)
+                rest = await self.reader.readexactly(int.from_bytes(head[3:7], "big") + 1)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return None
+        ((_, one),) = frames_of(head + rest)
+        return one
+
+    async def ask(self, method: base.Frame, channel: int = 0) -> object:
+        self.writer.write(frame.marshal(method, channel))
+        return await self.read()
+
+    async def log_in(self, user: str = "guest", password: str = "guest", heartbeat: int = 0) -> object:
+        """What the log-in was answered; opened where that is Tune."""
+        self.writer.write(PROTOCOL_HEADER)
+        assert isinstance(await self.read(), commands.Connection.Start)
+        properties = {"capabilities": {"connection.blocked": True, "authentication_failure_close": True}}
+        answer = await self.ask(commands.Connection.StartOk(properties, "PLAIN", f"\0{user}\0{password}"))
+        if isinstance(answer, commands.Connection.Tune):
+            self.writer.write(frame.marshal(commands.Connection.TuneOk(10, 131072, heartbeat), 0))
+            assert isinstance(await self.ask(commands.Connection.Open("/")), commands.Connection.OpenOk)
+        return answer
+
+    async def close(self) -> None:
+        self.writer.close()
+
+
+async def test_guest_comes_from_this_host(face: AmqpFace) -> None:
+    client = await Client.reach(face)
+    assert isinstance(await client.log_in(), commands.Connection.Tune)
+    assert isinstance(await client.ask(commands.Channel.Open(), 1), commands.Channel.OpenOk)
+    assert isinstance(await client.ask(commands.Connection.Close(200, "", 0, 0)), commands.Connection.CloseOk)
+    assert await client.read() is None
+    await client.close()
+
+
+@pytest.mark.parametrize(("user", "password"), [("guest", "other"), ("other", "guest"), ("", "")])
+async def test_nobody_else_does(face: AmqpFace, user: str, password: str) -> None:
+    client = await Client.reach(face)
+    answer = await client.log_in(user, password)
+    assert isinstance(answer, commands.Connection.Close)
+    assert answer.reply_code == 403
+    await client.close()
+
+
+def test_guest_comes_from_nowhere_else() -> None:
+    access = GuestAccess()
+    assert access.log_in("PLAIN", b"\0guest\0guest") == "guest"
+    assert access.may_come("guest", True)
+    assert not access.may_come("guest", False)
+
+
+def test_users_of_a_password_file() -> None:
+    access = PasswordAccess(Passwords(ANN))
+    assert access.log_in("PLAIN", b"\0ann\0word") == "ann"
+    assert access.log_in("PLAIN", b"\0ann\0guest") is None
+    assert access.log_in("PLAIN", b"\0guest\0guest") is None
+    assert access.log_in("PLAIN", b"guest") is None
+    assert access.may_come("ann", False)
+    assert access.renewed("ann", b"word")
+    assert not access.renewed("ann", b"sword")
+
+
+@pytest.mark.parametrize("face", [{"connect_seconds": 0.2}], indirect=True)
+async def test_who_does_not_open_the_connection_is_sent_away(face: AmqpFace) -> None:
+    client = await Client.reach(face)
+    client.writer.write(PROTOCOL_HEADER)
+    assert isinstance(await client.read(), commands.Connection.Start)
+    assert await client.read() is None
+    await client.close()
+    assert list(face.counters.protocol_errors) == ["the connection was not opened in 0.2 s"]
+
+
+async def test_heartbeats_are_sent_and_missed(face: AmqpFace) -> None:
+    client = await Client.reach(face)
+    await client.log_in(heartbeat=1)
+    beats = 0
+    while (one := await client.read()) is not None:
+        beats += type(one).__name__ == "Heartbeat"
+    assert beats  # until it was silent for twice the interval
+    assert list(face.counters.protocol_errors) == ["missed heartbeats from client, timeout: 1s"]
+    await client.close()
+
+
+async def test_publishers_wait_while_there_is_an_alarm(face: AmqpFace) -> None:
+    client = await Client.reach(face)
+    await client.log_in()
+    await client.ask(commands.Channel.Open(), 1)
+    await client.ask(commands.Queue.Declare(queue="q", durable=True), 1)
+    said = ["low on disk"]
+    face.pressure = lambda: said[0]
+    blocked = await client.read()
+    assert isinstance(blocked, commands.Connection.Blocked)
+    assert blocked.reason == "low on disk"
+    client.writer.write(
+        frame.marshal(commands.Basic.Publish(exchange="", routing_key="q"), 1)
+        + bytes.fromhex("02 0001 0000000e 003c 0000 0000000000000000 0000 ce")
+    )
+    assert isinstance(await client.ask(commands.Channel.Flow(True), 1), commands.Channel.FlowOk)
+    client.writer.write(frame.marshal(commands.Channel.Flow(True), 1))  # it is not read from any more
+    said[0] = ""
+    answers = {type(await client.read()).__name__ for _ in range(2)}
+    assert answers == {"Unblocked", "FlowOk"}
+    await client.close()
+
+
+async def test_what_is_promised_waits_for_the_store_and_is_not_said_where_it_refuses(face: AmqpFace) -> None:
+    client = await Client.reach(face)
+    await client.log_in()
+    await client.ask(commands.Channel.Open(), 1)
+    refusing = RefusingStore()
+    face._turn.add_store(refusing)
+    assert await client.ask(commands.Queue.Declare(queue="q", durable=True), 1) is None
+    assert refusing.asked
+    await client.close()
+    face._turn.remove_store(refusing)
+
+
+class RefusingStore:
+    error = "no room"
+    unsynced = False
+    asked = 0
+
+    def flush(self) -> bool:
+        self.asked += 1
+        return False
+
+    def begin_sync(self):  # type: ignore[no-untyped-def]
+        raise OSError
+
+    def end_sync(self, segment: int, error: str) -> None: ...
+
+
+async def test_the_end_tells_clients(face: AmqpFace) -> None:
+    client = await Client.reach(face)
+    await client.log_in()
+    ending = asyncio.create_task(face.close(PATIENCE_S))
+    close = await client.read()
+    assert isinstance(close, commands.Connection.Close)
+    assert close.reply_code == 320
+    client.writer.write(frame.marshal(commands.Connection.CloseOk(), 0))
+    await ending
+    assert not face.connections
+    await client.close()
