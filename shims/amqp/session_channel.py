@@ -11,7 +11,7 @@ from typing import Final
 
 from pamqp import base
 
-from treecast.middleware.broker.queues import MessageQueue, Reason, VirtualHost
+from treecast.middleware.broker.queues import ExchangeType, MessageQueue, Reason, VirtualHost
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -76,6 +76,18 @@ class ChannelBase:
         if len(self._permitted) >= _PERMITTED:
             self._permitted.clear()
         self._permitted.add((permission, name))
+
+    def permit_topic(self, permission: str, exchange: bytes, keys: tuple[bytes, ...]) -> None:
+        """ACCESS_REFUSED where the user may not use one of the keys of a topic exchange."""
+        found = self._vhost.exchanges.get(exchange)
+        if found is None or found.type is not ExchangeType.TOPIC:
+            return
+        user, vhost = self._connection.user, self._vhost.name
+        for key in keys:
+            if not self._host.access.may_use_topic(user, vhost, permission, exchange, key):
+                shown, name = key.decode(errors="replace"), exchange.decode(errors="replace")
+                detail = f"{permission} access to topic '{shown}' in exchange exchange '{name}' in vhost "
+                raise AmqpError(codec.ACCESS_REFUSED, f"{detail}'{vhost}' refused for user '{user}'")
 
     def write_confirms(self) -> None:
         """Writes the confirms of what was published since the last time."""

@@ -83,6 +83,8 @@ class DefiningChannel(ChannelBase):
             raise AmqpError(codec.ACCESS_REFUSED, detail)
         self.permit(WRITE, "exchange" if target.is_exchange else "queue", target.name)
         self.permit(READ, "exchange", source)
+        if bind:
+            self.permit_topic(READ, source, (key,))
         change = self._vhost.bind if bind else self._vhost.unbind
         change(source, target, key, arguments, self._connection)
 

@@ -36,6 +36,9 @@ class Access(Protocol):
 
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool: ...
 
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
+        """Whether the user may write or read a routing key of a topic exchange."""
+
     def renewed(self, user: str, secret: bytes) -> bool:
         """Whether a user may go on with another secret."""
 
@@ -56,6 +59,9 @@ class OpenAccess:
         return True
 
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
+        return True
+
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
         return True
 
     def renewed(self, user: str, secret: bytes) -> bool:
@@ -91,7 +97,8 @@ class AmqpHeaders:
 class AmqpHost:
     """One host's AMQP, without its connections.
 
-    `alarm`: why publishers have to wait, "" where they have not.
+    `alarm`: why publishers have to wait, "" where they have not. `vhost_metadata`: what is said of each, for
+    people.
     """
 
     def __init__(
@@ -101,7 +108,9 @@ class AmqpHost:
         self.access = access
         self.alarm = ""
         self.counting = AmqpCounting()
+        self.cluster_name = "treecast"
         self.vhosts: dict[str, VirtualHost] = {}
+        self.vhost_metadata: dict[str, dict[str, object]] = {}
         self._store = store
         self._recorder = recorder
         self._random = random

@@ -119,7 +119,8 @@ class Channel(ConsumingChannel):
         self._vhost.may_publish(exchange)
 
     def publish(self, run: Run, flags: int, now: float) -> None:
-        """What `may_publish` has let through."""
+        """What `may_publish` has let through. ACCESS_REFUSED where a key of it may not be used."""
+        self.permit_topic(WRITE, run.exchange, run.keys)
         mandatory = flags & _MANDATORY != 0
         if self.transactional:
             self._publishes.append((run, mandatory))

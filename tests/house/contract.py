@@ -54,6 +54,8 @@ PURE_FOLDERS = (
 PURE_FILES = (
     "shims/*/codec*.py",
     "shims/*/session*.py",
+    "shims/amqp/management*.py",
+    "shims/amqp/users.py",
     *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
     *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "frame_queue", "events", "settings")),
     *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calling", "serving", "session")),

@@ -11,6 +11,8 @@ from .deaths import Death
 from .exchange import Binding, Destination, Exchange, ExchangeType
 from .message import HEAD, NEVER, Part, Run, message, messages, skip
 from .policies import Policy
+from .policies import knows as knows_policy_key
+from .policies import merged as merged_policies
 from .queue import MessageQueue
 from .recorder import Recorder
 from .refusals import Reason, Refusal
@@ -41,6 +43,8 @@ __all__ = [
     "Run",
     "RunStore",
     "VirtualHost",
+    "knows_policy_key",
+    "merged_policies",
     "message",
     "messages",
     "skip",

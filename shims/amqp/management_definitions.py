@@ -1,0 +1,425 @@
+"""Definitions as RabbitMQ exports and imports them: one JSON document of all that is not messages.
+
+`rabbitmqctl export_definitions` of 3.x and 4.x, and the management calls, speak of users, vhosts,
+permissions, topic_permissions, parameters, global_parameters, policies, queues, exchanges and bindings. A
+document of one virtual host has no users and no permissions, and its parts do not name the host. What is
+imported is made where it is not there yet; users, permissions and policies replace what there is. What is
+not known here is left out and named in the report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from treecast.middleware.broker.queues import (
+    Destination,
+    MessageQueue,
+    Policy,
+    Refusal,
+    VirtualHost,
+    knows_policy_key,
+)
+
+from .session_host import AmqpHost
+from .session_messages import REPLY_TO
+from .users import Permission, TopicPermission, User, Users, knows_hashing, tags_of
+
+Document = dict[str, object]
+Item = Mapping[str, object]
+_PARTS: Final = (
+    ("users", "_user"),
+    ("vhosts", "_vhost"),
+    ("permissions", "_permission"),
+    ("exchanges", "_exchange"),
+    ("topic_permissions", "_topic_permission"),
+    ("global_parameters", "_global_parameter"),
+    ("policies", "_policy"),
+    ("parameters", "_parameter"),
+    ("queues", "_queue"),
+    ("bindings", "_binding"),
+)  # in RabbitMQ's order: each needs those before it
+_FACTS: Final = frozenset(
+    {
+        "rabbit_version",
+        "rabbitmq_version",
+        "product_name",
+        "product_version",
+        "rabbitmq_definition_format",
+        "original_cluster_name",
+        "original_vhost_name",
+        "explanation",
+        "metadata",
+    }
+)
+_OPERATOR_POLICY: Final = "operator_policy"
+
+
+class BadDefinitions(Exception):
+    """The document is not one of definitions. Nothing was imported."""
+
+
+class Report(Struct):
+    """How many of each part were imported, and what was not, and why."""
+
+    imported: dict[str, int] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+class Import:
+    """One import into a host. `vhost`: of a document of one virtual host, which that is."""
+
+    def __init__(self, host: AmqpHost, users: Users, now: float, vhost: str | None = None) -> None:
+        self.report = Report()
+        self._host = host
+        self._users = users
+        self._now = now
+        self._only = vhost
+
+    def load(self, document: object) -> Report:
+        """Raises BadDefinitions; one bad item of a part is skipped, and the rest goes on."""
+        parts = _checked(document, self._only)
+        for name in parts:
+            if name not in _FACTS and name not in dict(_PARTS):
+                self.report.skipped.append(f"{name}: this part is not known")
+        for name, method in _PARTS:
+            load: Callable[[Item], None] = getattr(self, method)
+            for item in parts.get(name, ()):
+                self._one(name, item, load)
+        return self.report
+
+    def _one(self, part: str, item: Item, load: Callable[[Item], None]) -> None:
+        what = f"{part} {_shown(item)}"
+        try:
+            load(item)
+        except Refusal as refusal:
+            self.report.skipped.append(f"{what}: {' '.join(refusal.detail.split())}")
+        except (_Skip, re.error) as error:
+            self.report.skipped.append(f"{what}: {error}")
+        except (KeyError, TypeError, ValueError) as error:
+            self.report.skipped.append(f"{what}: it cannot be understood ({error!r})")
+        else:
+            self.report.imported[part] = self.report.imported.get(part, 0) + 1
+
+    def _note(self, text: str) -> None:
+        self.report.skipped.append(text)
+
+    # --- who
+
+    def _user(self, item: Item) -> None:
+        name = _text(item, "name")
+        hashing = str(item.get("hashing_algorithm", User("").hashing))
+        if item.get("limits"):
+            self._note(f"users {name}: its limits are not kept")
+        if item.get("password_hash") and not knows_hashing(hashing):
+            raise _Skip(f"the hashing algorithm {hashing} is not known, so nobody could log in")
+        password = str(item.get("password_hash", ""))
+        self._users.put(User(name, password, hashing, tags_of(item.get("tags"))))
+
+    def _permission(self, item: Item) -> None:
+        user, vhost = _text(item, "user"), self._named_vhost(item)
+        permission = Permission(_text(item, "configure"), _text(item, "write"), _text(item, "read"))
+        self._users.permit(user, vhost.name, permission)
+
+    def _topic_permission(self, item: Item) -> None:
+        user, vhost = _text(item, "user"), self._named_vhost(item)
+        permission = TopicPermission(_text(item, "write"), _text(item, "read"))
+        self._users.permit_topics(user, vhost.name, _text(item, "exchange"), permission)
+
+    # --- hosts and what is said of them
+
+    def _vhost(self, item: Item) -> None:
+        name = _text(item, "name")
+        metadata = item.get("metadata")
+        said = dict(metadata) if isinstance(metadata, dict) else {}
+        said |= {key: item[key] for key in ("description", "tags", "default_queue_type") if key in item}
+        if said.get("default_queue_type") not in (None, "undefined", "classic"):
+            self._note(f"vhosts {name}: its default queue type {said['default_queue_type']} is not applied")
+        if item.get("limits"):
+            self._note(f"vhosts {name}: its limits are not kept")
+        if name not in self._host.vhosts:
+            self._host.add_vhost(name)
+        self._host.vhost_metadata[name] = said
+
+    def _named_vhost(self, item: Item) -> VirtualHost:
+        name = self._only if self._only is not None else _text(item, "vhost")
+        if name not in self._host.vhosts:
+            raise _Skip(f"there is no virtual host {name!r}")
+        return self._host.vhosts[name]
+
+    def _global_parameter(self, item: Item) -> None:
+        name = _text(item, "name")
+        if name == "cluster_name":
+            self._host.cluster_name = str(item["value"])
+        elif not name.startswith("internal"):
+            raise _Skip("global parameters are not known here")
+
+    def _parameter(self, item: Item) -> None:
+        component = _text(item, "component")
+        if component != _OPERATOR_POLICY:
+            raise _Skip(f"parameters of {component} are not known here")
+        value = item["value"]
+        if not isinstance(value, dict):
+            raise TypeError("value")
+        self._set_policy({**item, **value}, operator=True)
+
+    def _policy(self, item: Item) -> None:
+        self._set_policy(item, operator=False)
+
+    def _set_policy(self, item: Item, *, operator: bool) -> None:
+        name, given = _text(item, "name"), item["definition"]
+        if not isinstance(given, dict):
+            raise TypeError("definition")
+        known = {key: value for key, value in given.items() if knows_policy_key(key, operator=operator)}
+        for key in given:
+            if key not in known:
+                self._note(f"policies {name}: {key} is not known here")
+        if not known:
+            raise _Skip("nothing of it is known here")
+        policy = Policy(
+            name,
+            str(item.get("pattern", "")),
+            known,
+            int(str(item.get("priority", 0))),
+            str(item.get("apply-to", "all")),
+        )
+        self._named_vhost(item).set_policy(policy, self._now, operator=operator)
+
+    # --- what messages go through
+
+    def _exchange(self, item: Item) -> None:
+        vhost, name = self._named_vhost(item), _text(item, "name").encode()
+        if name in vhost.exchanges:
+            return
+        vhost.declare_exchange(
+            name,
+            _text(item, "type"),
+            durable=item.get("durable", True) is True,
+            auto_delete=item.get("auto_delete") is True,
+            internal=item.get("internal") is True,
+            arguments=_table(item),
+        )
+
+    def _queue(self, item: Item) -> None:
+        vhost, name = self._named_vhost(item), _text(item, "name").encode()
+        if name in vhost.queues:
+            return
+        arguments = _table(item)
+        if item.get("type", "classic") != "classic":
+            arguments.setdefault("x-queue-type", item["type"])
+        queue = vhost.declare_queue(
+            name,
+            durable=item.get("durable", True) is True,
+            auto_delete=item.get("auto_delete") is True,
+            arguments=arguments,
+            now=self._now,
+        )
+        vhost.watch(queue)
+
+    def _binding(self, item: Item) -> None:
+        vhost, source = self._named_vhost(item), _text(item, "source").encode()
+        is_exchange = item.get("destination_type", "queue") == "exchange"
+        target = Destination(_text(item, "destination").encode(), is_exchange)
+        vhost.bind(source, target, _text(item, "routing_key").encode(), _table(item))
+
+
+class _Skip(Exception):
+    """An item is left out. Its text says why."""
+
+
+def _checked(document: object, vhost: str | None) -> dict[str, list[Item]]:
+    if not isinstance(document, dict):
+        raise BadDefinitions("definitions are a JSON object")
+    found: dict[str, list[Item]] = {}
+    for name, part in document.items():
+        if name in _FACTS:
+            continue
+        if not isinstance(part, list) or not all(isinstance(one, dict) for one in part):
+            raise BadDefinitions(f"{name} has to be a list of objects")
+        found[name] = part
+    if vhost is None and any("vhost" not in one for one in found.get("queues", ())):
+        raise BadDefinitions(
+            "these definitions are of one virtual host: import them into it, by its name in the path"
+        )
+    return found
+
+
+def _shown(item: Item) -> str:
+    keys = ("vhost", "component", "user", "source", "destination", "exchange", "name", "routing_key")
+    return " ".join(str(item[key]) for key in keys if key in item)
+
+
+def _text(item: Item, key: str) -> str:
+    value = item[key]
+    if not isinstance(value, str):
+        raise TypeError(key)
+    return value
+
+
+def _table(item: Item) -> dict[str, object]:
+    value = item.get("arguments") or {}
+    if not isinstance(value, dict):
+        raise TypeError("arguments")
+    return dict(value)
+
+
+# --- out
+
+
+def export(host: AmqpHost, users: Users) -> Document:
+    """All definitions of a host, in the shape that RabbitMQ 4.3 has."""
+    version = host.settings.version
+    vhosts = list(host.vhosts.values())
+    return {
+        "rabbit_version": version,
+        "rabbitmq_version": version,
+        "product_name": "Treecast",
+        "product_version": version,
+        "rabbitmq_definition_format": "cluster",
+        "original_cluster_name": host.cluster_name,
+        "users": [user_item(user) for user in users.users.values()],
+        "vhosts": [_vhost_item(host, name) for name in host.vhosts],
+        "permissions": [permission_item(*key, one) for key, one in users.permissions.items()],
+        "topic_permissions": [topic_item(*key, one) for key, one in users.topics.items()],
+        "parameters": [one for vhost in vhosts for one in _parameters(vhost)],
+        "global_parameters": [{"name": "cluster_name", "value": host.cluster_name}],
+        "policies": [policy_item(vhost.name, one) for vhost in vhosts for one in vhost.policies.values()],
+        "queues": [one for vhost in vhosts for one in _queues(vhost)],
+        "exchanges": [one for vhost in vhosts for one in _exchanges(vhost)],
+        "bindings": [one for vhost in vhosts for one in _bindings(vhost)],
+    }
+
+
+def export_vhost(host: AmqpHost, name: str) -> Document:
+    """The definitions of one virtual host, whose parts do not name it."""
+    vhost = host.vhosts[name]
+    parts: Mapping[str, list[Document]] = {
+        "parameters": _parameters(vhost),
+        "policies": [policy_item(name, one) for one in vhost.policies.values()],
+        "queues": _queues(vhost),
+        "exchanges": _exchanges(vhost),
+        "bindings": _bindings(vhost),
+    }
+    version = host.settings.version
+    found: Document = {"rabbit_version": version, "rabbitmq_version": version}
+    found |= {"rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": name}
+    for part, items in parts.items():
+        found[part] = [{key: value for key, value in one.items() if key != "vhost"} for one in items]
+    return found
+
+
+def user_item(user: User) -> Document:
+    return {
+        "name": user.name,
+        "password_hash": user.password_hash,
+        "hashing_algorithm": user.hashing,
+        "tags": list(user.tags),
+        "limits": {},
+    }
+
+
+def permission_item(user: str, vhost: str, permission: Permission) -> Document:
+    return {
+        "user": user,
+        "vhost": vhost,
+        "configure": permission.configure,
+        "write": permission.write,
+        "read": permission.read,
+    }
+
+
+def topic_item(user: str, vhost: str, exchange: str, permission: TopicPermission) -> Document:
+    said = {"write": permission.write, "read": permission.read}
+    return {"user": user, "vhost": vhost, "exchange": exchange, **said}
+
+
+def policy_item(vhost: str, policy: Policy) -> Document:
+    return {"vhost": vhost, "name": policy.name, **policy.said}
+
+
+def _vhost_item(host: AmqpHost, name: str) -> Document:
+    metadata = host.vhost_metadata.get(name, {})
+    return {"name": name, "limits": {}, "metadata": dict(metadata), **metadata}
+
+
+def _parameters(vhost: VirtualHost) -> list[Document]:
+    return [
+        {"vhost": vhost.name, "component": _OPERATOR_POLICY, "name": one.name, "value": one.said}
+        for one in vhost.operator_policies.values()
+    ]
+
+
+def _queues(vhost: VirtualHost) -> list[Document]:
+    return [
+        {
+            "name": queue.name.decode(errors="replace"),
+            "vhost": vhost.name,
+            "type": queue.arguments.type.value,
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "arguments": shown_table(queue.asked),
+        }
+        for queue in vhost.queues.values()
+        if is_exported(queue)
+    ]
+
+
+def is_exported(queue: MessageQueue) -> bool:
+    """Exclusive queues are not, nor those of direct replies."""
+    return queue.owner is None and not queue.name.startswith(REPLY_TO)
+
+
+def _exchanges(vhost: VirtualHost) -> list[Document]:
+    return [
+        {
+            "name": name.decode(errors="replace"),
+            "vhost": vhost.name,
+            "type": exchange.type.value,
+            "durable": exchange.durable,
+            "auto_delete": exchange.auto_delete,
+            "internal": exchange.internal,
+            "arguments": shown_table(exchange.arguments),
+        }
+        for name, exchange in vhost.exchanges.items()
+        if not name.startswith(b"amq.")
+    ]
+
+
+def _bindings(vhost: VirtualHost) -> list[Document]:
+    found: list[Document] = []
+    for source, exchange in vhost.exchanges.items():
+        for (target, key, _), arguments in exchange.bindings.items():
+            queue = None if target.is_exchange else vhost.queues.get(target.name)
+            if queue is not None and not is_exported(queue):
+                continue
+            found.append(
+                {
+                    "source": source.decode(errors="replace"),
+                    "vhost": vhost.name,
+                    "destination": target.name.decode(errors="replace"),
+                    "destination_type": "exchange" if target.is_exchange else "queue",
+                    "routing_key": key.decode(errors="replace"),
+                    "arguments": shown_table(arguments),
+                }
+            )
+    return found
+
+
+def shown_table(table: Mapping[str, object]) -> Document:
+    """A table of the protocol as JSON has it."""
+    return {key: shown_value(value) for key, value in table.items()}
+
+
+def shown_value(value: object) -> object:
+    if isinstance(value, dict):
+        return shown_table(value)
+    if isinstance(value, list):
+        return [shown_value(one) for one in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode(errors="replace")
+    return str(value)

@@ -1,0 +1,226 @@
+"""Users, what they may do, and how their passwords are kept, as RabbitMQ's internal database has them.
+
+A password's hash is base64 of a salt of 4 bytes and a digest of salt and password, so that users of an
+exported broker log in here as they did there. Permissions are regular expressions on names; an empty one
+stands for `^$`. Tags are those of the management calls: administrator, monitoring, policymaker, management.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from .session_host import plain
+
+SHA256: Final = "rabbit_password_hashing_sha256"
+SHA512: Final = "rabbit_password_hashing_sha512"
+_DIGESTS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    SHA256: lambda data: hashlib.sha256(data).digest(),
+    SHA512: lambda data: hashlib.sha512(data).digest(),
+}
+_SALT: Final = 4  # bytes
+_DEFAULT_EXCHANGE: Final = b"amq.default"  # what permissions call it
+_REMEMBERED: Final = 1024  # patterns
+ADMINISTRATOR: Final = "administrator"
+
+
+def fits(password: bytes, password_hash: str, hashing: str) -> bool:
+    """Whether a password is the one of a hash. Nobody has the password of an empty or unreadable hash."""
+    digest = _DIGESTS.get(hashing)
+    try:
+        raw = base64.b64decode(password_hash, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    if digest is None or len(raw) <= _SALT:
+        return False
+    return hmac.compare_digest(digest(raw[:_SALT] + password), raw[_SALT:])
+
+
+def hashed(password: bytes, salt: bytes) -> str:
+    """The hash of a new password. `salt`: 4 random bytes."""
+    return base64.b64encode(salt + hashlib.sha256(salt + password).digest()).decode()
+
+
+def knows_hashing(name: str) -> bool:
+    return name in _DIGESTS
+
+
+class User(Struct, frozen=True):
+    """`password_hash` "": the user cannot log in with a password."""
+
+    name: str
+    password_hash: str = ""
+    hashing: str = SHA256
+    tags: tuple[str, ...] = ()
+
+
+class Permission(Struct, frozen=True):
+    """Of one user in one virtual host."""
+
+    configure: str
+    write: str
+    read: str
+
+    def of(self, what: str) -> str:
+        return {"configure": self.configure, "write": self.write, "read": self.read}[what]
+
+
+class TopicPermission(Struct, frozen=True):
+    """Of one user in one virtual host on the routing keys of one topic exchange."""
+
+    write: str
+    read: str
+
+    def of(self, what: str) -> str:
+        return self.write if what == "write" else self.read
+
+
+class Users:
+    """Implements `session_host.Access`. `permissions` are by user and virtual host, `topics` by exchange too.
+
+    `changed` is called after each change, for whoever stores them. `local_only`: users that log in from this
+    host only.
+    """
+
+    mechanisms: tuple[str, ...] = ("PLAIN",)
+
+    def __init__(self, local_only: frozenset[str] = frozenset({"guest"})) -> None:
+        self.users: dict[str, User] = {}
+        self.permissions: dict[tuple[str, str], Permission] = {}
+        self.topics: dict[tuple[str, str, str], TopicPermission] = {}
+        self.local_only = local_only
+        self.changed: Callable[[], None] = _nothing
+
+    # --- changes
+
+    def put(self, user: User) -> bool:
+        """Whether it is new."""
+        new = user.name not in self.users
+        self.users[user.name] = user
+        self.changed()
+        return new
+
+    def delete(self, name: str) -> bool:
+        """Whether there was one; its permissions go with it."""
+        if self.users.pop(name, None) is None:
+            return False
+        for key in [key for key in self.permissions if key[0] == name]:
+            del self.permissions[key]
+        for topic in [topic for topic in self.topics if topic[0] == name]:
+            del self.topics[topic]
+        self.changed()
+        return True
+
+    def permit(self, user: str, vhost: str, permission: Permission) -> bool:
+        """Whether it is new. Raises re.error for a pattern that is none."""
+        _check(permission.configure, permission.write, permission.read)
+        new = (user, vhost) not in self.permissions
+        self.permissions[user, vhost] = permission
+        self.changed()
+        return new
+
+    def forbid(self, user: str, vhost: str) -> bool:
+        found = self.permissions.pop((user, vhost), None) is not None
+        self.changed()
+        return found
+
+    def permit_topics(self, user: str, vhost: str, exchange: str, permission: TopicPermission) -> bool:
+        """Whether it is new. Raises re.error for a pattern that is none."""
+        _check(permission.write, permission.read)
+        new = (user, vhost, exchange) not in self.topics
+        self.topics[user, vhost, exchange] = permission
+        self.changed()
+        return new
+
+    def forbid_topics(self, user: str, vhost: str, exchange: str | None = None) -> bool:
+        """On one exchange, or on all."""
+        gone = [key for key in self.topics if key[:2] == (user, vhost) and exchange in (None, key[2])]
+        for key in gone:
+            del self.topics[key]
+        self.changed()
+        return bool(gone)
+
+    def forget_vhost(self, vhost: str) -> None:
+        """What was permitted in a virtual host goes with it."""
+        self.permissions = {key: value for key, value in self.permissions.items() if key[1] != vhost}
+        self.topics = {key: value for key, value in self.topics.items() if key[1] != vhost}
+        self.changed()
+
+    # --- access
+
+    def log_in(self, mechanism: str, response: bytes) -> str | None:
+        parted = plain(response)
+        return parted[0] if parted is not None and self.fits(*parted) else None
+
+    def fits(self, name: str, password: bytes) -> bool:
+        user = self.users.get(name)
+        return user is not None and fits(password, user.password_hash, user.hashing)
+
+    def may_come(self, user: str, local: bool) -> bool:
+        return local or user not in self.local_only
+
+    def may_open(self, user: str, vhost: str) -> bool:
+        return (user, vhost) in self.permissions
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
+        found = self.permissions.get((user, vhost))
+        return found is not None and _matches(found.of(permission), name or _DEFAULT_EXCHANGE)
+
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
+        """Where nothing is said of an exchange, every key is permitted."""
+        if not self.topics:
+            return True
+        found = self.topics.get((user, vhost, exchange.decode(errors="replace")))
+        if found is None:
+            return True
+        pattern = found.of(permission).replace("{username}", re.escape(user))
+        return _matches(pattern.replace("{vhost}", re.escape(vhost)), key)
+
+    def renewed(self, user: str, secret: bytes) -> bool:
+        return self.fits(user, secret)
+
+    # --- the management calls
+
+    def tags(self, name: str) -> frozenset[str]:
+        """What a user may do in the management calls: an administrator, and a policymaker, may do more."""
+        user = self.users.get(name)
+        return frozenset(user.tags) if user is not None else frozenset()
+
+
+def _nothing() -> None:
+    return
+
+
+def _check(*patterns: str) -> None:
+    for pattern in patterns:
+        re.compile(pattern)
+
+
+@lru_cache(_REMEMBERED)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern or "^$")
+
+
+def _matches(pattern: str, name: bytes) -> bool:
+    return _compiled(pattern).search(name.decode(errors="replace")) is not None
+
+
+def tags_of(value: object) -> tuple[str, ...]:
+    """Tags as a list, or parted by commas as older brokers have them."""
+    if isinstance(value, str):
+        return tuple(tag.strip() for tag in value.split(",") if tag.strip())
+    return tuple(str(tag) for tag in value) if isinstance(value, list) else ()
+
+
+def guest(permitted_in: str, salt: bytes) -> tuple[User, Mapping[tuple[str, str], Permission]]:
+    """The user that a new broker has, and what it may do."""
+    user = User("guest", hashed(b"guest", salt), tags=(ADMINISTRATOR,))
+    return user, {("guest", permitted_in): Permission(".*", ".*", ".*")}
