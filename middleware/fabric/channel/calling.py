@@ -1,4 +1,4 @@
-"""The calls to the other end: from a queue into lanes, and until they are answered."""
+"""Outgoing calls of a connection: from the queue into lanes, until they are answered."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .settings import GROUPS
 
 
 class Calling:
-    """`window` is that of the other end, per group; `longest` is ours."""
+    """`window`: bytes per group that the other end accepts. `longest`: longest message accepted here."""
 
     def __init__(self, longest: int, ring: Ring, frames: FrameQueue) -> None:
         self.lanes: list[Lane] = []
-        self.parts: dict[int, Incoming] = {}  # answers that have arrived in part
+        self.parts: dict[int, Incoming] = {}  # partly received answers
         self._longest = longest
         self._window = 0
         self._ring = ring
@@ -25,11 +25,11 @@ class Calling:
         self._pending: dict[int, Call] = {}
 
     def __len__(self) -> int:
-        """Calls that have begun to leave and have not ended."""
+        """Number of calls that have begun to leave and have not ended."""
         return len(self._pending)
 
     def begin(self, window: int) -> None:
-        """The other end's window is known."""
+        """Starts with the other end's window."""
         self._window = window
         self.lanes = [Lane(group, window) for group in range(GROUPS)]
 
@@ -39,15 +39,15 @@ class Calling:
             self._wake(lane)
 
     def added(self, call: Call) -> None:
-        """A call was added to the queue."""
+        """Notes a call that was added to the queue."""
         self._wake(self.lanes[call.group])
 
     def waiting(self) -> list[Call]:
-        """Those that somebody waits for, in the order in which they began to leave."""
+        """Returns the calls with a waiting caller, in the order in which they began to leave."""
         return [call for call in self._pending.values() if call.wanted]
 
     def cancel(self, call: Call) -> None:
-        """Nobody waits any more for a call that has begun to leave."""
+        """Cancels a call that has begun to leave."""
         if self._pending.get(call.call) is not call:
             return
         call.wanted = False
@@ -63,7 +63,7 @@ class Calling:
     # --- turns
 
     def turn(self, lane: Lane) -> Call | None:
-        """The call whose next frame leaves; None: the lane has left the ring."""
+        """Returns the call that sends its next frame; None if the lane has left the ring."""
         if lane.current is None:
             call = self._startable(lane)
             if call is None:
@@ -73,7 +73,7 @@ class Calling:
         return lane.current
 
     def left(self, lane: Lane, call: Call) -> None:
-        """A call has left whole."""
+        """Notes that a call was sent completely."""
         lane.current = None
         if call.kind is Kind.NOTICE:
             call.wanted = False
@@ -89,7 +89,7 @@ class Calling:
             self._pending[call.call] = call
 
     def _wake(self, lane: Lane) -> None:
-        """Lets a lane take turns if it has something that it may send."""
+        """Puts a lane into the ring if it may send something."""
         if not lane.in_ring and self._startable(lane) is not None:
             self._ring.add_lane(lane)
 
@@ -102,13 +102,13 @@ class Calling:
     # --- what arrives
 
     def admit(self, frame: Frame) -> None:
-        """The first frame of an answer, by its header alone."""
+        """Checks the header of an answer's first frame."""
         if frame.call not in self._pending or frame.call in self.parts:
-            raise ChannelProtocolError(Problem.UNEXPECTED, "an answer to a call that was not made")
+            raise ChannelProtocolError(Problem.UNEXPECTED, "answer to an unknown call")
         check_message(frame, self._longest)
 
     def take(self, frame: Frame, payload: memoryview, placed: bool) -> Answered | None:
-        """The first frame of an answer; the answer where it is whole by it, and wanted."""
+        """Takes the first frame of an answer. Returns the answer if it is complete and wanted."""
         call = self._pending[frame.call]
         self._return_charge(call)
         incoming = Incoming(frame, payload, placed)
@@ -134,18 +134,18 @@ class Calling:
         return Answered(call, incoming.kind is Kind.FAULT, head, body)
 
     def dropped(self, number: int) -> None:
-        """A call that was cancelled has ended."""
+        """Ends a cancelled call."""
         call = self._pending.get(number)
         if call is None or call.wanted:
-            raise ChannelProtocolError(Problem.UNEXPECTED, "DROPPED of a call that was not cancelled")
+            raise ChannelProtocolError(Problem.UNEXPECTED, "DROPPED for a call that was not cancelled")
         del self._pending[number]
         self.parts.pop(number, None)
         self._return_charge(call)
 
     def credit(self, group: int, size: int) -> None:
-        """The other end has room again for notices."""
+        """Adds credit for notices from the other end."""
         if group >= GROUPS or self.lanes[group].credit + size > self._window:
-            raise ChannelProtocolError(Problem.WINDOW, "more credit than the window has")
+            raise ChannelProtocolError(Problem.WINDOW, "credit exceeds the window")
         lane = self.lanes[group]
         lane.credit += size
         self._wake(lane)

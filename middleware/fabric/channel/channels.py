@@ -5,8 +5,8 @@
     channels.set_host(2, Address("10.0.0.2", 7672))
     answer = await channels.call(2, method, b"head", body, timeout=5.0)
 
-All of it is used on one event loop. Calls of one group (`method // 20`) to one host are handled there in
-the order in which they were made; answers may overtake each other.
+Use it on one event loop. A host handles calls of one group (`method // 20`) in the order of the calls;
+answers may overtake each other.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from .values import Answer, ChannelError, Handler, PeerStatus
 _log = logging.getLogger("treecast.channel")
 
 _CLOSE_GRACE = 1.0  # s
-# what is no fault of anybody
+# problems that are not a protocol error
 _TOO_SLOW = {Problem.SILENT, Problem.HANDSHAKE}
-# what would be the same the next time: the two hosts do not accept each other
+# problems that a new connection would meet again, because the hosts do not accept each other
 _NOT_ACCEPTED = {
     Problem.VERSION,
     Problem.CLUSTER,
@@ -57,10 +57,10 @@ _IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICAT
 
 
 class Channels:
-    """From `start` to `close`. `key` is that of `codec.channel_key`, None: authentication is off.
+    """Active from `start` to `close`. `key`: from `codec.channel_key`; None turns authentication off.
 
-    `incarnation` numbers the runs of this host and rises; `rng` spreads what hosts would do at the same
-    time, `nonce` (16 bytes a call) has to be unpredictable.
+    `incarnation` rises with each run of this host. `rng` spreads the actions of hosts over time. `nonce`
+    returns 16 unpredictable bytes.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class Channels:
         nonce: Callable[[int], bytes] | None = None,
     ) -> None:
         if not 1 <= host_id <= MAX_CALL:
-            raise ValueError(f"host id {host_id}: 1 to 2^32 - 1")
+            raise ValueError(f"host id {host_id} is outside 1 to 2^32 - 1")
         self.identity = Identity(host_id, incarnation, cluster_id, key)
         self.settings = settings
         self.counters = counters
         self.handler = handler
-        self.cancellable: set[int] = set()  # methods whose handlers may be cancelled with their caller
+        self.cancellable: set[int] = set()  # methods whose handlers are cancelled with their caller
         self.on_up: Callable[[int, int], None] | None = None  # (host id, incarnation)
         self.on_down: Callable[[int], None] | None = None  # (host id)
-        self.on_refused: Callable[[int], None] | None = None  # (host id): it does not accept this host
+        self.on_refused: Callable[[int], None] | None = None  # (host id): that host refuses this host
         self.scratch = Scratch()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rng = rng
@@ -101,7 +101,7 @@ class Channels:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that all of it is used on."""
+        """The event loop of all channels."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
@@ -109,9 +109,9 @@ class Channels:
     # --- life
 
     async def start(self, address: Address, listener: socket.socket | None = None) -> Address:
-        """Listens, and answers where. `listener`, a bound TCP socket, is taken instead of `address`.
+        """Listens and returns the address. `listener`, a bound TCP socket, replaces `address`.
 
-        OSError where the address cannot be had.
+        Raises OSError if the address cannot be bound.
         """
         if listener is not None:
             self._server = await self.loop.create_server(
@@ -128,7 +128,7 @@ class Channels:
         return Address(host, port)
 
     async def close(self) -> None:
-        """Says goodbye to all hosts; calls that wait fail. Safe to call twice."""
+        """Sends GOODBYE to all hosts and fails waiting calls. Safe to call twice."""
         if self._closing:
             return
         self._closing = True
@@ -155,7 +155,7 @@ class Channels:
     # --- hosts
 
     def set_host(self, host_id: int, address: Address | None) -> None:
-        """Where a host is; None: it was taken from the cluster, and calls to it fail."""
+        """Sets the address of a host. None removes the host, and calls to it fail."""
         if host_id == self.identity.host_id:
             return
         peer = self._peers.get(host_id)
@@ -174,12 +174,12 @@ class Channels:
             self._dial(peer)
 
     def is_up(self, host_id: int) -> bool:
-        """Whether there is a connection to the host."""
+        """Whether the host is connected."""
         peer = self._peers.get(host_id)
         return peer is not None and peer.link is not None
 
     def peers(self) -> list[PeerStatus]:
-        """All hosts that are known, by id."""
+        """Returns all known hosts, by id."""
         return [self._peers[host_id].status() for host_id in sorted(self._peers)]
 
     def _peer(self, host_id: int) -> Peer:
@@ -201,10 +201,10 @@ class Channels:
     def call(
         self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"", *, timeout: float
     ) -> Future[Answer]:
-        """Asks a host; never blocks. Fails with the TreecastError of its refusal, or with ChannelError.
+        """Calls a host; never blocks. Fails with the TreecastError of its refusal, or with ChannelError.
 
-        A call to a host that is not connected waits for the connection. `body` may not change until the
-        future is done. Cancelling the future lets the other end know.
+        A call to a disconnected host waits for the connection. `body` must not change until the future is
+        done. Cancelling the future notifies the other end.
         """
         future: Future[Answer] = self.loop.create_future()
         call = self._new_call(Kind.CALL, method, head, body)
@@ -223,9 +223,10 @@ class Channels:
         return future
 
     def notify(self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"") -> bool:
-        """Tells a host, without an answer. False: it is not connected, or too much waits; nothing is sent.
+        """Sends a notice, which has no answer. Returns False, and sends nothing, if the host is not connected
+        or too much waits.
 
-        `body` may never change.
+        `body` must never change.
         """
         call = self._new_call(Kind.NOTICE, method, head, body)
         peer = self._peers.get(host_id)
@@ -238,15 +239,15 @@ class Channels:
 
     def _new_call(self, kind: Kind, method: int, head: bytes, body: Buffer) -> Call:
         if not 0 <= method <= MAX_METHOD:
-            raise ValueError(f"method {method}: 0 to {MAX_METHOD}")
+            raise ValueError(f"method {method} is outside 0 to {MAX_METHOD}")
         return Call(kind, method, head, body)
 
     def _peer_for_call(self, host_id: int) -> Peer | None:
-        """A host that was never heard of may still come."""
+        """Returns the peer to call. Creates one for an unknown host, which may still join."""
         return None if self._closing or host_id == self.identity.host_id else self._peer(host_id)
 
     def _refusal(self, peer: Peer | None, call: Call) -> str:
-        """Why a call is not even queued; empty where it is."""
+        """Returns the reason not to queue a call; empty to queue it."""
         if peer is None:
             return "the channels are closed" if self._closing else "a host has no channel to itself"
         longest = self.settings.longest if peer.link is None else peer.link.session.peer.longest
@@ -269,7 +270,7 @@ class Channels:
             self._over(call)
 
     def _give_up(self, peer: Peer, call: Call) -> bool:
-        """Nobody wants the answer any more; says whether any of the call has been sent."""
+        """Gives up a call. Returns whether any of it has been sent."""
         if not call.begun:
             peer.queue.forget(call)
             return False
@@ -279,7 +280,7 @@ class Channels:
         return True
 
     def _forget(self, peer: Peer) -> None:
-        """Lets go of a host that was only ever asked for."""
+        """Forgets a host that never had an address."""
         if peer.address is None and not peer.incarnation and peer.queue.calls == 1:
             self._peers.pop(peer.host_id, None)
 
@@ -329,7 +330,7 @@ class Channels:
         return LinkProtocol(link)
 
     def new_session(self, link: Link) -> Session:
-        """A link asks for its session."""
+        """Creates the session of a link."""
         nonce = self._nonce(NONCE_SIZE)
         peer = self._peers.get(link.host_id) if link.dialled else None
         now = self.loop.time()
@@ -367,7 +368,7 @@ class Channels:
                 self._dial_later(peer, link)
 
     def _dial_later(self, peer: Peer, last: Link) -> None:
-        """After a connection to a host has ended, or was not had."""
+        """Schedules the next attempt after a connection has ended or failed."""
         known = self._peers.get(peer.host_id) is peer
         if not last.session.closed or not known or self._closing or peer.address is None:
             return
@@ -378,10 +379,10 @@ class Channels:
         peer.retry = None
         self._dial(peer)
 
-    # --- what links tell
+    # --- callbacks of links
 
     def proven(self, link: Link, event: Proven) -> None:
-        """The other end of a connection is known. The host with the lower id chooses between several."""
+        """Takes an authenticated connection. The host with the lower id chooses one of several."""
         peer = self._peer(event.host_id)
         if event.incarnation < peer.incarnation:
             link.end(Problem.STALE, f"{event.incarnation}, known is {peer.incarnation}")
@@ -395,7 +396,7 @@ class Channels:
         self._use(peer, link)
 
     def opened(self, link: Link) -> None:
-        """The other end, which chooses, has opened a connection."""
+        """Takes a connection that the choosing end has opened."""
         peer = self._peer(link.host_id)
         if link.session.peer.incarnation < peer.incarnation:
             link.end(Problem.STALE)
@@ -429,7 +430,7 @@ class Channels:
         self._finish(call, answer)
 
     def ended(self, link: Link, event: Ended) -> None:
-        """A connection is over, or never came to be."""
+        """Takes the end of a connection, or of an attempt."""
         self._report(link, event)
         if event.problem in _TOO_SLOW and not event.by_peer:
             self._patience.in_vain(self.loop.time())
@@ -444,7 +445,7 @@ class Channels:
             self._down(peer)
 
     def _note_refused(self, peer: Peer, event: Ended) -> None:
-        """That the other end is an old run of its host is no word about this one."""
+        """Notes that a host refuses this one. An old run of that host does not count."""
         own_word = event.problem is Problem.STALE and not event.by_peer
         peer.refused = event.problem in _NOT_ACCEPTED and not own_word
         if peer.refused and self.on_refused is not None:
@@ -468,14 +469,14 @@ class Channels:
             self._all_lost.set()
 
     def _report(self, link: Link, event: Ended) -> None:
-        """Counts a problem; logs the 1st, 2nd, 4th, 8th ... of its kind."""
+        """Counts a problem and logs the 1st, 2nd, 4th, 8th ... of its kind."""
         name = event.problem.name
         count = self.counters.problems.get(name, 0) + 1
         self.counters.problems[name] = count
         if event.problem not in _IN_ORDER and count & (count - 1) == 0:
             who = f"host {link.host_id}" if link.host_id else f"a connection from {link.peer_address}"
             by = " (said by the other end)" if event.by_peer else ""
-            _log.warning("%s: %s%s; %d of this kind by now", who, event, by, count)
+            _log.warning("%s: %s%s; %d of this kind so far", who, event, by, count)
 
     # --- time
 
@@ -489,7 +490,7 @@ class Channels:
 
 
 def _tell(listener: Callable[..., None], *what: int) -> None:
-    """A listener that fails must not end a connection."""
+    """Calls a listener. Its failure does not end a connection."""
     try:
         listener(*what)
     except Exception:
@@ -497,5 +498,5 @@ def _tell(listener: Callable[..., None], *what: int) -> None:
 
 
 def _lost(link: Link, event: Proven) -> bool:
-    """Whether the other end has lost `link`: it knew of it when it dialled again."""
+    """Whether the other end has lost `link`: it named it when it dialled again."""
     return event.last == link.session.connection

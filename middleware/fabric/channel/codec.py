@@ -1,6 +1,6 @@
-"""The bytes of the channel between two daemons: frames, hello, and what authenticates them.
+"""The wire format of the channel between two daemons: frames, hello, authentication.
 
-All numbers are big-endian. A connection is frames in both directions, each
+All numbers are big-endian. A connection carries frames in both directions:
 
      0  length uint32: bytes of payload in this frame, at most 256 KiB
      4  kind uint8
@@ -12,13 +12,13 @@ All numbers are big-endian. A connection is frames in both directions, each
     20  tag, 16 bytes: from OPEN on, where authentication is on
      .  payload (length bytes)
 
-A message (a call's request or answer, a notice) is its head and then its body. What is longer than one
-frame is cut: the first frame says head and body of the whole, all but the last frame are full, and MORE
-frames of the same call follow. Frames of different messages may stand between them.
+A message (a call's request or answer, a notice) is its head followed by its body. A message longer than one
+frame is cut: the first frame gives the sizes of the whole, all frames but the last are full, and MORE frames
+of the same call follow. Frames of other messages may come between them.
 
 A refusal (FAULT) has the fault's name as head and its detail as body, both UTF-8.
 
-The payload of HELLO; its frame has no tag in any version, so that versions can tell each other apart:
+The payload of HELLO. Its frame has no tag in any version, so that versions can recognise each other:
 
      0  "TCch"                                   24  window uint32: see session.py
      4  version uint16, 2                        28  longest message taken uint32
@@ -27,13 +27,13 @@ The payload of HELLO; its frame has no tag in any version, so that versions can 
     12  the host meant uint32, 0 unknown         56  cluster id: length uint8, then UTF-8
     16  incarnation uint64
 
-PROOF is keyed BLAKE2b over the dialling host's hello and then the accepting host's, 32 bytes; empty
-where authentication is off. The keys of the two directions are made in the same way and differ, as the
-proofs do, in BLAKE2's personalisation. REFUSE carries a reason as UTF-8, and is not authenticated.
+PROOF is keyed BLAKE2b over the dialling host's hello and then the accepting host's, 32 bytes; empty if
+authentication is off. The keys of the two directions are derived in the same way. They differ, as the proofs
+do, in BLAKE2's personalisation. REFUSE carries a reason as UTF-8 and is not authenticated.
 
-A tag is BLAKE2b (RFC 7693), keyed, 128 bits, over the number of the frame in its direction (uint64), the
-frame's header and its payload. So a frame that is left out, repeated, moved or of another connection
-is found out.
+A tag is keyed BLAKE2b (RFC 7693), 128 bits, over the number of the frame in its direction (uint64), the
+frame's header and its payload. It reveals frames that are missing, repeated, moved or from another
+connection.
 """
 
 from __future__ import annotations
@@ -69,31 +69,31 @@ _AUTHENTICATED: Final = 0x0001
 
 
 class Kind(enum.IntEnum):
-    """The first three are not tagged: there is no key yet."""
+    """Frame kinds. The first three have no tag, because there is no key yet."""
 
     HELLO = 0
     PROOF = 1
     REFUSE = 2  # before the connection is open: the reason
     OPEN = 3  # the host with the lower id has chosen this connection
-    CALL = 4  # a request that wants an answer
-    NOTICE = 5  # a request that wants none
+    CALL = 4  # a request with an answer
+    NOTICE = 5  # a request without an answer
     REQUEST_MORE = 6  # of a call or notice
     ANSWER = 7
     FAULT = 8  # an answer that is a refusal
     ANSWER_MORE = 9  # of an answer or refusal
     DROPPED = 10  # the end of a call that was cancelled
-    CANCEL = 11  # the caller does not wait any more
-    CREDIT = 12  # this many bytes of notices are done with
+    CANCEL = 11  # the caller no longer waits
+    CREDIT = 12  # bytes of notices that have been handled
     PING = 13
     PONG = 14
-    GOODBYE = 15  # the reason why the connection ends in order
+    GOODBYE = 15  # the reason for an orderly end
 
 
 _KINDS: Final = tuple(Kind)
 
 
 class Problem(enum.Enum):
-    """Why a connection is refused or ended. Counted by name."""
+    """The reason to refuse or end a connection. Counted by name."""
 
     NOT_A_CHANNEL = "the other end does not speak the channel's protocol"
     VERSION = "the other end speaks another version of the channel"
@@ -122,7 +122,7 @@ class Problem(enum.Enum):
 
 
 class ChannelProtocolError(ValueError):
-    """What came is refused; `problem` is what to count."""
+    """Received bytes violate the protocol. `problem` is the reason to count."""
 
     def __init__(self, problem: Problem, detail: str = "") -> None:
         super().__init__(f"{problem.value}: {detail}" if detail else problem.value)
@@ -130,7 +130,7 @@ class ChannelProtocolError(ValueError):
 
 
 class Frame(Struct):
-    """A frame's header. Field by field as above."""
+    """A frame's header, with the fields above."""
 
     length: int
     kind: Kind
@@ -145,19 +145,19 @@ def pack_header(length: int, kind: int, number: int, call: int, head: int, body:
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """The header's bytes. ValueError where a field does not fit."""
+    """Returns the header's bytes. Raises ValueError if a field does not fit."""
     if not 0 <= frame.length <= MAX_PAYLOAD:
-        raise ValueError(f"a payload of {frame.length} bytes: at most {MAX_PAYLOAD}")
+        raise ValueError(f"payload of {frame.length} bytes exceeds {MAX_PAYLOAD}")
     try:
         return pack_header(frame.length, frame.kind, frame.number, frame.call, frame.head, frame.body)
     except struct.error as error:
-        raise ValueError(f"a field does not fit the frame's header: {error}") from error
+        raise ValueError(f"field does not fit the frame header: {error}") from error
 
 
 def decode_frame(data: Buffer, position: int = 0) -> Frame | None:
-    """The header at `position`, None where it is not all there; what follows it is the caller's.
+    """Returns the header at `position`, or None if it is incomplete. The payload is left to the caller.
 
-    A length that is too large raises before anybody could allocate it.
+    Raises for a length above the limit, before any allocation.
     """
     if len(data) - position < HEADER_SIZE:
         return None
@@ -172,7 +172,7 @@ def decode_frame(data: Buffer, position: int = 0) -> Frame | None:
 
 
 class Hello(Struct, frozen=True):
-    """Who speaks, and what it takes. `to` is 0 where the host at the other end is not known yet."""
+    """The identity of the sender and its limits. `to` is 0 if the host at the other end is unknown."""
 
     cluster_id: str
     host_id: int
@@ -186,10 +186,10 @@ class Hello(Struct, frozen=True):
     version: int = VERSION
 
     def encode(self) -> bytes:
-        """The payload. ValueError where a field does not fit."""
+        """Returns the payload. Raises ValueError if a field does not fit."""
         cluster = self.cluster_id.encode()
         if len(self.nonce) != NONCE_SIZE or len(self.last) != CONNECTION_SIZE or len(cluster) > 255:
-            raise ValueError("nonce, last connection or cluster id of a hello has a wrong length")
+            raise ValueError("wrong length of nonce, last connection or cluster id in a hello")
         flags = _AUTHENTICATED if self.authenticated else 0
         try:
             fixed = _HELLO.pack(
@@ -206,24 +206,24 @@ class Hello(Struct, frozen=True):
                 len(cluster),
             )
         except struct.error as error:
-            raise ValueError(f"a field does not fit the hello: {error}") from error
+            raise ValueError(f"field does not fit the hello: {error}") from error
         return fixed + cluster
 
     @classmethod
     def decode(cls, data: Buffer) -> Hello:
-        """Reads a payload whole; a version other than ours raises before the rest is looked at."""
+        """Decodes a whole payload. Raises for another version before it reads the rest."""
         if bytes(data[:4]) != MAGIC:
             raise ChannelProtocolError(Problem.NOT_A_CHANNEL)
         if len(data) < 6:
             raise ChannelProtocolError(Problem.ENCODING, "a hello that ends early")
         version = int.from_bytes(data[4:6], "big")
         if version != VERSION:
-            raise ChannelProtocolError(Problem.VERSION, f"{version} there, {VERSION} here")
+            raise ChannelProtocolError(Problem.VERSION, f"version {version} there, {VERSION} here")
         if len(data) < _HELLO.size:
             raise ChannelProtocolError(Problem.ENCODING, "a hello that ends early")
         _, _, flags, host, to, incarnation, window, longest, nonce, last, size = _HELLO.unpack_from(data)
         if len(data) != _HELLO.size + size or flags & ~_AUTHENTICATED:
-            raise ChannelProtocolError(Problem.ENCODING, "a hello of a wrong length, or with unknown flags")
+            raise ChannelProtocolError(Problem.ENCODING, "a hello with a wrong length or unknown flags")
         try:
             cluster_id = bytes(data[_HELLO.size :]).decode()
         except UnicodeDecodeError as error:
@@ -233,27 +233,27 @@ class Hello(Struct, frozen=True):
 
 
 def channel_key(token: JoinToken | None) -> bytes | None:
-    """The key of a cluster's channels; None, where authentication is off, for None."""
+    """Returns the key of a cluster's channels. Returns None for None: authentication is off."""
     return None if token is None else token.derive(PURPOSE)
 
 
 class Handshake:
-    """What both ends compute from the two hellos (their payloads, as they crossed)."""
+    """Values that both ends derive from the payloads of the two hellos."""
 
     def __init__(self, key: bytes | None, dialler: bytes, acceptor: bytes) -> None:
         self._key = key
         self._hellos = len(dialler).to_bytes(4, "big") + dialler + acceptor
 
     def proof(self, by_dialler: bool) -> bytes:
-        """What the one end shows to the other."""
+        """Returns the proof of one end."""
         return self._made(b"proof of dialler" if by_dialler else b"proof acceptor")
 
     def connection(self) -> bytes:
-        """A name for this connection, the same at both ends."""
+        """Returns a name for this connection, equal at both ends."""
         return blake2b(self._hellos, digest_size=CONNECTION_SIZE, person=b"connection").digest()
 
     def seal(self, by_dialler: bool) -> Seal | None:
-        """What tags the frames of one direction; None where authentication is off."""
+        """Returns the tagger for one direction; None if authentication is off."""
         if self._key is None:
             return None
         return Seal(self._made(b"key of dialler" if by_dialler else b"key of acceptor"))
@@ -265,10 +265,10 @@ class Handshake:
 
 
 class Seal:
-    """The tags of one direction. Each call is for the next frame."""
+    """Tags of one direction. Each call tags the next frame."""
 
     def __init__(self, key: bytes) -> None:
-        # copying a hash that has taken its key in is cheaper than keying one anew
+        # Copying a keyed hash is cheaper than keying a new one.
         self._keyed = blake2b(digest_size=TAG_SIZE, key=key)
         self._frames = 0
 
@@ -280,7 +280,7 @@ class Seal:
         return hashed.digest()
 
     def tag_parts(self, header: bytes, first: Buffer, second: Buffer) -> bytes:
-        """The same for a payload that lies in two places."""
+        """Like `tag`, for a payload in two parts."""
         hashed = self._keyed.copy()
         hashed.update(_COUNTER.pack(self._frames) + header)
         hashed.update(first)

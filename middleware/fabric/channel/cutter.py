@@ -1,9 +1,9 @@
-"""Cuts frames out of what arrives, and checks their tags.
+"""Cuts frames out of received bytes and checks their tags.
 
-As in the faces, the kernel writes where `receive_buffer()` says, and `received(n)` is called right
-after: all connections share one scratch buffer. A frame that has arrived in part gets memory of its own
-(`_place`), which the kernel then fills directly. Whether a frame has a place here is asked (`_admit`)
-before there is memory for it, and it is used (`_take`) only after its tag was found right.
+As in the faces, the kernel writes into `receive_buffer()`, and `received(n)` follows at once: all connections
+share one scratch buffer. A partly received frame gets memory of its own (`_place`), which the kernel then
+fills directly. `_admit` accepts a frame before any memory is allocated for it. `_take` gets it only after its
+tag was verified.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ SCRATCH_BYTES: Final = 256 * 1024
 
 
 class Scratch:
-    """The receive buffer that all connections of a host share."""
+    """The receive buffer shared by all connections of a host."""
 
     def __init__(self, size: int = SCRATCH_BYTES) -> None:
         self.memory = memoryview(bytearray(size))
 
 
 class Cutter:
-    """One direction of one connection. `Session` is made of it."""
+    """The receiving direction of one connection. The base of `Session`."""
 
     def __init__(self, scratch: Scratch) -> None:
         self.closed = False  # nothing more is read
         self._scratch = scratch
         self._seal_in: Seal | None = None
         self._part = bytearray()  # of a header
-        self._frame: Frame | None = None  # has arrived in part
+        self._frame: Frame | None = None  # partly received
         self._header = b""
         self._tag = b""
         self._memory = memoryview(b"")  # where its payload goes
         self._have = 0
 
-    # --- what a session adds
+    # --- hooks of the session
 
     def _admit(self, frame: Frame) -> None:
-        """Raises where the frame has no place here, by its header alone."""
+        """Checks a header. Raises if the frame is not allowed here."""
         raise NotImplementedError
 
     def _place(self, frame: Frame) -> memoryview:
-        """Where the payload of an admitted frame goes, `frame.length` bytes."""
+        """Returns `frame.length` bytes of memory for the payload of an admitted frame."""
         raise NotImplementedError
 
     def _take(self, frame: Frame, payload: memoryview, placed: bool) -> None:
-        """A frame that is whole. `placed`: its payload lies where `_place` said, else in the scratch."""
+        """Takes a complete frame. `placed`: its payload is in the memory of `_place`, else in the scratch."""
         raise NotImplementedError
 
     # --- cutting
 
     def receive_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Returns the buffer for the next bytes."""
         if self._frame is not None:
             return self._memory[self._have :]
         memory = self._scratch.memory

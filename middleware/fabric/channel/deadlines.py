@@ -1,5 +1,5 @@
-"""When calls have waited for long enough: one timer of the loop for all of them. And how long this host waits
-for a word of others: longer while machines are so busy that it waits in vain."""
+"""Deadlines of calls, with one timer of the loop, and the patience with silent hosts, which grows while
+machines are busy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .outgoing import Call
 from .peers import Peer
 from .settings import ChannelSettings
 
-_MANY = 1024  # from here on the deadlines of calls that are over are thrown out when they are the most
+_MANY = 1024  # above this number, deadlines of ended calls are removed once they are the majority
 _MOST_PATIENCE: Final = 4.0
 _FACTOR: Final = 2.0
 
 
 class Deadlines:
-    """`expired` is called for each call that is still wanted when its time comes."""
+    """Calls `expired` for each call that is still wanted at its deadline."""
 
     def __init__(self, expired: Callable[[Peer, Call], None]) -> None:
         self._expired = expired
@@ -29,11 +29,11 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Those that are kept, of calls that are over among them."""
+        """Number of stored deadlines, including those of ended calls."""
         return len(self._entries)
 
     def add(self, loop: asyncio.AbstractEventLoop, at: float, peer: Peer, call: Call, waiting: int) -> None:
-        """`at` is a time of the loop, `waiting` the number of calls that are wanted."""
+        """Adds a deadline. `at`: loop time. `waiting`: number of wanted calls."""
         entries = self._entries
         if len(entries) > _MANY and len(entries) > 4 * waiting:
             entries[:] = [entry for entry in entries if entry[3].wanted]
@@ -66,10 +66,10 @@ class Deadlines:
 
 
 class Patience:
-    """How many times the settings' times others may take, from 1 to 4.
+    """The factor, from 1 to 4, by which time-outs for other hosts are extended.
 
-    It doubles with each connection that ended because nothing was heard, as ending it helps nobody where the
-    other end is only slow; without such an end for `patience_for` seconds it is halved again.
+    It doubles with each connection that ended for silence, because the other end may only be slow. It halves
+    after `patience_for` seconds without such an end.
     """
 
     def __init__(self, settings: ChannelSettings) -> None:
@@ -78,7 +78,7 @@ class Patience:
         self._since = 0.0
 
     def in_vain(self, now: float) -> None:
-        """A connection ended for silence. Several that end together are one sign."""
+        """Notes a connection that ended for silence. Several at the same time count once."""
         if self._value == 1.0 or now - self._since >= self._settings.silent_after:
             self._value = min(_MOST_PATIENCE, self._value * _FACTOR)
             self._since = now

@@ -1,4 +1,4 @@
-"""Calls by typed values: who handles which method, and how one asks.
+"""Calls with typed values: registration of handlers, and calls to other hosts.
 
     FOLLOW = Method(40, FollowRequest, FollowResponse)
     methods = Methods()
@@ -7,12 +7,12 @@
     methods.use(channels)
     answer, body = await methods.ask(2, FOLLOW, FollowRequest(...), 5.0)
 
-A handler returns (response, body) or an awaitable of that. Requests and responses are Structs, or what else
-msgspec knows, and cross as msgpack: what a head may hold is written once, as a type. A field that is new has
-a default; hosts that do not know it pass over it. UUIDs are 16 bytes, a refusal that is part of an answer is
-an array of the fault's name and its detail.
+A handler returns (response, body) or an awaitable of it. Requests and responses are Structs or other types of
+msgspec, encoded as msgpack, so a type defines the content of a head. A new field has a default; hosts that do
+not know it skip it. UUIDs are 16 bytes. A refusal inside an answer is an array of the fault's name and
+detail.
 
-Numbers are allotted in ranges, whose calls keep their order:
+Numbers are allotted in ranges. Calls of one range keep their order:
 
     1-19 the channel itself      40-59 partitions             80-99 and 102-119 homes
     20-39 the cluster            60-79 interest and streams   100-101 STARE, 120-139 events
@@ -31,7 +31,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .values import Answer
 
-Natural = Annotated[int, msgspec.Meta(ge=0)]  # of what another host says
+Natural = Annotated[int, msgspec.Meta(ge=0)]  # for values from another host
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -46,7 +46,7 @@ def _write_more(value: Any) -> Any:
 
 
 def _read_more(of: type, value: Any) -> Any:
-    """A fault of a newer version is INTERNAL here."""
+    """Decodes special types. An unknown fault of a newer version becomes INTERNAL."""
     if of is not TreecastError:
         raise NotImplementedError(f"{of.__name__} does not cross hosts")
     name, detail = value
@@ -57,7 +57,7 @@ _encode: Final = msgspec.msgpack.Encoder(enc_hook=_write_more, uuid_format="byte
 
 
 class Method(Generic[Q, A]):
-    """A method's number, and the types of what it is asked with and answered by."""
+    """A method's number, and the types of its request and answer."""
 
     def __init__(self, number: int, request: type[Q], answer: type[A]) -> None:
         self.number = number
@@ -69,7 +69,7 @@ class Method(Generic[Q, A]):
         return _encode(value)
 
     def asked(self, head: bytes) -> Q:
-        """INVALID_REQUEST where it is no such request."""
+        """Decodes a request. Raises INVALID_REQUEST if `head` is none."""
         try:
             return self._read_request(head)
         except (msgspec.DecodeError, TypeError) as error:
@@ -77,7 +77,7 @@ class Method(Generic[Q, A]):
             raise TreecastError(Fault.INVALID_REQUEST, what) from error
 
     def answered(self, answer: Answer) -> A:
-        """INTERNAL where the head is no such answer."""
+        """Decodes an answer. Raises INTERNAL if the head is none."""
         try:
             return self._read_answer(answer.head)
         except (msgspec.DecodeError, TypeError) as error:
@@ -86,18 +86,18 @@ class Method(Generic[Q, A]):
 
 
 class Nothing(Struct, frozen=True, array_like=True):
-    """A request or an answer that says nothing."""
+    """An empty request or answer."""
 
 
 class Echo(Struct, frozen=True, array_like=True):
     text: str
 
 
-ECHO: Final = Method(1, Echo, Echo)  # answers what was sent, head and body
+ECHO: Final = Method(1, Echo, Echo)  # returns the head and body of the request
 
 
 class Caller(Protocol):
-    """`Channels`, as far as it is needed here."""
+    """The part of `Channels` that this module uses."""
 
     cancellable: set[int]
 
@@ -115,7 +115,7 @@ class _Entry:
 
 
 class Methods:
-    """The table of methods of one host, and the way to call those of others."""
+    """The methods of one host, and calls to methods of other hosts."""
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
@@ -124,7 +124,7 @@ class Methods:
         self.register(ECHO, _echo)
 
     def use(self, caller: Caller) -> None:
-        """The channels that `ask` and `tell` go through."""
+        """Sets the channels for `ask` and `tell`."""
         self._caller = caller
         caller.cancellable |= self._cancellable
         self._cancellable = caller.cancellable
@@ -132,9 +132,9 @@ class Methods:
     def register(
         self, method: Method[Q, A], handler: MessageHandler[Q, A], *, cancellable: bool = False
     ) -> None:
-        """`handler` answers `method`. `cancellable`: it may be cancelled when its caller does not wait."""
+        """Registers the handler of `method`. `cancellable`: it is cancelled when its caller stops waiting."""
         if method.number in self._entries:
-            raise ValueError(f"method {method.number} has a handler already")
+            raise ValueError(f"method {method.number} already has a handler")
         self._entries[method.number] = _Entry(method, handler)
         if cancellable:
             self._cancellable.add(method.number)
@@ -143,7 +143,7 @@ class Methods:
         """The handler for `Channels`."""
         entry = self._entries.get(method)
         if entry is None:
-            raise TreecastError(Fault.NOT_SUPPORTED, f"method {method} is not known here")
+            raise TreecastError(Fault.NOT_SUPPORTED, f"unknown method {method}")
         reply = entry.handler(host_id, entry.method.asked(head), body)
         if isinstance(reply, tuple):
             return _in_answer(reply)
@@ -152,15 +152,15 @@ class Methods:
     def ask(
         self, host_id: int, method: Method[Q, A], request: Q, timeout: float, body: Buffer = b""
     ) -> Awaitable[tuple[A, memoryview]]:
-        """Calls another host's `method`; `Channels.call` says how it fails.
+        """Calls `method` of another host. Fails as `Channels.call` does.
 
-        The call takes its place in the order at once, not when it is awaited.
+        The position in the order of calls is taken at once, not when the result is awaited.
         """
         answer = self._channels.call(host_id, method.number, method.head(request), body, timeout=timeout)
         return _read_later(answer, method)
 
     def tell(self, host_id: int, method: Method[Q, A], request: Q, body: Buffer = b"") -> bool:
-        """A notice; False where it was not sent."""
+        """Sends a notice. Returns False if it was not sent."""
         return self._channels.notify(host_id, method.number, method.head(request), body)
 
     @property
@@ -180,10 +180,10 @@ async def _read_later(answer: Awaitable[Answer], method: Method[Q, A]) -> tuple[
 
 
 class _Later(Coroutine[Any, Any, Answer]):
-    """A handler's reply as an answer, once it is there.
+    """Converts the result of an asynchronous handler into an answer.
 
-    Not an `async def`: one that is cancelled before its first step never reaches the coroutine inside it,
-    which then was never awaited. So what is thrown into this one goes into the handler itself.
+    This is not an `async def`: if one is cancelled before its first step, its inner coroutine is never
+    awaited. Here an exception thrown in reaches the handler itself.
     """
 
     __slots__ = ("_steps",)

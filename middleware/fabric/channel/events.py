@@ -1,4 +1,4 @@
-"""What a session tells its owner."""
+"""Events of a session for its owner."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from .outgoing import Call
 
 
 class Event:
-    """One of those below."""
+    """The base of all events."""
 
 
 class Proven(Event):
-    """The other end is host `host_id` in run `incarnation`. Where `session.chooses`: open it or end it.
+    """The other end is authenticated as host `host_id` in run `incarnation`. If `session.chooses`, open the
+    connection or end it.
 
-    `last` is the last connection between the two that was open there.
+    `last` is the last connection between the two hosts that the other end had open.
     """
 
     def __init__(self, host_id: int, incarnation: int, last: bytes) -> None:
@@ -27,9 +28,9 @@ class Opened(Event):
 
 
 class Requested(Event):
-    """A request has arrived; `call` is to be answered, or a notice to be done with.
+    """A request has arrived. The owner answers `call`, or finishes a notice.
 
-    Head and body are its own; the body is writable.
+    The event owns head and body; the body is writable.
     """
 
     def __init__(self, call: int, number: int, notice: bool, head: bytes, body: memoryview) -> None:
@@ -41,14 +42,14 @@ class Requested(Event):
 
 
 class Cancelled(Event):
-    """The caller of a request that is being handled does not wait any more."""
+    """The caller of a request in progress no longer waits."""
 
     def __init__(self, call: int) -> None:
         self.call = call
 
 
 class Answered(Event):
-    """`call` has its answer; a refusal where `refused`: head is the fault's name, body its detail."""
+    """`call` has its answer. If `refused`, head is the fault's name and body its detail."""
 
     def __init__(self, call: Call, refused: bool, head: bytes, body: memoryview) -> None:
         self.call = call
@@ -58,12 +59,12 @@ class Answered(Event):
 
 
 class Ended(Event):
-    """The connection is over: send what there is, and close."""
+    """The connection has ended. Send the remaining bytes and close the socket."""
 
     def __init__(self, problem: Problem, detail: str, by_peer: bool) -> None:
         self.problem = problem
         self.detail = detail
-        self.by_peer = by_peer  # it said so itself
+        self.by_peer = by_peer  # the other end ended it
 
     def __str__(self) -> str:
         text = self.problem.value

@@ -1,4 +1,4 @@
-"""Frames on their way out of one connection: numbered, tagged, and put together for few writes."""
+"""Outgoing frames of one connection: numbered, tagged, and joined for few writes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from treecast.middleware.model.buffers import Buffer
 from .codec import HEADER_SIZE, Kind, Seal, pack_header
 from .outgoing import Message
 
-_JOIN: Final = 32 * 1024  # smaller parts are copied together, larger ones are sent from where they lie
+_JOIN: Final = 32 * 1024  # smaller parts are copied together, larger ones are sent in place
 
 
 class FrameQueue:
-    """What is to be sent. Frames get their tags in the order in which they are put in."""
+    """The frames to send. They get their tags in the order of insertion."""
 
     def __init__(self) -> None:
         self.seal: Seal | None = None
@@ -27,14 +27,14 @@ class FrameQueue:
     def control(
         self, kind: Kind, number: int = 0, call: int = 0, body: int = 0, payload: bytes = b""
     ) -> None:
-        """A frame that is small, and goes before messages."""
+        """Adds a small control frame, which goes before messages."""
         self._control.append((kind, number, call, body, payload))
 
     def forget_control(self) -> None:
         self._control.clear()
 
     def put_control(self) -> int:
-        """Puts in the frames of `control`; their bytes."""
+        """Queues the frames added by `control`. Returns their bytes."""
         sent = 0
         for kind, number, call, body, payload in self._control:
             sent += self._put(kind, number, call, 0, body, payload, b"")
@@ -42,7 +42,7 @@ class FrameQueue:
         return sent
 
     def put_message(self, message: Message, more: Kind) -> int:
-        """Puts in the next frame of a message, of kind `more` where it is not the first; its bytes."""
+        """Queues the next frame of a message, of kind `more` after the first. Returns its bytes."""
         kind = more if message.begun else message.kind
         first, second = message.take()
         return self._put(
@@ -50,7 +50,7 @@ class FrameQueue:
         )
 
     def take(self) -> list[Buffer]:
-        """All that was put in. Large parts still belong to their messages."""
+        """Returns all queued bytes. Large parts still belong to their messages."""
         if self._joined:
             self._flush()
         parts = self._parts

@@ -1,4 +1,4 @@
-"""The handshake of one end: its hello, what it asks of the other's, the proofs."""
+"""The handshake of one end: its hello, checks of the other end's hello, the proofs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .settings import SMALLEST_WINDOW, ChannelSettings
 
 
 class Identity(Struct, frozen=True):
-    """Who this end is. `key` is that of the cluster's channels (`codec.channel_key`)."""
+    """The identity of this end. `key`: the key of the cluster's channels (`codec.channel_key`)."""
 
     host_id: int
     incarnation: int
@@ -27,14 +27,14 @@ class Identity(Struct, frozen=True):
 
 
 class Greeting:
-    """`expected` is the host that is dialled, 0 at the end that accepts."""
+    """`expected`: the dialled host; 0 at the accepting end."""
 
     def __init__(
         self, own: Identity, settings: ChannelSettings, nonce: bytes, expected: int, last: bytes
     ) -> None:
         self.own = own
         self.dialled = expected != 0
-        self.peer = Hello("", 0, 0, b"")  # until it has come
+        self.peer = Hello("", 0, 0, b"")  # until the hello arrives
         self.connection = NO_CONNECTION
         self._expected = expected
         self._settings = settings
@@ -43,7 +43,7 @@ class Greeting:
         self._made: Handshake | None = None
 
     def hello(self) -> bytes:
-        """Our hello's payload. The end that accepts makes it when it has heard who dials."""
+        """Returns the payload of this end's hello. The accepting end calls it after the other's hello."""
         own = self.own
         return Hello(
             own.cluster_id,
@@ -58,7 +58,7 @@ class Greeting:
         ).encode()
 
     def heard(self, payload: bytes) -> None:
-        """The other's hello. Raises with the reason for which it is refused."""
+        """Takes the other end's hello. Raises the reason for a refusal."""
         peer = Hello.decode(payload)
         self._check(peer)
         self.peer = peer
@@ -78,25 +78,27 @@ class Greeting:
         if self.dialled and peer.host_id != self._expected:
             raise ChannelProtocolError(Problem.WRONG_HOST, f"{peer.host_id} instead of {self._expected}")
         if peer.to != own.host_id and (self.dialled or peer.to != 0):
-            raise ChannelProtocolError(Problem.WRONG_HOST, f"it means {peer.to}, this is {own.host_id}")
+            raise ChannelProtocolError(
+                Problem.WRONG_HOST, f"meant for host {peer.to}, but this is {own.host_id}"
+            )
         if not peer.host_id or peer.window < SMALLEST_WINDOW:
             raise ChannelProtocolError(Problem.ENCODING, "a hello without host id or window")
 
     def proof(self) -> bytes:
-        """Ours."""
+        """Returns this end's proof."""
         return self._handshake.proof(self.dialled)
 
     def check_proof(self, proof: bytes) -> None:
-        """The other's; raises where it is not that of the cluster's key."""
+        """Checks the other end's proof. Raises if it was not made with the cluster's key."""
         if not compare_digest(self._handshake.proof(not self.dialled), proof):
             raise ChannelProtocolError(Problem.PROOF)
 
     def seals(self) -> tuple[Seal | None, Seal | None]:
-        """What checks frames that come, and what tags those that leave."""
+        """Returns the seals for incoming and for outgoing frames."""
         return self._handshake.seal(not self.dialled), self._handshake.seal(self.dialled)
 
     @property
     def _handshake(self) -> Handshake:
         if self._made is None:
-            raise ValueError("the other end's hello has not come")
+            raise ValueError("the other end's hello has not arrived")
         return self._made

@@ -7,14 +7,14 @@ from typing import Final
 
 from .codec import MAX_PAYLOAD, ChannelProtocolError, Frame, Problem
 
-_GROWTH: Final = 4  # memory for a message is this many times what has arrived of it
+_GROWTH: Final = 4  # memory for a message is at most this multiple of its received bytes
 
 
 class Incoming:
-    """A message and what has arrived of it. The bytes announced cost nothing until they come."""
+    """A partly received message. Announced bytes cost no memory until they arrive."""
 
     def __init__(self, frame: Frame, payload: memoryview, placed: bool) -> None:
-        """Its first frame; the payload is kept where it has memory of its own, else copied."""
+        """Takes the first frame. Keeps a payload that has its own memory, else copies it."""
         self.kind = frame.kind
         self.number = frame.number
         self.call = frame.call
@@ -33,7 +33,7 @@ class Incoming:
         return self.size - self._have
 
     def room(self, length: int) -> memoryview:
-        """Memory for the next `length` bytes."""
+        """Returns memory for the next `length` bytes."""
         have = self._have
         if self._discarded:
             return memoryview(bytearray(length))
@@ -44,37 +44,37 @@ class Incoming:
         return self._memory[have : have + length]
 
     def add(self, payload: memoryview, placed: bool) -> None:
-        """The next frame's payload; it lies where `room` said if it was `placed`."""
+        """Adds the payload of the next frame. `placed`: it is already in the memory of `room`."""
         if not placed and not self._discarded:
             self.room(len(payload))[:] = payload
         self._have += len(payload)
 
     def discard(self) -> None:
-        """Nobody wants it: what still comes is let go."""
+        """Discards the message and its further frames."""
         self._discarded = True
         self._memory = memoryview(b"")
 
     def contents(self) -> tuple[bytes, memoryview]:
-        """Head and body."""
+        """Returns head and body."""
         memory = self._memory
         return bytes(memory[: self.head_size]), memory[self.head_size :]
 
 
 def check_message(frame: Frame, longest: int) -> None:
-    """The first frame of a message: its sizes are allowed, and agree with each other."""
+    """Checks the first frame of a message: sizes within limits and consistent."""
     size = frame.head + frame.body
     if size > longest:
-        raise ChannelProtocolError(Problem.LENGTH, f"a message of {size} bytes, at most {longest} are taken")
+        raise ChannelProtocolError(Problem.LENGTH, f"message of {size} bytes exceeds {longest}")
     if frame.length != min(size, MAX_PAYLOAD):
-        raise ChannelProtocolError(Problem.ENCODING, f"{frame.length} of {size} bytes in a first frame")
+        raise ChannelProtocolError(Problem.ENCODING, f"first frame has {frame.length} of {size} bytes")
 
 
 def check_more(frame: Frame, parts: Mapping[int, Incoming]) -> None:
-    """A frame that continues a message of `parts`."""
+    """Checks a frame that continues a message in `parts`."""
     incoming = parts.get(frame.call)
     if incoming is None:
-        raise ChannelProtocolError(Problem.UNEXPECTED, f"{frame.kind.name} of no message")
+        raise ChannelProtocolError(Problem.UNEXPECTED, f"{frame.kind.name} without a message")
     if frame.length != min(incoming.missing, MAX_PAYLOAD):
         raise ChannelProtocolError(
-            Problem.ENCODING, f"{frame.length} bytes where {incoming.missing} are missing"
+            Problem.ENCODING, f"{frame.length} bytes, but {incoming.missing} are missing"
         )

@@ -25,11 +25,11 @@ _log = logging.getLogger("treecast.channel")
 
 _LONGEST_DETAIL = 4096
 _CLOSING_TICKS = 4
-_WRITE_BYTES = 256 * 1024  # written before it is seen whether the socket takes more
+_WRITE_BYTES = 256 * 1024  # bytes written before checking the socket's buffer
 
 
 class Owner(Protocol):
-    """The channels, as their links see them."""
+    """The part of `Channels` that links use."""
 
     identity: Identity
     settings: ChannelSettings
@@ -52,11 +52,11 @@ class Owner(Protocol):
     def ended(self, link: Link, event: Ended) -> None: ...
 
     def lost(self, link: Link) -> None:
-        """The socket is closed."""
+        """Notes that the socket is closed."""
 
 
 class Link:
-    """From the connected socket to its end. `host_id` is the host dialled, or 0 until it is proven."""
+    """A connection from its socket's start to its end. `host_id`: the dialled host; else 0 until proven."""
 
     def __init__(self, owner: Owner, host_id: int) -> None:
         self.host_id = host_id
@@ -72,13 +72,15 @@ class Link:
         self._ration = Ration()
         self._paused = False
         self._flush_soon = False
-        self._over = False  # `ended` has been said
-        self._deferred: dict[int, deque[Requested]] = {}  # by group: until answers have been read
+        self._over = False  # the owner's `ended` was called
+        self._deferred: dict[
+            int, deque[Requested]
+        ] = {}  # by group: requests held back until answers have been read
         self._running: dict[int, _Handled] = {}
         self._closed_ticks = 0
         self.session = owner.new_session(self)
 
-    # --- what asyncio calls
+    # --- callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -121,15 +123,15 @@ class Link:
     # --- events
 
     def tick(self, now: float) -> None:
-        if self.session.closed:  # who does not read the end of it is not waited for
+        if self.session.closed:  # do not wait for an end that does not read
             self._closed_ticks += 1
             if self._closed_ticks > _CLOSING_TICKS:
                 self.abort()
-        elif self._transport is not None:  # dialling has a time of its own
+        elif self._transport is not None:  # dialling has its own time-out
             self._handle_all(self.session.tick(now))
 
     def end(self, problem: Problem, detail: str = "") -> None:
-        """Ends the connection, telling the other end why. Safe to call twice."""
+        """Ends the connection and tells the other end the reason. Safe to call twice."""
         self.session.end(problem, detail)
         self._handle_all(self.session.take_events())
 
@@ -148,14 +150,14 @@ class Link:
             self._cancelled(event.call)
         elif isinstance(event, Proven):
             self.host_id = event.host_id
-            if not self.session.closed:  # what came with the proof may have ended it
+            if not self.session.closed:  # bytes after the proof may have ended it
                 self._owner.proven(self, event)
         elif isinstance(event, Opened):
             if not self.session.closed:
                 self._owner.opened(self)
         elif isinstance(event, Ended) and not self._over:
             self._over = True
-            self._deferred.clear()  # their callers have heard that they may not be handled
+            self._deferred.clear()  # their callers know that they may not be handled
             self._owner.ended(self, event)
 
     # --- requests
@@ -170,7 +172,7 @@ class Link:
             self._serve(request)
 
     def _unread(self, group: int) -> bool:
-        """Whether so many answers of a group wait to be read that no more requests of it are begun."""
+        """Whether too many answers of a group are unread to begin further requests of it."""
         return self.session.answers_unsent_of(group) > self._owner.settings.unsent_answers
 
     def _serve(self, request: Requested) -> None:
@@ -195,7 +197,7 @@ class Link:
         future.add_done_callback(handled)
 
     def finished(self, request: Requested, future: asyncio.Future[Answer]) -> None:
-        """A handler that had to wait is done."""
+        """Takes the result of an asynchronous handler."""
         handled = self._running.get(request.call)
         if handled is not None and handled.future is future:
             del self._running[request.call]
@@ -210,7 +212,7 @@ class Link:
     def _answer(self, request: Requested, answer: Answer) -> None:
         try:
             self.session.answer(request.call, answer.head, answer.body)
-        except ValueError as error:  # longer than the other end takes
+        except ValueError as error:  # longer than the other end accepts
             self._refuse(request, TreecastError(Fault.BATCH_TOO_LARGE, str(error)))
 
     def _refuse(self, request: Requested, error: BaseException) -> None:
@@ -221,7 +223,7 @@ class Link:
         self.session.refuse(request.call, error.fault.name, error.detail[:_LONGEST_DETAIL])
 
     def _cancelled(self, call: int) -> None:
-        """Nobody waits for the answer. Handlers run on unless their method allows to be cancelled."""
+        """Handles a cancellation by the caller. Handlers continue unless their method is cancellable."""
         for waiting in self._deferred.values():
             for request in waiting:
                 if request.call == call:
@@ -233,7 +235,7 @@ class Link:
             self._stop(handled)
 
     def _stop(self, handled: _Handled) -> None:
-        """Cancels a handler whose method allows it; nobody waits for it."""
+        """Cancels a handler without a waiting caller, if its method is cancellable."""
         if handled.request.number in self._owner.cancellable:
             handled.future.cancel()
 
@@ -247,7 +249,7 @@ class Link:
     # --- sending
 
     def flush_soon(self) -> None:
-        """Sends after what else happens in this turn of the loop."""
+        """Sends at the end of this turn of the loop."""
         if not self._flush_soon:
             self._flush_soon = True
             self._loop.call_soon(self._flush_now)
@@ -257,7 +259,7 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Sends what there is, up to a bound for each turn of the loop."""
+        """Sends queued bytes, up to a bound per turn of the loop."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -283,7 +285,7 @@ class Link:
         return sent
 
     def unmade(self) -> None:
-        """The loop gave up making the connection, maybe when it was just there, and has closed its socket."""
+        """Handles an attempt that the loop gave up, possibly just after connecting. The socket is closed."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
@@ -294,7 +296,7 @@ class Link:
 
 
 class LinkProtocol(asyncio.BufferedProtocol):
-    """Hands on to a link what asyncio calls."""
+    """Forwards asyncio's callbacks to a link."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -322,7 +324,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
 
 class _Handled:
-    """A handler that had to wait, and what to do when it is done."""
+    """An asynchronous handler in progress, and its callback."""
 
     def __init__(self, link: Link, request: Requested, future: asyncio.Future[Answer]) -> None:
         self.request = request

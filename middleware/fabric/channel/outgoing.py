@@ -1,8 +1,7 @@
-"""Messages on their way out, and in which order their frames leave.
+"""Outgoing messages, and the order of their frames.
 
-Requests of one group (`number // 20`) leave one after the other, so that they arrive in the order in
-which they were made. Groups and answers take turns, a frame each, so that a small message need not wait
-until a large one has gone.
+Requests of one group (`number // 20`) leave one after another, so that they arrive in order. Groups and
+answers take turns of one frame each, so that a small message does not wait for a large one.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _FEW: Final = 64
 
 
 class Message:
-    """Head and body, and how much of them has left. The body may not change before it is gone."""
+    """Head and body, and the number of bytes sent. The body must not change before it is sent."""
 
     def __init__(self, kind: Kind, number: int, call: int, head: bytes, body: Buffer) -> None:
         self.kind: Kind = kind
@@ -31,9 +30,9 @@ class Message:
         self.head_size = len(head)
         self.body_size = len(self.body)
         self.size = self.head_size + self.body_size
-        self.gone = 0  # bytes
+        self.gone = 0  # bytes sent
         self.begun = False
-        self.group = 0  # of the call, or of the call that it answers
+        self.group = 0  # group of the call, or of the call that it answers
 
     @property
     def is_request(self) -> bool:
@@ -41,11 +40,11 @@ class Message:
 
     @property
     def over(self) -> bool:
-        """Whether all of it has left."""
+        """Whether the whole message was sent."""
         return self.begun and self.gone == self.size
 
     def take(self) -> tuple[Buffer, Buffer]:
-        """The payload of the next frame, in two parts."""
+        """Returns the payload of the next frame, in two parts."""
         start = self.gone
         end = min(self.size, start + MAX_PAYLOAD)
         self.gone = end
@@ -59,7 +58,7 @@ class Message:
         return head, self.body[: end - head_size]
 
     def drop(self) -> None:
-        """Lets go of its memory: it is done with."""
+        """Releases the memory of a finished message."""
         self.head = b""
         self.body = _EMPTY
         self.gone = self.size = self.head_size = self.body_size = 0
@@ -67,7 +66,7 @@ class Message:
 
 
 class Call(Message):
-    """A request, from being made until it is answered. A notice is one that nobody waits for."""
+    """A request until its answer. A notice is a request without an answer."""
 
     def __init__(self, kind: Kind, number: int, head: bytes, body: Buffer) -> None:
         super().__init__(kind, number, 0, head, body)
@@ -75,26 +74,26 @@ class Call(Message):
         self.cost = self.size + MINIMUM_CHARGE
         self.charged = 0  # bytes of the other end's window
         self.waiter: object = None  # the owner's
-        self.wanted = True  # somebody waits for the answer; for a notice, that it be sent
+        self.wanted = True  # a caller waits for the answer; for a notice: it is still to be sent
 
 
 def charge_of(size: int, window: int) -> int:
-    """What a request of `size` bytes takes of a window while it is being handled.
+    """Returns the bytes of a window that a request of `size` bytes occupies until it is handled.
 
-    At most three quarters of it, so that a request of any size gets its turn, and gets it also while
-    credit of up to a quarter, for notices, has not been given back.
+    At most three quarters of the window, so that a request of any size can leave even while up to a quarter
+    of the credit, for notices, is outstanding.
     """
     return min(size + MINIMUM_CHARGE, window - window // 4)
 
 
 class CallQueue:
-    """The calls to one host that wait to be sent. It outlives connections."""
+    """The calls to one host that wait to be sent. The queue outlives connections."""
 
     def __init__(self) -> None:
         self.lanes: list[deque[Call]] = [deque() for _ in range(GROUPS)]
         self.bytes = 0
         self.calls = 0
-        self._forgotten = 0  # still in their lanes
+        self._forgotten = 0  # forgotten calls that are still in their lanes
 
     def add(self, call: Call) -> None:
         self.lanes[call.group].append(call)
@@ -102,7 +101,7 @@ class CallQueue:
         self.calls += 1
 
     def first(self, group: int) -> Call | None:
-        """The next call of a group, past those that nobody wants any more."""
+        """Returns the next wanted call of a group."""
         lane = self.lanes[group]
         while lane:
             if lane[0].wanted:
@@ -112,14 +111,14 @@ class CallQueue:
         return None
 
     def pop(self, group: int) -> Call:
-        """Takes the next call of a group, which `first` has shown."""
+        """Removes the call that `first` returned."""
         call = self.lanes[group].popleft()
         self.bytes -= call.cost
         self.calls -= 1
         return call
 
     def forget(self, call: Call) -> None:
-        """Nobody wants a call that waits. It leaves its lane when its turn comes, or with many others."""
+        """Marks a waiting call as unwanted. It leaves its lane at its turn, or together with many others."""
         call.wanted = False
         call.drop()
         self.bytes -= call.cost
@@ -129,7 +128,7 @@ class CallQueue:
             self._sweep()
 
     def clear(self) -> list[Call]:
-        """Takes all that wait, in order within each group."""
+        """Removes and returns all waiting calls, in order within each group."""
         self._sweep()
         calls = [call for lane in self.lanes for call in lane]
         for lane in self.lanes:
@@ -143,7 +142,7 @@ class CallQueue:
 
 
 class Lane:
-    """One group's turn in the ring: requests that leave one after the other, as far as credit goes."""
+    """One group's place in the ring: requests that leave one after another within the credit."""
 
     def __init__(self, group: int, credit: int) -> None:
         self.group = group
@@ -153,7 +152,7 @@ class Lane:
 
 
 class Ring:
-    """Whose turn it is to send a frame: a lane's, or an answer's."""
+    """The order of turns to send a frame, among lanes and answers."""
 
     def __init__(self) -> None:
         self._turns: deque[Lane | Message] = deque()
@@ -172,12 +171,12 @@ class Ring:
         self._turns.append(answer)
 
     def answer_left(self, size: int) -> None:
-        """An answer of `size` bytes has left whole, or was dropped."""
+        """Notes an answer of `size` bytes that was sent completely, or dropped."""
         self.answer_bytes -= size + MINIMUM_CHARGE
 
     def next(self) -> Lane | Message:
         return self._turns.popleft()
 
     def again(self, turn: Lane | Message) -> None:
-        """It has more to send: to the end of the ring."""
+        """Moves a turn with more frames to the end of the ring."""
         self._turns.append(turn)

@@ -1,4 +1,4 @@
-"""What is known of one other host: its address, its connection, the calls that wait for it."""
+"""The state of one other host: its address, its connection, its waiting calls."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Peer:
     def __init__(self, host_id: int, settings: ChannelSettings) -> None:
         self.host_id = host_id
         self.address: Address | None = None
-        self.link: Link | None = None  # the connection that is open
+        self.link: Link | None = None  # the open connection
         self.queue = CallQueue()
-        self.incarnation = 0  # the highest that was heard of
+        self.incarnation = 0  # the highest one seen
         self.last_connection = NO_CONNECTION
         self.calls = 0
         self.requests = 0
         self.last_error = ""
-        self.refused = False  # the last connection was, for what this host is
+        self.refused = False  # the last connection was refused because of this host's identity
         self.dialling: asyncio.Task[None] | None = None
         self.retry: asyncio.TimerHandle | None = None
         self._settings = settings
         self._pause = settings.back_off_first
 
     def next_pause(self, rng: Random) -> float:
-        """Seconds before it is dialled again: spread, and longer each time."""
+        """Returns the seconds before the next attempt: random, and longer each time."""
         pause = self._pause
         self._pause = min(pause * 2, self._settings.back_off_longest)
         return pause * (0.5 + rng.random() / 2)
@@ -43,7 +43,7 @@ class Peer:
         self._pause = self._settings.back_off_first
 
     def stop_dialling(self) -> None:
-        """Neither dials nor waits to dial."""
+        """Stops dialling and waiting to dial."""
         if self.retry is not None:
             self.retry.cancel()
             self.retry = None

@@ -12,10 +12,10 @@ _ATTEMPTS = 100
 
 
 def listen_on_one_number(address: Address) -> tuple[socket.socket, socket.socket]:
-    """A TCP and a UDP socket bound to the same number; port 0 finds one that is free for both.
+    """Returns a TCP and a UDP socket bound to the same port number. Port 0 picks a number free for both.
 
-    The TCP socket does not listen yet (`Channels.start` takes it). Both are non-blocking and the
-    caller's. OSError where there is none.
+    The TCP socket does not listen yet (`Channels.start` takes it). Both are non-blocking; the caller owns
+    them. Raises OSError if no number is free.
     """
     family, _, _, _, where = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
