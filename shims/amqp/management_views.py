@@ -301,7 +301,7 @@ class Views:
         return [session for session in self._open() if known is None or session.vhost.name in known]
 
     def connection(self, session: Session, now: float) -> Document:
-        peer, server = session.peer, session.server
+        peer, server = session.ends
         return {
             **_ends(session),
             "node": self._facts().name,
@@ -396,9 +396,8 @@ def _text(name: bytes) -> str:
 
 def connection_name(session: Session) -> str:
     """`host:port -> host:port`, or a number where a connection has no addresses."""
-    if not session.peer[0]:
-        return f"connection {session.number}"
-    return f"{session.peer[0]}:{session.peer[1]} -> {session.server[0]}:{session.server[1]}"
+    peer, server = session.ends
+    return f"{peer[0]}:{peer[1]} -> {server[0]}:{server[1]}" if peer[0] else f"connection {session.number}"
 
 
 def channel_name(session: Session, channel: Channel) -> str:
@@ -406,11 +405,8 @@ def channel_name(session: Session, channel: Channel) -> str:
 
 
 def _ends(session: Session) -> Document:
-    return {
-        "name": connection_name(session),
-        "peer_host": session.peer[0],
-        "peer_port": session.peer[1],
-    }
+    (host, port), _ = session.ends
+    return {"name": connection_name(session), "peer_host": host, "peer_port": port}
 
 
 def _depths(queues: Iterable[MessageQueue]) -> dict[str, int]:

@@ -38,8 +38,8 @@ class OpeningConnection(Connection):
     """A connection's own methods.
 
     `failure`: why it was ended, "" while it was not. `name`: what the client says. `properties`: all that it
-    says. `peer` and `server`: the addresses of both ends, where there are such, and `opened_at` the time of
-    day; whoever has the socket sets them.
+    says. `ends`: the addresses of client and server, where there are such, and `opened_at` the time of day;
+    whoever has the socket sets them.
     """
 
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
@@ -47,8 +47,7 @@ class OpeningConnection(Connection):
         self.name = ""
         self.properties: Mapping[str, object] = {}
         self.mechanism = ""
-        self.peer: tuple[str, int] = ("", 0)
-        self.server: tuple[str, int] = ("", 0)
+        self.ends: tuple[tuple[str, int], tuple[str, int]] = (("", 0), ("", 0))
         self.opened_at = 0.0
         self.number = host.number_connection()
         self.channel_max = host.settings.channel_max
