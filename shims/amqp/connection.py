@@ -47,6 +47,7 @@ class Connection(Session):
         self.peer = ""
         self.waiting = 0
         self.since = face.loop.time()
+        self.opened_at = time.time()
         self._face = face
         self._loop = face.loop
         self._transport: asyncio.Transport | None = None
@@ -62,6 +63,8 @@ class Connection(Session):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer = f"{peer[0]}:{peer[1]}"
+            here = transport.get_extra_info("sockname")
+            self.ends = (str(peer[0]), int(peer[1])), (str(here[0]), int(here[1]))
             self.local = _is_loopback(str(peer[0]))
         else:
             self.peer = "unix socket"

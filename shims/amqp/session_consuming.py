@@ -44,16 +44,17 @@ class ChannelConsumer(Consumer):
     ) -> None:
         super().__init__(tag, connection, no_ack, exclusive, priority)
         self.queue = queue
+        self.prefetch = 0 if no_ack else prefetch
+        self.arguments: Mapping[str, object] = {}
         self._channel = channel
         self._connection = connection
-        self._prefetch = 0 if no_ack else prefetch
         self._to = codec_deliver.Destination(channel.number, tag, connection.frame_max)
 
     @property
     def room(self) -> int:
         if not self._connection.writable:
             return 0
-        return self._prefetch - self.unsettled if self._prefetch else _ANY
+        return self.prefetch - self.unsettled if self.prefetch else _ANY
 
     def take(self, part: Part) -> None:
         first = self._channel.given(part, self.queue, self)
@@ -93,8 +94,8 @@ class ConsumingChannel(DefiningChannel):
         self.unsettled = Unsettled()
         self.reply = b""
         self.transactional = False
+        self.prefetch = 0  # of consumers to come
         self._settling: list[tuple[int, Given]] = []  # in a transaction: what becomes of what
-        self._prefetch = 0
         self._next_tag = 1
 
     # --- consumers
@@ -103,7 +104,7 @@ class ConsumingChannel(DefiningChannel):
         """Of consumers to come. `global` counts as if it was not said, as in RabbitMQ 4.3."""
         if method.prefetch_size:
             raise AmqpError(codec.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
-        self._prefetch = method.prefetch_count
+        self.prefetch = method.prefetch_count
         self.send(_Basic.QosOk())
 
     def consume(self, method: commands.Basic.Consume, now: float) -> None:
@@ -127,11 +128,12 @@ class ConsumingChannel(DefiningChannel):
             self._connection,
             tag,
             queue,
-            self._prefetch,
+            self.prefetch,
             method.no_ack,
             method.exclusive,
             _priority(method.arguments),
         )
+        consumer.arguments = method.arguments or {}
         self._begin(consumer, tag, method.nowait, now)
 
     def _begin(self, consumer: ChannelConsumer, tag: bytes, nowait: bool, now: float) -> None:

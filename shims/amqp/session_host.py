@@ -109,12 +109,24 @@ class AmqpHost:
         self.alarm = ""
         self.counting = AmqpCounting()
         self.cluster_name = "treecast"
+        self.connections_opened = 0
         self.vhosts: dict[str, VirtualHost] = {}
         self.vhost_metadata: dict[str, dict[str, object]] = {}
         self._store = store
         self._recorder = recorder
         self._random = random
         self.add_vhost("/")
+
+    def number_connection(self) -> int:
+        """A number that no other connection has had."""
+        self.connections_opened += 1
+        return self.connections_opened
+
+    def remove_vhost(self, name: str) -> None:
+        """Forgets it, with all that it holds. Its connections have been closed."""
+        vhost = self.vhosts.pop(name)
+        self.vhost_metadata.pop(name, None)
+        vhost.clear()
 
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
@@ -124,4 +136,7 @@ class AmqpHost:
 
     def made_up(self, prefix: bytes) -> bytes:
         """A name that nobody has."""
-        return prefix + b"-" + base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=")
+        return prefix + b"-" + base64.urlsafe_b64encode(self.random_bytes(16)).rstrip(b"=")
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)

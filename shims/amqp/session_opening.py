@@ -6,7 +6,7 @@ Its states and what is done in each are in `session_table`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pamqp import base, commands
@@ -37,12 +37,19 @@ _CAPABILITIES: Final[FieldTable] = {
 class OpeningConnection(Connection):
     """A connection's own methods.
 
-    `failure`: why it was ended, "" while it was not. `name`: what the client says.
+    `failure`: why it was ended, "" while it was not. `name`: what the client says. `properties`: all that it
+    says. `ends`: the addresses of client and server, where there are such, and `opened_at` the time of day;
+    whoever has the socket sets them.
     """
 
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
         super().__init__(host, wake)
         self.name = ""
+        self.properties: Mapping[str, object] = {}
+        self.mechanism = ""
+        self.ends: tuple[tuple[str, int], tuple[str, int]] = (("", 0), ("", 0))
+        self.opened_at = 0.0
+        self.number = host.number_connection()
         self.channel_max = host.settings.channel_max
         self.heartbeat = 0
         self.phase = session_table.HEADER
@@ -124,7 +131,8 @@ class OpeningConnection(Connection):
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.name = str(properties.get("connection_name", ""))
-        mechanism = method.mechanism
+        self.properties = properties
+        self.mechanism = mechanism = method.mechanism
         if mechanism not in self.host.access.mechanisms:
             detail = f"{mechanism} is none of the authentication mechanisms: {self._mechanisms()}"
             raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
@@ -183,6 +191,11 @@ class OpeningConnection(Connection):
         for channel in self.all_channels():
             channel.forget_permissions()
         self.send(0, _Method.UpdateSecretOk())
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client was told that what it publishes will not be read."""
+        return self._blocked
 
     # --- publishers that have to wait
 

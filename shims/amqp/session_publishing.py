@@ -42,6 +42,12 @@ class Channel(ConsumingChannel):
         self._pieces: list[bytes] = []
         self._left = 0
 
+    @property
+    def uncommitted(self) -> tuple[int, int]:
+        """(messages that were published, messages that were settled) in the transaction."""
+        published = sum(run.count for run, _ in self._publishes)
+        return published, sum(given.count for _, given in self._settling)
+
     # --- a content, frame by frame
 
     @property

@@ -6,7 +6,7 @@ does no I/O.
 """
 
 from .arguments import Overflow, QueueArguments, QueueType
-from .consumers import Consumer
+from .consumers import Consumer, Counts
 from .deaths import Death
 from .exchange import Binding, Destination, Exchange, ExchangeType
 from .message import HEAD, NEVER, Part, Run, message, messages, skip
@@ -23,6 +23,7 @@ from .virtual_host import VirtualHost
 __all__ = [
     "Binding",
     "Consumer",
+    "Counts",
     "Death",
     "Destination",
     "Exchange",

@@ -47,6 +47,30 @@ class Consumer:
         """The queue is no more."""
 
 
+class Counts:
+    """Messages of a queue since it was made: for those who watch it."""
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.delivered = 0
+        self.delivered_no_ack = 0
+        self.got = 0
+        self.got_no_ack = 0
+        self.got_empty = 0
+        self.redelivered = 0
+        self.settled = 0
+
+    def add(self, other: Counts) -> None:
+        self.published += other.published
+        self.delivered += other.delivered
+        self.delivered_no_ack += other.delivered_no_ack
+        self.got += other.got
+        self.got_no_ack += other.got_no_ack
+        self.got_empty += other.got_empty
+        self.redelivered += other.redelivered
+        self.settled += other.settled
+
+
 class Consumers:
     """All consumers of one queue. `active`: of a queue with a single active one, who that is."""
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from . import arguments as queue_arguments
 from .arguments import QueueArguments, QueueType, Table
+from .consumers import Counts
 from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
 from .message import Part, Run
 from .policed import PolicedRouter
@@ -38,6 +39,7 @@ class Definitions(PolicedRouter):
         super().__init__(name, recorder)
         self.settings = settings
         self._store = store
+        self.counts = Counts()  # of queues that are gone
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
         for built_in, kind, internal in _BUILT_IN:
             self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
@@ -265,6 +267,7 @@ class Definitions(PolicedRouter):
     def remove_queue(self, queue: MessageQueue) -> int:
         """Whatever it holds, and whoever consumes from it."""
         del self.queues[queue.name]
+        self.counts.add(queue.counts)
         self.changed()
         self._unbind_all(Destination(queue.name, False))
         count = queue.delete()

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from . import deaths
 from .arguments import Overflow, QueueArguments, QueueType
 from .backlog import Backlog
-from .consumers import Consumer, Consumers
+from .consumers import Consumer, Consumers, Counts
 from .message import NEVER, Part, Run
 from .policies import Policy
 from .recorder import Recorder
@@ -70,6 +70,7 @@ class MessageQueue:
         self.used_at = now
         self.had_consumers = False
         self.deleted = False
+        self.counts = Counts()
         quorum = arguments.type is QueueType.QUORUM
         self.consumers = Consumers(arguments.single_active, quorum)
         self._quorum = quorum
@@ -100,6 +101,7 @@ class MessageQueue:
         """
         if self._came_back:
             self._cut_returned(now)
+        self.counts.published += run.count
         part = self._part(run, now)
         if self.arguments.overflow is Overflow.DROP_HEAD or not self._limited:
             self._enqueue(part)
@@ -220,6 +222,7 @@ class MessageQueue:
             part = self._take_ready(room)
             if part is None:
                 break
+            self._count(part, consumer.no_ack)
             if consumer.no_ack:
                 consumer.take(part)
                 self._gone(part, 0, part.count)
@@ -240,13 +243,26 @@ class MessageQueue:
         self.used_at = now
         self._expire(now, True)
         part = self._take_ready(1)
+        counts = self.counts
         if part is None:
+            counts.got_empty += 1
             return None
+        counts.redelivered += part.redelivered
         if no_ack:
+            counts.got_no_ack += 1
             self._gone(part, 0, part.count)
         else:
+            counts.got += 1
             self._hand(part, None)
         return part
+
+    def _count(self, part: Part, no_ack: bool) -> None:
+        if no_ack:
+            self.counts.delivered_no_ack += part.count
+        else:
+            self.counts.delivered += part.count
+        if part.redelivered:
+            self.counts.redelivered += part.count
 
     def _take_ready(self, most: int) -> Part | None:
         """Up to `most` messages from the front, highest priority first."""
@@ -281,6 +297,7 @@ class MessageQueue:
     def settle(self, part: Part, offset: int, count: int, consumer: Consumer | None) -> None:
         """`count` messages of a part, from number `offset` on, are done with."""
         self._unhand(part, count, consumer)
+        self.counts.settled += count
         self._gone(part, offset, count)
 
     def reject(self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float) -> None:

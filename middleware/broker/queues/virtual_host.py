@@ -124,6 +124,18 @@ class VirtualHost(Definitions):
         self.settle_up(now)
         self.watch(queue)
 
+    def clear(self) -> None:
+        """The virtual host is no more: nor are its queues, exchanges and policies."""
+        for queue in list(self.queues.values()):
+            self.remove_queue(queue)
+        for exchange in list(self.exchanges.values()):
+            if exchange.name in self.exchanges and not exchange.name.startswith(b"amq."):
+                self._remove_exchange(exchange)
+        for kind, known in (("policy", self.policies), ("operator_policy", self.operator_policies)):
+            for name in known:
+                self._recorder.deleted(kind, name.encode())
+            known.clear()
+
     def release(self, owner: object) -> None:
         """A connection is gone: so are the queues that were its own."""
         for queue in [queue for queue in self.queues.values() if queue.owner is owner]:

@@ -74,6 +74,7 @@ class Client:
     def __init__(self, host: MemoryHost) -> None:
         self.host = host
         self.session = Session(host.amqp, host.wake, host.now)
+        self.session.local = True
 
     def send_bytes(self, data: bytes) -> None:
         self.session.receive(data, self.host.now)

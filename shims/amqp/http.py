@@ -1,0 +1,76 @@
+"""The management calls on an HTTP server of aiohttp: whoever has one mounts `ManagementPages.handle`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from .management import Management
+from .management_call import Problem, Request, Response
+
+PATH: Final = "/api/{path:.*}"
+_LARGEST_BODY: Final = 64 * 1024 * 1024  # bytes: definitions of a large broker
+_LOCAL: Final = ("127.0.0.1", "::1")
+
+Stored = Callable[[], Awaitable[bool]]
+
+
+class ManagementPages:
+    """`clock` is that of sessions. `acted` is called after each call, and has written what consumers were
+    given; `stored` waits until all that was done so far is stored, and says whether it is.
+    """
+
+    def __init__(
+        self,
+        management: Management,
+        clock: Callable[[], float],
+        acted: Callable[[], None],
+        stored: Stored,
+    ) -> None:
+        self._management = management
+        self._clock = clock
+        self._acted = acted
+        self._stored = stored
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        if body is None:
+            return _made(Problem(413, "payload_too_large", "Payload Too Large").response())
+        found = self._management.answer(_request(request, body), self._clock())
+        self._acted()
+        if found.depends and not await self._stored():
+            problem = Problem(503, "service_unavailable", "the disk refuses")
+            return _made(problem.response())
+        return _made(found)
+
+
+async def _body(request: web.Request) -> bytes | None:
+    """None where it is too large."""
+    found = bytearray()
+    async for chunk in request.content.iter_any():
+        found += chunk
+        if len(found) > _LARGEST_BODY:
+            return None
+    return bytes(found)
+
+
+def _request(request: web.Request, body: bytes) -> Request:
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return Request(
+        method=request.method,
+        path=request.raw_path.partition("?")[0],
+        query=dict(request.query),
+        authorization=request.headers.get("Authorization", ""),
+        reason=request.headers.get("X-Reason", ""),
+        body=body,
+        local=not isinstance(peer, tuple) or peer[0] in _LOCAL,
+    )
+
+
+def _made(response: Response) -> web.Response:
+    headers = dict(response.headers)
+    if response.body:
+        headers.setdefault("Content-Type", "application/json")
+    return web.Response(status=response.status, body=response.body, headers=headers)

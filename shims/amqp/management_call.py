@@ -1,0 +1,307 @@
+"""One management call: what is asked and answered, who asks, and what the caller may do.
+
+Errors are RabbitMQ's, with its words: `{"error": ..., "reason": ...}`. Who may do what is a matter of the
+user's tags (administrator, monitoring, policymaker, management) and of its permissions in a virtual host.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from treecast.middleware.broker.queues import MessageQueue, VirtualHost
+
+from .session_host import AmqpHost
+from .users import ADMINISTRATOR, Users
+
+MONITORING: Final = "monitoring"
+POLICYMAKER: Final = "policymaker"
+_TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, "management"})
+_SEES_ALL: Final = frozenset({ADMINISTRATOR, MONITORING})
+_LARGEST_PAGE: Final = 500
+_PAGE: Final = 100  # items
+
+
+class Request(Struct, frozen=True):
+    """`path` as it was sent, with what is escaped in it. `reason`: the header X-Reason. `local`: from this
+    host.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    authorization: str = ""
+    reason: str = ""
+    body: bytes = b""
+    local: bool = True
+
+
+class Response(Struct, frozen=True):
+    """`depends`: it promises something that has to be stored before it is sent."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    depends: bool = False
+
+
+class Problem(Exception):
+    """Why a call fails."""
+
+    def __init__(self, status: int, error: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error
+        self.reason = reason
+
+    def response(self) -> Response:
+        body = json.dumps({"error": self.error, "reason": self.reason}).encode()
+        realm = (("WWW-Authenticate", 'Basic realm="Treecast Management"'),)
+        return Response(self.status, body, realm if self.error == "not_authorized" else ())
+
+
+def not_found() -> Problem:
+    return Problem(404, "Object Not Found", "Not Found")
+
+
+def bad_request(reason: str) -> Problem:
+    return Problem(400, "bad_request", reason)
+
+
+def not_authorised(reason: str) -> Problem:
+    return Problem(401, "not_authorised", reason)
+
+
+def authenticate(request: Request, users: Users) -> str:
+    """The user who calls. Raises Problem."""
+    scheme, _, given = request.authorization.partition(" ")
+    try:
+        decoded = base64.b64decode(given.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        decoded = ""
+    name, colon, password = decoded.partition(":")
+    if scheme.lower() != "basic" or not colon or not users.fits(name, password.encode()):
+        raise Problem(401, "not_authorized", "Login failed")
+    if not users.may_come(name, request.local):
+        raise not_authorised("User can only log in via localhost")
+    if not users.tags(name) & _TAGS:
+        raise not_authorised("Not management user")
+    return name
+
+
+class Call:
+    """A request of a user who is known. `arguments`: what stands in the path for what its route names."""
+
+    def __init__(self, host: AmqpHost, users: Users, user: str, request: Request, now: float) -> None:
+        self.user = user
+        self.request = request
+        self.now = now
+        self.arguments: dict[str, str] = {}
+        self._host = host
+        self._users = users
+        self._tags = users.tags(user)
+
+    # --- who may
+
+    def need(self, tag: str) -> None:
+        """Raises Problem where the user has neither the tag nor a higher one."""
+        higher = {ADMINISTRATOR, tag}
+        if not self._tags & higher:
+            words = {ADMINISTRATOR: "administrator", MONITORING: "monitor"}.get(tag, tag)
+            raise not_authorised(f"Not {words} user")
+
+    @property
+    def sees_all(self) -> bool:
+        return bool(self._tags & _SEES_ALL)
+
+    def visible(self) -> list[str]:
+        """The virtual hosts that the user may see."""
+        may_open = self._users.may_open
+        return [name for name in self._host.vhosts if self.sees_all or may_open(self.user, name)]
+
+    def vhosts(self) -> list[VirtualHost]:
+        """That of the path, or else all that the user may see."""
+        if "vhost" in self.arguments:
+            return [self.vhost()]
+        return [self._host.vhosts[name] for name in self.visible()]
+
+    def vhost(self, *, used: bool = False) -> VirtualHost:
+        """That of the path. `used`: it is not only looked at."""
+        name = self.arguments["vhost"]
+        found = self._host.vhosts.get(name)
+        if found is None:
+            raise not_found()
+        permitted = self._users.may_open(self.user, name)
+        if not permitted and (used or not self.sees_all):
+            raise not_authorised("User not authorised to access virtual host")
+        return found
+
+    def permit(self, vhost: VirtualHost, permission: str, kind: str, name: bytes) -> None:
+        """Raises Problem where the user may not do it to an exchange or a queue."""
+        if not self._users.may(self.user, vhost.name, permission, name):
+            shown = name.decode(errors="replace") or "amq.default"
+            raise not_authorised(
+                f"ACCESS_REFUSED - {permission} access to {kind} '{shown}' in vhost '{vhost.name}' refused "
+                f"for user '{self.user}'"
+            )
+
+    # --- what it names
+
+    @property
+    def properties_keys(self) -> tuple[str, str]:
+        """What a binding may be called by: clients escape it once, or once more."""
+        found = self.arguments["properties"]
+        return found, quote(found, safe=".~")
+
+    def name(self, argument: str) -> bytes:
+        return self.arguments[argument].encode()
+
+    def exchange_name(self, argument: str = "exchange") -> bytes:
+        """`amq.default` is the exchange without a name."""
+        found = self.arguments[argument]
+        return b"" if found == "amq.default" else found.encode()
+
+    def queue(self, vhost: VirtualHost) -> MessageQueue:
+        found = vhost.queues.get(self.name("queue"))
+        if found is None:
+            raise not_found()
+        return found
+
+    # --- what it brings
+
+    def body(self, *required: str) -> dict[str, object]:
+        """The JSON object that was sent, {} for none. Raises Problem where something is missing."""
+        raw = self.request.body.strip()
+        try:
+            found = json.loads(raw) if raw else {}
+        except ValueError:
+            raise bad_request("not_json") from None
+        if not isinstance(found, dict):
+            raise bad_request("not_json")
+        missing = [name for name in required if name not in found]
+        if missing:
+            raise bad_request("[" + ",".join(f"{{key_missing,{name}}}" for name in missing) + "]")
+        return found
+
+    def flag(self, name: str) -> bool:
+        """Of the query."""
+        return self.request.query.get(name) == "true"
+
+
+def text_of(body: Mapping[str, object], name: str, otherwise: str | None = None) -> str:
+    """A string of the body. Raises Problem for something else."""
+    value = body.get(name, otherwise)
+    if not isinstance(value, str):
+        raise bad_request(f"{name} should be a string")
+    return value
+
+
+def truth_of(body: Mapping[str, object], name: str, otherwise: bool) -> bool:
+    """A boolean of the body, which some tools send as a string."""
+    value = body.get(name, otherwise)
+    if value in ("true", "false"):
+        return value == "true"
+    if not isinstance(value, bool):
+        raise bad_request(f"{name} should be a boolean")
+    return value
+
+
+def number_of(body: Mapping[str, object], name: str, otherwise: int | None = None) -> int:
+    value = body.get(name, otherwise)
+    try:
+        return int(str(value))
+    except ValueError:
+        raise bad_request(f"{name} should be an integer") from None
+
+
+def table_of(body: Mapping[str, object], name: str = "arguments") -> dict[str, object]:
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise bad_request(f"{name} should be an object")
+    return value
+
+
+# --- lists
+
+
+def listed(items: list[dict[str, object]], query: Mapping[str, str]) -> object:
+    """A list as it was asked for: sorted, of some columns, of some names, or a page of it."""
+    found, total = items, len(items)
+    if "name" in query and "page" in query:
+        found = _named(found, query["name"], query.get("use_regex") == "true")
+    if "sort" in query:
+        path = query["sort"].split(".")
+        found = sorted(found, key=lambda item: _sortable(_at(item, path)))
+    if query.get("sort_reverse") == "true":
+        found = found[::-1]
+    page = _paged(found, total, query) if "page" in query else None
+    chosen = found if page is None else page.pop("items")
+    assert isinstance(chosen, list)
+    columns = [column for column in query.get("columns", "").split(",") if column]
+    if columns:
+        chosen = [columns_of(item, columns) for item in chosen]
+    return chosen if page is None else {**page, "items": chosen}
+
+
+def _named(items: list[dict[str, object]], name: str, is_pattern: bool) -> list[dict[str, object]]:
+    try:
+        pattern = re.compile(name if is_pattern else re.escape(name), re.IGNORECASE)
+    except re.error:
+        raise bad_request("name is not a regular expression") from None
+    return [item for item in items if pattern.search(str(item.get("name", "")))]
+
+
+def _paged(found: list[dict[str, object]], total: int, query: Mapping[str, str]) -> dict[str, object]:
+    number, size = number_of(query, "page"), number_of(query, "page_size", _PAGE)
+    if number < 1 or not 1 <= size <= _LARGEST_PAGE:
+        raise bad_request(f"Invalid pagination parameters: page number {number}, page size {size}")
+    pages = max(-(-len(found) // size), 1)
+    if number > pages:
+        raise Problem(400, "page_out_of_range", f"page out of range: {number} of {pages}")
+    items = found[(number - 1) * size : number * size]
+    return {
+        "filtered_count": len(found),
+        "item_count": len(items),
+        "items": items,
+        "page": number,
+        "page_count": pages,
+        "page_size": size,
+        "total_count": total,
+    }
+
+
+def _at(item: object, path: Iterable[str]) -> object:
+    for name in path:
+        item = item.get(name) if isinstance(item, dict) else None
+    return item
+
+
+def _sortable(value: object) -> tuple[int, float, str]:
+    if isinstance(value, bool | int | float):
+        return 0, float(value), ""
+    return 1, 0.0, "" if value is None else str(value)
+
+
+def columns_of(item: dict[str, object], columns: Iterable[str]) -> dict[str, object]:
+    """Only some columns; `a.b` is `b` of `a`."""
+    found: dict[str, object] = {}
+    for column in columns:
+        first, _, rest = column.partition(".")
+        if first not in item:
+            continue
+        value = item[first]
+        if not rest:
+            found[first] = value
+        elif isinstance(value, dict):
+            inner = columns_of(value, [rest])
+            known = found.setdefault(first, {})
+            if isinstance(known, dict):
+                known.update(inner)
+    return found

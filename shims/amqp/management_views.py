@@ -1,0 +1,475 @@
+"""What the management calls show, in the JSON shapes of RabbitMQ 4.3, as far as its tools read them.
+
+Of numbers that this broker does not have (Erlang's processes, reductions, garbage collections) nothing is
+shown. A rate is the change since the view before, taken at least `_INTERVAL` seconds ago.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from treecast.middleware.broker.queues import (
+    Binding,
+    Counts,
+    Destination,
+    Exchange,
+    MessageQueue,
+    QueueType,
+    VirtualHost,
+    merged_policies,
+)
+
+from .management_definitions import Document, shown_table
+from .session import Session
+from .session_consuming import ChannelConsumer
+from .session_host import AmqpHost
+from .session_publishing import Channel
+
+_INTERVAL: Final = 5.0  # seconds between samples, as RabbitMQ has it by default
+_SAMPLES: Final = 100_000  # numbers whose samples are kept
+_FULL: Final = "~"  # the key of a binding without key and arguments
+
+
+class NodeFacts(Struct, frozen=True):
+    """What the daemon knows of the process and the machine. Sizes in bytes, `uptime` in seconds."""
+
+    name: str = "treecast@localhost"
+    uptime: float = 0.0
+    process_id: int = 0
+    processors: int = 1
+    memory_used: int = 0
+    memory_limit: int = 0
+    disk_free: int = 0
+    disk_limit: int = 0
+    descriptors_used: int = 0
+    descriptors_total: int = 0
+    listeners: tuple[tuple[str, str, int], ...] = ()  # protocol, address, port
+
+
+class Rates:
+    """How fast numbers change."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[object, str], tuple[float, int, float]] = {}  # when, number, rate
+
+    def rate(self, of: object, name: str, number: int, now: float) -> float:
+        at, before, rate = self._samples.get((of, name), (now, number, 0.0))
+        if now - at >= _INTERVAL:
+            rate = (number - before) / (now - at)
+            self._samples[of, name] = (now, number, rate)
+        elif at == now:
+            if len(self._samples) >= _SAMPLES:
+                self._samples.clear()
+            self._samples[of, name] = (now, number, rate)
+        return rate
+
+    def numbers(self, of: object, found: Mapping[str, int], now: float) -> Document:
+        """The numbers, each with its rate beside it."""
+        shown: Document = {}
+        for name, number in found.items():
+            shown[name] = number
+            shown[f"{name}_details"] = {"rate": self.rate(of, name, number, now)}
+        return shown
+
+
+class Views:
+    """Over one host. `sessions` are its connections; `facts` what its daemon knows."""
+
+    def __init__(
+        self,
+        host: AmqpHost,
+        sessions: Callable[[], Iterable[Session]],
+        facts: Callable[[], NodeFacts],
+    ) -> None:
+        self._host = host
+        self._sessions = sessions
+        self._facts = facts
+        self._rates = Rates()
+
+    # --- the whole
+
+    def overview(self, now: float) -> Document:
+        facts, host = self._facts(), self._host
+        version = host.settings.version
+        return {
+            "management_version": version,
+            "rates_mode": "basic",
+            "product_name": "Treecast",
+            "product_version": version,
+            "rabbitmq_version": version,
+            "erlang_version": "",
+            "erlang_full_version": "",
+            "cluster_name": host.cluster_name,
+            "node": facts.name,
+            "disable_stats": False,
+            "enable_queue_totals": False,
+            "default_queue_type": "classic",
+            "exchange_types": [
+                {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
+                for name in ("direct", "fanout", "headers", "topic")
+            ],
+            "message_stats": self._rates.numbers("all", _stats(self._counts()), now),
+            "queue_totals": self._rates.numbers("all", self._totals(), now),
+            "object_totals": self._objects(),
+            "churn_rates": self._rates.numbers("all", {"connection_created": host.connections_opened}, now),
+            "listeners": self._listeners(facts),
+            "contexts": [],
+        }
+
+    def _counts(self) -> Counts:
+        found = Counts()
+        for vhost in self._host.vhosts.values():
+            found.add(_counts(vhost))
+        return found
+
+    def _totals(self) -> dict[str, int]:
+        return _depths([queue for vhost in self._host.vhosts.values() for queue in vhost.queues.values()])
+
+    def _objects(self) -> Document:
+        sessions, vhosts = list(self._open()), self._host.vhosts.values()
+        return {
+            "connections": len(sessions),
+            "channels": sum(len(session.channels) for session in sessions),
+            "consumers": sum(len(queue.consumers) for vhost in vhosts for queue in vhost.queues.values()),
+            "exchanges": sum(len(vhost.exchanges) + 1 for vhost in vhosts),
+            "queues": sum(len(vhost.queues) for vhost in vhosts),
+        }
+
+    def listeners(self) -> tuple[tuple[str, str, int], ...]:
+        """(protocol, address, port) of each."""
+        return self._facts().listeners
+
+    def _listeners(self, facts: NodeFacts) -> list[Document]:
+        return [
+            {"node": facts.name, "protocol": protocol, "ip_address": address, "port": port, "socket_opts": {}}
+            for protocol, address, port in facts.listeners
+        ]
+
+    def node(self, now: float) -> Document:
+        facts = self._facts()
+        return {
+            "name": facts.name,
+            "type": "disc",
+            "running": True,
+            "being_drained": False,
+            "os_pid": str(facts.process_id),
+            "uptime": int(facts.uptime * 1000),
+            "processors": facts.processors,
+            "mem_used": facts.memory_used,
+            "mem_limit": facts.memory_limit,
+            "mem_alarm": "memory" in self._host.alarm,
+            "disk_free": facts.disk_free,
+            "disk_free_limit": facts.disk_limit,
+            "disk_free_alarm": "disk" in self._host.alarm,
+            "fd_used": facts.descriptors_used,
+            "fd_total": facts.descriptors_total,
+            "sockets_used": len(list(self._open())),
+            "partitions": [],
+            "rates_mode": "basic",
+            "enabled_plugins": ["rabbitmq_management"],
+            "applications": [],
+            "auth_mechanisms": [
+                {"name": name, "description": "", "enabled": True} for name in self._host.access.mechanisms
+            ],
+            "exchange_types": [],
+            "log_files": [],
+            **self._rates.numbers("node", {"connection_created": self._host.connections_opened}, now),
+        }
+
+    # --- virtual hosts, exchanges, queues
+
+    def vhost(self, name: str, now: float) -> Document:
+        vhost, said = self._host.vhosts[name], self._host.vhost_metadata.get(name, {})
+        description, tags = str(said.get("description", "")), said.get("tags", [])
+        return {
+            "name": name,
+            "description": description,
+            "tags": tags,
+            "default_queue_type": said.get("default_queue_type", "classic"),
+            "metadata": {"description": description, "tags": tags, **said},
+            "tracing": False,
+            "protected_from_deletion": False,
+            "cluster_state": {self._facts().name: "running"},
+            **self._rates.numbers(("vhost", name), _depths(vhost.queues.values()), now),
+            "message_stats": self._rates.numbers(("vhost", name), _stats(_counts(vhost)), now),
+        }
+
+    def exchange(self, vhost: VirtualHost, exchange: Exchange) -> Document:
+        policy, _ = exchange.policies
+        return {
+            "name": _text(exchange.name),
+            "vhost": vhost.name,
+            "type": exchange.type.value,
+            "durable": exchange.durable,
+            "auto_delete": exchange.auto_delete,
+            "internal": exchange.internal,
+            "arguments": shown_table(exchange.arguments),
+            "policy": policy.name if policy is not None else None,
+            "user_who_performed_action": "",
+        }
+
+    def default_exchange(self, vhost: VirtualHost) -> Document:
+        return {
+            "name": "",
+            "vhost": vhost.name,
+            "type": "direct",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {},
+            "policy": None,
+            "user_who_performed_action": "",
+        }
+
+    def queue(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
+        policy, operator = queue.policies
+        node = self._facts().name
+        found: Document = {
+            "name": _text(queue.name),
+            "vhost": vhost.name,
+            "type": queue.arguments.type.value,
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "exclusive": queue.owner is not None,
+            "arguments": shown_table(queue.asked),
+            "node": node,
+            "state": "running",
+            "policy": policy.name if policy is not None else None,
+            "operator_policy": operator.name if operator is not None else None,
+            "effective_policy_definition": merged_policies(policy, operator),
+            "consumers": len(queue.consumers),
+            "consumer_utilisation": _used(queue),
+            "consumer_capacity": _used(queue),
+            "single_active_consumer_tag": _active(queue),
+            "exclusive_consumer_tag": None,
+            "message_bytes": queue.ready_bytes + queue.unsettled_bytes,
+            "message_bytes_ready": queue.ready_bytes,
+            "message_bytes_unacknowledged": queue.unsettled_bytes,
+            **self._rates.numbers(id(queue), _depths([queue]), now),
+            "message_stats": self._rates.numbers(id(queue), _stats(queue.counts), now),
+        }
+        if queue.arguments.type is QueueType.QUORUM:
+            found |= {"leader": node, "members": [node], "online": [node]}
+        if isinstance(queue.owner, Session):
+            found["owner_pid_details"] = _ends(queue.owner)
+        return found
+
+    def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
+        """One queue by itself is shown with who consumes from it."""
+        consumers = [
+            self.consumer(session, channel, one)
+            for session, channel, one in self._consumers()
+            if one.queue is queue
+        ]
+        return {
+            **self.queue(vhost, queue, now),
+            "consumer_details": consumers,
+            "incoming": [],
+            "deliveries": [],
+        }
+
+    # --- bindings
+
+    def bindings(self, vhost: VirtualHost) -> list[Document]:
+        """All, with those of the default exchange before."""
+        found = [self.default_binding(vhost, queue) for queue in vhost.queues.values()]
+        for source, exchange in vhost.exchanges.items():
+            found += [self.binding(vhost, source, one) for one in exchange.bindings]
+        return found
+
+    def default_binding(self, vhost: VirtualHost, queue: MessageQueue) -> Document:
+        return _binding(vhost, "", Destination(queue.name, False), _text(queue.name), {})
+
+    def binding(self, vhost: VirtualHost, source: bytes, binding: Binding) -> Document:
+        arguments = vhost.exchanges[source].bindings[binding]
+        return _binding(vhost, _text(source), binding.destination, _text(binding.key), arguments)
+
+    # --- connections
+
+    def _open(self) -> Iterable[Session]:
+        """Those that have logged in."""
+        return [session for session in self._sessions() if session.user]
+
+    def connections(self, vhosts: Iterable[str] | None = None) -> list[Session]:
+        """Those of some virtual hosts; None: of all."""
+        known = None if vhosts is None else set(vhosts)
+        return [session for session in self._open() if known is None or session.vhost.name in known]
+
+    def connection(self, session: Session, now: float) -> Document:
+        peer, server = session.ends
+        return {
+            **_ends(session),
+            "node": self._facts().name,
+            "user": session.user,
+            "user_who_performed_action": session.user,
+            "vhost": session.vhost.name,
+            "user_provided_name": session.name or None,
+            "host": server[0],
+            "port": server[1],
+            "peer_host": peer[0],
+            "peer_port": peer[1],
+            "protocol": "AMQP 0-9-1",
+            "type": "network",
+            "ssl": False,
+            "auth_mechanism": session.mechanism,
+            "state": "blocked" if session.blocked else "running",
+            "channels": len(session.channels),
+            "channel_max": session.channel_max,
+            "frame_max": session.frame_max,
+            "timeout": session.heartbeat,
+            "connected_at": int(session.opened_at * 1000),
+            "client_properties": shown_table(session.properties),
+        }
+
+    def channels(self, sessions: Iterable[Session]) -> list[Document]:
+        return [
+            self.channel(session, channel)
+            for session in sessions
+            for channel in list(session.channels.values())
+        ]
+
+    def channel(self, session: Session, channel: Channel) -> Document:
+        return {
+            "name": channel_name(session, channel),
+            "number": channel.number,
+            "node": self._facts().name,
+            "user": session.user,
+            "vhost": session.vhost.name,
+            "connection_details": _ends(session),
+            "state": "running",
+            "consumer_count": len(channel.consumers),
+            "prefetch_count": channel.prefetch,
+            "global_prefetch_count": 0,
+            "messages_unacknowledged": channel.unsettled.count,
+            "messages_unconfirmed": 0,
+            "messages_uncommitted": channel.uncommitted[0],
+            "acks_uncommitted": channel.uncommitted[1],
+            "confirm": channel.confirming,
+            "transactional": channel.transactional,
+        }
+
+    def consumers(self, vhosts: Iterable[str]) -> list[Document]:
+        known = set(vhosts)
+        return [
+            self.consumer(session, channel, one)
+            for session, channel, one in self._consumers()
+            if session.vhost.name in known
+        ]
+
+    def _consumers(self) -> Iterable[tuple[Session, Channel, ChannelConsumer]]:
+        for session in self._open():
+            for channel in list(session.channels.values()):
+                for one in list(channel.consumers.values()):
+                    yield session, channel, one
+
+    def consumer(self, session: Session, channel: Channel, consumer: ChannelConsumer) -> Document:
+        known = consumer.queue.consumers
+        active = not consumer.queue.arguments.single_active or known.active is consumer
+        return {
+            "consumer_tag": _text(consumer.tag),
+            "queue": {"name": _text(consumer.queue.name), "vhost": session.vhost.name},
+            "ack_required": not consumer.no_ack,
+            "exclusive": consumer.exclusive,
+            "prefetch_count": consumer.prefetch,
+            "active": active,
+            "activity_status": "up" if active else "waiting",
+            "arguments": shown_table(consumer.arguments),
+            "channel_details": {
+                **_ends(session),
+                "name": channel_name(session, channel),
+                "number": channel.number,
+                "user": session.user,
+                "node": self._facts().name,
+                "connection_name": connection_name(session),
+            },
+        }
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def connection_name(session: Session) -> str:
+    """`host:port -> host:port`, or a number where a connection has no addresses."""
+    peer, server = session.ends
+    return f"{peer[0]}:{peer[1]} -> {server[0]}:{server[1]}" if peer[0] else f"connection {session.number}"
+
+
+def channel_name(session: Session, channel: Channel) -> str:
+    return f"{connection_name(session)} ({channel.number})"
+
+
+def _ends(session: Session) -> Document:
+    (host, port), _ = session.ends
+    return {"name": connection_name(session), "peer_host": host, "peer_port": port}
+
+
+def _depths(queues: Iterable[MessageQueue]) -> dict[str, int]:
+    ready = unsettled = 0
+    for queue in queues:
+        ready += queue.ready
+        unsettled += queue.unsettled
+    return {"messages": ready + unsettled, "messages_ready": ready, "messages_unacknowledged": unsettled}
+
+
+def _counts(vhost: VirtualHost) -> Counts:
+    found = Counts()
+    found.add(vhost.counts)
+    for queue in vhost.queues.values():
+        found.add(queue.counts)
+    return found
+
+
+def _stats(counts: Counts) -> dict[str, int]:
+    delivered = counts.delivered + counts.delivered_no_ack
+    return {
+        "publish": counts.published,
+        "deliver": counts.delivered,
+        "deliver_no_ack": counts.delivered_no_ack,
+        "deliver_get": delivered + counts.got + counts.got_no_ack,
+        "get": counts.got,
+        "get_no_ack": counts.got_no_ack,
+        "get_empty": counts.got_empty,
+        "redeliver": counts.redelivered,
+        "ack": counts.settled,
+    }
+
+
+def _used(queue: MessageQueue) -> float:
+    """Whether consumers could be given more at once: 1.0, or 0.0."""
+    return 1.0 if len(queue.consumers) and not queue.ready else 0.0
+
+
+def _active(queue: MessageQueue) -> str | None:
+    active = queue.consumers.active
+    return _text(active.tag) if active is not None and queue.arguments.single_active else None
+
+
+def _binding(
+    vhost: VirtualHost, source: str, target: Destination, key: str, arguments: Mapping[str, object]
+) -> Document:
+    shown = shown_table(arguments)
+    return {
+        "source": source,
+        "vhost": vhost.name,
+        "destination": _text(target.name),
+        "destination_type": "exchange" if target.is_exchange else "queue",
+        "routing_key": key,
+        "arguments": shown,
+        "properties_key": properties_key(key, shown),
+    }
+
+
+def properties_key(key: str, arguments: Mapping[str, object]) -> str:
+    """What a binding is called by in paths: its key, and a hash of its arguments where it has some."""
+    if not key and not arguments:
+        return _FULL
+    shown = quote(key, safe=".")
+    if arguments:
+        shown += f"~{hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()[:8]}"
+    return shown
