@@ -77,7 +77,8 @@ class HostEntry(Struct, frozen=True):
     """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones.
 
     `run`: the highest number of a run of this name that was heard of, over all its directories.
-    `leads_nothing`: it has no broker, and is given no partitions to lead.
+    `leads_nothing`: it has no broker, and is given no partitions to lead. `zone`: a label of
+    hosts near each other, outer ones before inner ones with / between them.
     """
 
     host_id: int
@@ -89,6 +90,7 @@ class HostEntry(Struct, frozen=True):
     presence: Presence
     run: int = 0
     leads_nothing: bool = False
+    zone: str = ""
 
 
 class LostRange(Struct, frozen=True):

@@ -26,6 +26,7 @@ class Attach(Struct, frozen=True):
     run: int = 0  # of this directory; 0 where it is not told
     clock_run: int = 0  # a number by the host's clock
     leads_nothing: bool = False  # it has no broker
+    zone: str = ""
 
 
 class Renew(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from treecast.middleware.api.entries import Change, Counter, CounterEntry, HostEntry, Kind, Presence, put
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.transitions import transitions
+from treecast.middleware.routing.zones import parse_zone
 
 from .cluster_state import ClusterState
 from .commands import Attach, Detach, Done, Expire, Renew, Session
@@ -92,6 +93,7 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
         presence,
         _run(before, command),
         command.leads_nothing,
+        command.zone,
     )
     return Decision(host, (*counted, put(host)))
 
@@ -135,6 +137,10 @@ def _check(state: ClusterState, command: Attach) -> None:
         ("version", command.version),
     ):
         check_text(f"the {what} of host {command.name}", text, state.settings.limits.text)
+    try:
+        parse_zone(command.zone)
+    except ValueError as error:
+        raise TreecastError(Fault.INVALID_REQUEST, f"host {command.name}: {error}") from None
 
 
 def _check_same_instance(before: HostEntry, command: Attach) -> None:

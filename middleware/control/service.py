@@ -66,6 +66,7 @@ class CoordinatorService:
             request.run,
             request.clock_run,
             request.leads_nothing,
+            request.zone,
         )
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(

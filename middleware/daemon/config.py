@@ -207,6 +207,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
             raise ConfigError(f"{where('kafka_advertised')}: clients cannot be told port 0")
     _check_fabric(settings, where)
     _check_carriers(settings, where)
+    _check_zone(settings, where)
     if any(character.isspace() for character in settings.name):
         raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
@@ -252,6 +253,15 @@ def _check_carriers(settings: Settings, where: Callable[[str], str]) -> None:
         Carriers(FabricSettings(carriers=tuple(found), options=found))
     except ValueError as error:
         raise ConfigError(f"{where('carrier')}: {settings.carrier!r} does not fit: {error}") from error
+
+
+def _check_zone(settings: Settings, where: Callable[[str], str]) -> None:
+    from treecast.middleware.routing.zones import parse_zone
+
+    try:
+        parse_zone(settings.zone)
+    except ValueError as error:
+        raise ConfigError(f"{where('zone')}: {error}") from error
 
 
 def _check_address(text: str, where: str) -> None:

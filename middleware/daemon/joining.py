@@ -85,7 +85,7 @@ class Joining:
             self._embed()
         assert self._client is not None
         membership = self._membership(target)
-        request = attach_request(self.directory, membership, self.announced)
+        request = attach_request(self.directory, membership, self.announced, zone=self._settings.zone)
         self._attachment = Attachment(self._client, request, self._check_host)
         await self._attach(self._attachment, target)
         take_run(self._attachment, self.directory)

@@ -116,11 +116,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and switches"
             " of STARE's are told which topics this host wants; labels: stacks of labels,"
             " once the tree manager has told this host of the network, and unicast to the rest;"
+            " relay: hosts send on to hosts, by unicast, one copy into each --zone;"
             " several with commas between them, as in labels,auto: each topic goes by the first that may"
             " reach its hosts",
-            extra={"placeholder": "auto|labels|stare|unicast"},
+            extra={"placeholder": "auto|labels|relay|stare|unicast"},
         ),
     ] = AUTO
+    zone: Annotated[
+        str,
+        Meta(
+            description="the label of the hosts near this one, zones within zones with / between them: links"
+            " between zones are dear, and --carrier relay crosses to each zone once; default: none",
+            extra={"placeholder": "LABEL"},
+        ),
+    ] = ""
     labels_via: Annotated[
         str,
         Meta(

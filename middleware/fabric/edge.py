@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.wire import stare
+from treecast.middleware.wire.segment import NO_KEYS
 
 from .core.timing import Random
 from .receiving import End, Inlets
@@ -54,6 +55,7 @@ class Edge:
         self.interface = NO_INTERFACE
         self.inlets: Inlets  # by the fabric, before carriers are opened
         self.udp: UdpSocket  # the fabric's own: on its address and number
+        self.keys = NO_KEYS  # by the fabric, too: what a carrier sends on, it authenticates
         self.host = host
         self.settings = settings
         self.counters = counters

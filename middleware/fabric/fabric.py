@@ -156,6 +156,7 @@ class Fabric:
             self._work,
             self._reach_changed,
         )
+        edge.keys = self._keys
         edge.bind(address)
         self._udp = edge.udp
         self.interface = edge.interface

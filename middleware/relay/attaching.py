@@ -17,7 +17,12 @@ _log = logging.getLogger(__name__)
 
 
 def attach_request(
-    directory: DataDirectory, membership: Membership, announced: Address, *, leads_nothing: bool = False
+    directory: DataDirectory,
+    membership: Membership,
+    announced: Address,
+    *,
+    leads_nothing: bool = False,
+    zone: str = "",
 ) -> pb.AttachRequest:
     """`announced`: where others reach the fabric."""
     return pb.AttachRequest(
@@ -28,6 +33,7 @@ def attach_request(
         run=directory.run,
         clock_run=run_by_clock(time.time()),
         leads_nothing=leads_nothing,
+        zone=zone,
     )
 
 

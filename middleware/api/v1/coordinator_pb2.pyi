@@ -49,7 +49,7 @@ HOME_KIND_REPLICAS: HomeKind
 HOME_KIND_SHARE: HomeKind
 
 class HostEntry(_message.Message):
-    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing")
+    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing", "zone")
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class HostEntry(_message.Message):
     PRESENCE_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     name: str
     instance: str
@@ -68,7 +69,8 @@ class HostEntry(_message.Message):
     presence: HostPresence
     run: int
     leads_nothing: bool
-    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ...) -> None: ...
+    zone: str
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
     __slots__ = ("leader", "leader_epoch", "waits", "lost")
@@ -186,7 +188,7 @@ class HostSession(_message.Message):
     def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing")
+    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +196,7 @@ class AttachRequest(_message.Message):
     RUN_FIELD_NUMBER: _ClassVar[int]
     CLOCK_RUN_FIELD_NUMBER: _ClassVar[int]
     LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance: str
     address: str
@@ -201,7 +204,8 @@ class AttachRequest(_message.Message):
     run: int
     clock_run: int
     leads_nothing: bool
-    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ...) -> None: ...
+    zone: str
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
     __slots__ = ("session", "cluster_id", "lease_seconds", "run")

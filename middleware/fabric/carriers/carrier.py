@@ -44,6 +44,7 @@ class Place(Struct, frozen=True):
 
     address: SocketAddress | None = None  # of its unicast segments
     name: str = ""  # by which descriptions of networks call it
+    zone: str = ""  # the label of those near it
 
 
 class Reach(Struct, frozen=True):

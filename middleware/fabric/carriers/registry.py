@@ -136,6 +136,10 @@ class Carriers:
         """How descriptions of networks call a host; empty: not any more."""
         self._place(host, replace(self._places.get(host, Place()), name=name))
 
+    def set_zone(self, host: int, zone: str) -> None:
+        """The label of a host's zone; empty: it is in none."""
+        self._place(host, replace(self._places.get(host, Place()), zone=zone))
+
     def _place(self, host: int, place: Place) -> None:
         known = place != Place()
         if known:

@@ -245,7 +245,7 @@ class Streams:
         (sender,) = _SENDER.unpack_from(buffer, start + _SENDER_AT)
         if sender == self.host:
             self._complain(EdgeFault.OWN)
-        elif stream and (origin, stream) not in self.receivers:
+        elif stream and origin != self.host and (origin, stream) not in self.receivers:
             self._complain(EdgeFault.UNKNOWN_STREAM)
         elif buffer[start] & 0x0F == _DATA_KIND and self.receivers.ignores(origin, stream, epoch, sequence):
             self._complain(EdgeFault.FAR_AHEAD)

@@ -142,6 +142,17 @@ def test_a_host_without_a_broker_leads_nothing() -> None:
     assert [p.leader for p in more.partitions] == [2]
 
 
+def test_a_host_tells_its_zone_at_each_attach() -> None:
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    assert step(state, commands.Attach("a", "i", "h:1", "1", zone="eu/berlin")).answer.zone == "eu/berlin"
+    assert step(state, commands.Attach("a", "i", "h:1", "1")).answer.zone == ""
+    for label in ("eu/", "e u", "x" * 300):
+        with pytest.raises(TreecastError, match="zone") as refused:
+            step(state, commands.Attach("a", "i", "h:1", "1", zone=label))
+        assert refused.value.fault is Fault.INVALID_REQUEST
+
+
 def test_state_ids_come_back_as_late_as_they_can() -> None:
     state = ClusterState(SETTINGS)
     state.pass_time(0.0)

@@ -22,7 +22,7 @@ from treecast.middleware.fabric.settings import FabricSettings
 
 START = Progress(0, 0)
 STATE = 300_100  # other tests of this machine may use theirs at the same time
-OURS = {"unicast", "ip-multicast", "stare", "labels"}
+OURS = {"unicast", "ip-multicast", "stare", "labels", "relay"}
 OPTIONS = {"labels": "127.0.9.98"}  # where no switch is
 
 

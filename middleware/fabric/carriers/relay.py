@@ -1,0 +1,365 @@
+"""Hosts send on to hosts: one copy into each zone, where the network carries nothing but unicast.
+
+    UDP of the fabric's own port | header (wire.relay) | segment        to a host that sends on to others
+    UDP of the fabric's own port | segment                              to one that serves nobody: bare
+
+Who serves whom is `routing.zones`, by the zones of hosts as the coordinator tells them. An origin sends at
+most `AT_ORIGIN` copies, a host that sends on at most `ON_THE_WAY`. Receivers report to the origin, and are
+repaired from there, as by any carrier: what is lost on the way is a gap.
+
+A host that serves others is asked whether it is there while it does (HELLO, answered by HERE). When it does
+not answer `TRIES` times in a row, each for as long as its round trips take, it serves nobody until it answers
+again; it still gets its copy, from another of its zone. So a dead host costs what was on its way through it,
+which is repaired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from treecast.middleware.fabric.core.timing import RoundTrip
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+from treecast.middleware.model.timers import no_sooner
+from treecast.middleware.routing.zones import Branch, Plan, Zone, branches, parse_zone
+from treecast.middleware.wire.relay import (
+    LIST_BYTES,
+    MOST_HOPS,
+    MOST_HOSTS,
+    OVERHEAD,
+    RelayError,
+    RelayFault,
+    RelayHeader,
+    RelayKind,
+    decode_header,
+    encode_header,
+    is_relayed,
+    list_bytes,
+)
+from treecast.middleware.wire.segment import Kind, SegmentError, control, decode, encode
+from treecast.middleware.wire.segment_bodies import Probe
+
+from .carrier import Carrier, CarrierState, Place, Reach
+
+if TYPE_CHECKING:
+    from treecast.middleware.fabric.edge import Edge
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "relay"
+AT_ORIGIN: Final = 4  # copies that an origin sends at most
+ON_THE_WAY: Final = 2  # copies that a host sends on at most: twice what it gets
+TRIES: Final = 3  # hellos without an answer, and a host serves nobody
+_MOST_WAYS: Final = 4096  # kept: by sets of hosts and streams
+_PLACE: Final = slice(4, 12)  # of a segment: origin and stream
+_FIRST_TRIP: Final = 0.05  # seconds, until one was measured
+_LEAST: Final = 0.05  # seconds between two hellos
+_SOONEST: Final = 0.01  # seconds until the next look
+_IN_USE: Final = 1.0  # seconds after the last segment that it serves others with
+_APART_LONGEST: Final = 5.0  # seconds between the hellos of who does not answer
+
+# (bytes before the segment, address)
+_Way = tuple[bytes, SocketAddress]
+
+
+def make(settings: FabricSettings) -> Carrier:
+    """See `registry`."""
+    return Relay()
+
+
+class _Server:
+    """A host that serves others for this one, or has done so."""
+
+    __slots__ = ("asked", "missed", "nonce", "shunned", "trip", "used")
+
+    def __init__(self) -> None:
+        self.trip = RoundTrip(_FIRST_TRIP)
+        self.used = 0.0  # when it was last given something to send on
+        self.asked = 0.0  # when the last hello went
+        self.nonce = 0  # of a hello that is not answered; 0: none is on its way
+        self.missed = 0
+        self.shunned = False
+
+    @property
+    def patience(self) -> float:
+        """How long an answer may take; longer and longer for who is shunned."""
+        patience = max(_LEAST, self.trip.timeout)
+        return min(patience * 2 ** min(self.missed, 16), _APART_LONGEST) if self.shunned else patience
+
+
+class Relay:
+    """The carrier of one host, and what it does for others."""
+
+    def __init__(self) -> None:
+        self.name = NAME
+        self.refusal = "it is not open"
+        self.group_form = ""  # nobody joins: packets name their receivers
+        self.overhead = OVERHEAD
+        self.alike = False  # each packet is looked at: it may have to be sent on
+        self.sent_on = 0  # packets, each copy
+        self._edge: Edge | None = None
+        self._udp: UdpSocket
+        self._zones: dict[int, Zone] = {}
+        self._addresses: dict[int, SocketAddress] = {}
+        self._servers: dict[int, _Server] = {}
+        self._ways: dict[tuple[tuple[int, ...], int, int], list[_Way]] = {}
+        self._heads: dict[tuple[tuple[int, ...], int, int], list[_Server]] = {}
+        self._shunned: frozenset[int] = frozenset()
+        self._waiting: dict[SocketAddress, list[bytes]] = {}  # to be sent on at the end of this turn
+        self._timer: asyncio.TimerHandle | None = None
+        self._nonce = 0
+
+    def open(self, edge: Edge) -> None:
+        """Its packets come to the fabric's own socket, among bare segments."""
+        self._edge, self._udp, self.refusal = edge, edge.udp, ""
+        self._nonce = int(edge.random.random() * 2**62)
+        edge.watch(edge.udp, self)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+        self.refusal = "it is closed"
+
+    # --- what is known
+
+    def set_host(self, host: int, place: Place | None) -> None:
+        zone = _zone_of(host, place.zone) if place is not None else ()
+        address = place.address if place is not None else None
+        if self._zones.get(host, ()) != zone or self._addresses.get(host) != address:
+            self._ways.clear()
+        if zone:
+            self._zones[host] = zone
+        else:
+            self._zones.pop(host, None)
+        if address is not None:
+            self._addresses[host] = address
+        else:
+            self._addresses.pop(host, None)
+            self._forget(host)
+
+    def _forget(self, host: int) -> None:
+        server = self._servers.pop(host, None)
+        if server is not None and server.shunned:
+            self._shun()
+
+    def learn(self, rules: object) -> None:
+        raise ValueError("hosts that send on need no rules")
+
+    def reach(self, hosts: Collection[int]) -> Reach:
+        """All whose address is known."""
+        assert self._edge is not None
+        known = frozenset([host for host in hosts if host in self._addresses])
+        return Reach(known, self._edge.segment_bytes(OVERHEAD))
+
+    def check(self, group: int) -> None:
+        if group:
+            raise ValueError(f"hosts that send on have no group {group}")
+        if self.refusal:
+            raise OSError(self.refusal)
+
+    # --- groups, which there are not
+
+    def join(self, group: int) -> None:
+        raise ValueError("hosts that send on have no groups")
+
+    def leave(self, group: int) -> None:
+        """There are none."""
+
+    def is_member(self, group: int) -> bool:
+        return False
+
+    # --- as the origin
+
+    def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
+        if self.refusal or not datagrams:
+            return
+        stream = int.from_bytes(datagrams[0][_PLACE])
+        for prefix, address in self._ways_to(tuple(hosts), stream, MOST_HOPS):
+            self._udp.send([prefix + one for one in datagrams] if prefix else datagrams, address)
+
+    def _ways_to(self, hosts: tuple[int, ...], stream: int, hops: int) -> list[_Way]:
+        """Whom this host sends to, of a stream with `hops` left, so that all of these get it."""
+        key = hosts, stream, hops
+        ways = self._ways.get(key)
+        if ways is None:
+            ways = self._find(key)
+        heads = self._heads[key]
+        if heads:
+            self._use(heads)
+        return ways
+
+    def _find(self, key: tuple[tuple[int, ...], int, int]) -> list[_Way]:
+        hosts, stream, hops = key
+        known = [host for host in hosts if host in self._addresses and host != self._host]
+        if hops < 1:  # sent on often enough: what is left is served from here
+            found = [Branch(host, ()) for host in known]
+        else:
+            most = AT_ORIGIN if hops == MOST_HOPS else ON_THE_WAY
+            plan = Plan(most, stream, self._shunned)
+            found = list(branches(self._zones.get(self._host, ()), known, self._zones, plan))
+        if len(self._ways) >= _MOST_WAYS:
+            self._ways.clear()
+        if not self._ways:
+            self._heads.clear()
+        fitting = [part for one in found for part in _fitting(one)]
+        self._heads[key] = [self._servers.setdefault(one.head, _Server()) for one in fitting if one.rest]
+        ways = self._ways[key] = [(_prefix(one, hops), self._addresses[one.head]) for one in fitting]
+        return ways
+
+    @property
+    def _host(self) -> int:
+        assert self._edge is not None
+        return self._edge.host
+
+    # --- as one that sends on
+
+    def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
+        if start >= end or not is_relayed(buffer[start]):
+            return start  # a bare segment
+        assert self._edge is not None
+        try:
+            header, at = decode_header(buffer, start, end)
+            if header.kind is not RelayKind.FORWARD:
+                self._greeted(header.kind, buffer, at, end)
+                return -1
+            return self._forward(header, buffer, at, end)
+        except (RelayError, SegmentError) as error:
+            self._edge.complain(error.fault)
+            return -1
+
+    def _forward(self, header: RelayHeader, buffer: memoryview, at: int, end: int) -> int:
+        """Sends it on to the others of its list, and it is for this host too."""
+        assert self._edge is not None
+        if self._host not in header.hosts:
+            raise RelayError(RelayFault.NOT_NAMED)
+        if len(header.hosts) > 1:
+            segment, _ = decode(buffer, self._edge.keys, at, end)  # strangers send nothing on by this host
+            inner = bytes(buffer[at:end])
+            stream = segment.origin << 32 | segment.stream
+            rest = tuple([host for host in header.hosts if host not in (self._host, segment.sender)])
+            for prefix, address in self._ways_to(rest, stream, header.hops - 1):
+                self._send_later(prefix + inner, address)
+        return at
+
+    def _send_later(self, datagram: bytes, address: SocketAddress) -> None:
+        """With what else of this turn goes there: one call for many."""
+        assert self._edge is not None
+        if not self._waiting:
+            self._edge.loop.call_soon(self._send_waiting)
+        self._waiting.setdefault(address, []).append(datagram)
+        self.sent_on += 1
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        if not self.refusal:
+            for address, datagrams in waiting.items():
+                self._udp.send(datagrams, address)
+
+    # --- who serves others, and whether it is there
+
+    def _use(self, heads: list[_Server]) -> None:
+        assert self._edge is not None
+        now = self._edge.now()
+        for server in heads:
+            server.used = now
+        if self._timer is None:
+            self._start(0.0)
+
+    def _start(self, seconds: float) -> None:
+        assert self._edge is not None
+        self._timer = self._edge.loop.call_later(no_sooner(seconds), self._look)
+
+    def _look(self) -> None:
+        """Asks those that are due; the timer stops when nobody serves others."""
+        assert self._edge is not None
+        self._timer, now = None, self._edge.now()
+        due: list[float] = []
+        for host, server in self._servers.items():
+            if not server.shunned and now - server.used > _IN_USE:
+                server.nonce = server.missed = 0  # nobody waits for its answer
+                continue
+            if now - server.asked >= server.patience:
+                self._ask(host, server, now)
+            due.append(server.asked + server.patience)
+        if due:
+            self._start(max(min(due) - now, _SOONEST))
+
+    def _ask(self, host: int, server: _Server, now: float) -> None:
+        if server.nonce:
+            server.missed += 1
+            if server.missed >= TRIES and not server.shunned:
+                _log.info("relay: host %d does not answer: others serve in its place", host)
+                server.shunned = True
+                self._shun()
+        self._nonce += 1
+        server.nonce, server.asked = self._nonce, now
+        self._tell(RelayKind.HELLO, host, server.nonce)
+
+    def _shun(self) -> None:
+        self._shunned = frozenset([host for host, one in self._servers.items() if one.shunned])
+        self._ways.clear()
+
+    def _tell(self, kind: RelayKind, host: int, nonce: int) -> None:
+        assert self._edge is not None
+        address = self._addresses.get(host)
+        if address is not None:
+            probe = control(Kind.PROBE, self._host, 0, 0, self._host, Probe(0, nonce).encode())
+            self._udp.send([encode_header(RelayHeader(kind, 1)) + encode(probe, self._edge.keys)], address)
+
+    def _greeted(self, kind: RelayKind, buffer: memoryview, at: int, end: int) -> None:
+        """SegmentError where it has no tag of the cluster."""
+        assert self._edge is not None
+        segment, _ = decode(buffer, self._edge.keys, at, end)
+        nonce = Probe.decode(segment.payload).nonce
+        if kind is RelayKind.HELLO:
+            self._tell(RelayKind.HERE, segment.sender, nonce)
+            return
+        server = self._servers.get(segment.sender)
+        if server is None or server.nonce != nonce or not nonce:
+            return  # late, or not asked for
+        server.trip.sample(self._edge.now() - server.asked)
+        server.nonce = server.missed = 0
+        if server.shunned:
+            server.shunned = False
+            self._shun()
+
+    # --- to look at
+
+    def observed(self) -> dict[tuple[str, ...], int]:
+        return {}
+
+    def state(self) -> CarrierState:
+        address = shown(self._udp.sock.getsockname()) if self._edge is not None else ""
+        return CarrierState(self.name, self.refusal, address=address, targets=len(self._addresses))
+
+
+def _zone_of(host: int, label: str) -> Zone:
+    """A label that is none was not checked by the coordinator: such a host lies outside of all zones."""
+    try:
+        return parse_zone(label)
+    except ValueError as error:
+        _log.warning("host %d: %s", host, error)
+        return ()
+
+
+def _fitting(branch: Branch) -> list[Branch]:
+    """Parts whose lists have room in a header."""
+    whole = sorted((branch.head, *branch.rest))
+    if len(whole) <= MOST_HOSTS and list_bytes(whole) <= LIST_BYTES:
+        return [branch]
+    half = len(branch.rest) // 2
+    other = Branch(branch.rest[half], branch.rest[half + 1 :])
+    return [*_fitting(Branch(branch.head, branch.rest[:half])), *_fitting(other)]
+
+
+def _prefix(branch: Branch, hops: int) -> bytes:
+    """Nothing before a segment whose receiver serves nobody."""
+    if not branch.rest:
+        return b""
+    hosts = tuple(sorted((branch.head, *branch.rest)))
+    return encode_header(RelayHeader(RelayKind.FORWARD, hops, hosts))
