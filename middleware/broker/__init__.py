@@ -17,6 +17,7 @@ from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
 from .filtering import FilteredReads
 from .internal import INTERNAL
 from .long_poll import FetchWait, LongPolls
+from .partition import takes_runs
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .pubsub_host import HostPubSub
 from .settings import BrokerSettings
@@ -123,4 +124,5 @@ __all__ = [
     "TransactionListing",
     "Turn",
     "active_producers",
+    "takes_runs",
 ]

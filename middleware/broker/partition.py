@@ -26,7 +26,7 @@ from treecast.middleware.wire.record_batch import (
     read_records,
 )
 
-from .cluster import ReadWaiter
+from .cluster import PartitionLeader, ReadWaiter
 from .values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -328,12 +328,12 @@ class LocalPartition(LogPartition):
         if self._gone is not None:
             raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         now_ms = int(self._clock() * 1000)
+        if headers[0].producer_id >= 0 or len(headers) > 1:
+            repeated = self._check_producer(headers)
+            if repeated is not None:
+                self._counters.duplicate_batches += 1
+                return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
         for header in headers:
-            if header.producer_id >= 0:
-                repeated = self._check_producer(header, len(headers))
-                if repeated is not None:
-                    self._counters.duplicate_batches += 1
-                    return self._answer(Appended(repeated, -1, self.log.start_offset), acks, now_ms)
             if not self._rules.allow(header, now_ms):
                 raise self._rules.refusal(batches, headers, header, now_ms)
         if self._compression is not None:
@@ -432,13 +432,25 @@ class LocalPartition(LogPartition):
             else:
                 appended.add_done_callback(partial(_hand_on, answer))
 
-    def _check_producer(self, header: BatchHeader, batches: int) -> int | None:
-        """The base offset of the batch that `header` repeats, None where it is to be appended."""
-        if batches > 1:
-            raise TreecastError(
-                Fault.INVALID_RECORD, "an idempotent producer's batch comes alone, not with others"
-            )
-        return self.log.producers.check(header)
+    def _check_producer(self, headers: list[BatchHeader]) -> int | None:
+        """The base offset of the batch that a lone one repeats, None where all are to be appended.
+
+        Several are of one idempotent producer, each right after the one before it, or none is of any.
+        """
+        first = headers[0]
+        for number in range(1, len(headers)):
+            header = headers[number]
+            if header.producer_id != first.producer_id or (
+                header.producer_id >= 0 and not header.follows(headers[number - 1])
+            ):
+                raise TreecastError(
+                    Fault.INVALID_RECORD,
+                    "an idempotent producer's batch comes among others, and out of order",
+                )
+        repeated = self.log.producers.check(first)
+        if repeated is not None and len(headers) > 1:
+            raise TreecastError(Fault.INVALID_RECORD, "a batch comes again, together with others")
+        return repeated
 
     def _store(self, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> Appended:
         log = self.log
@@ -485,6 +497,12 @@ class LocalPartition(LogPartition):
         tap, self._tap = self._tap, None
         if tap is not None:
             tap.gone()
+
+
+def takes_runs(leader: PartitionLeader) -> bool:
+    """Whether `leader` may be given several batches of one idempotent producer at once: who gives them has to
+    know at once that they were refused, and then gives each alone. Of another host's it is told too late."""
+    return isinstance(leader, LocalPartition)
 
 
 def _hand_on(answer: Future[Appended], appended: Future[Appended]) -> None:

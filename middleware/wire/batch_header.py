@@ -124,6 +124,15 @@ class BatchHeader:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
 
+    def follows(self, before: BatchHeader) -> bool:
+        """Whether the same idempotent producer sent this one right after `before`."""
+        return (
+            self.producer_id == before.producer_id
+            and self.producer_epoch == before.producer_epoch
+            and self.base_sequence == (before.last_sequence + 1) & 0x7FFF_FFFF
+            and self.transactional == before.transactional
+        )
+
 
 def read_header(data: Data, position: int) -> BatchHeader:
     """The header at `position`; CORRUPT_BATCH if `data` ends before the header does. Checks nothing else."""

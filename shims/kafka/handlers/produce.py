@@ -8,7 +8,7 @@ from asyncio import AbstractEventLoop, Future, TimerHandle
 from functools import partial
 from typing import Final
 
-from treecast.middleware.broker import Appended, Cluster
+from treecast.middleware.broker import Appended, Cluster, takes_runs
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression
@@ -43,8 +43,9 @@ _LENGTH_AT: Final = 8  # of a batch: its size after this field
 _LENGTH: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23  # of a batch: the offset of its last record, after its first
 _LAST_DELTA: Final = struct.Struct(">i")
-_PRODUCER_ID_AT: Final = 43
-_NEGATIVE: Final = 0x80  # the first byte of a negative number is at least that
+_PRODUCER_AT: Final = 43  # of a batch: who sent it, and as which of its records
+_PRODUCER: Final = struct.Struct(">qhi")  # id (-1: not idempotent), epoch, first sequence
+_SEQUENCES: Final = 0x7FFF_FFFF  # after the last one comes 0
 _FIRST_WITH_ZSTD: Final = 7  # KIP-110
 
 RUN_BYTES: Final = 256 * 1024  # appended with one write, at most
@@ -250,15 +251,15 @@ class ProduceRun:
         if records is None:
             self.finish(cluster)
             return serve(cluster, self._loop, header, request)
+        one = JoinedProduce(header, request, records)
         end = self._size + len(records)
-        if self._joined and (end > RUN_BYTES or not self._joined[0].goes_with(request)):
+        if self._joined and (end > RUN_BYTES or not one.follows(self._joined[-1])):
             self.finish(cluster)
             end = len(records)
         if len(self._room) == 0:
             self._room = memoryview(bytearray(RUN_BYTES))
         self._room[self._size : end] = records
         self._size = end
-        one = JoinedProduce(header, request, 1 + _LAST_DELTA.unpack_from(records, _LAST_DELTA_AT)[0])
         self._joined.append(one)
         return one
 
@@ -275,6 +276,8 @@ class ProduceRun:
         first = joined[0]
         try:
             leader = cluster.partition(first.asked.topic, first.asked.partition)
+            if first.producer_id >= 0 and not takes_runs(leader):
+                raise TreecastError(Fault.INVALID_RECORD)
             appended = leader.append(self._room[:size], first.request.acks, None)
         except Exception:  # refused, or failed: of which one, each alone will tell
             for one in joined:
@@ -294,21 +297,31 @@ class JoinedProduce(Pending):
 
     pipelined = True
 
-    def __init__(self, header: RequestHeader, request: ProduceRequest, count: int) -> None:
+    def __init__(self, header: RequestHeader, request: ProduceRequest, records: memoryview) -> None:
         super().__init__()
         self.request = request
         self.asked = request.partitions[0]
-        self.count = count
+        self.count: int = 1 + _LAST_DELTA.unpack_from(records, _LAST_DELTA_AT)[0]
+        producer = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+        self.producer_id: int = producer[0]
+        self.epoch: int = producer[1]
+        self.sequence: int = producer[2]
         self._header = header
         self._waiting: Pending | None = None
 
-    def goes_with(self, request: ProduceRequest) -> bool:
-        asked = request.partitions[0]
+    def follows(self, before: JoinedProduce) -> bool:
+        """Whether it may be appended right after `before`."""
         return (
-            asked.topic == self.asked.topic
-            and asked.partition == self.asked.partition
-            and request.acks == self.request.acks
+            self.asked.topic == before.asked.topic
+            and self.asked.partition == before.asked.partition
+            and self.request.acks == before.request.acks
+            and self.producer_id == before.producer_id
+            and (self.producer_id < 0 or self._continues(before))
         )
+
+    def _continues(self, before: JoinedProduce) -> bool:
+        """Whether the idempotent producer of both sent nothing between them."""
+        return self.epoch == before.epoch and self.sequence == (before.sequence + before.count) & _SEQUENCES
 
     def appended(self, appended: Appended) -> None:
         self.finish(_answer(self._header, [_appended(self.asked.topic, self.asked.partition, appended)]))
@@ -342,14 +355,12 @@ class JoinedProduce(Pending):
 
 
 def _joinable(request: ProduceRequest, version: int) -> memoryview | None:
-    """The records of a request that may be appended together with others: one small batch, acknowledged, of
-    no idempotent producer (whose batches come alone), and of the form that Produce asks for."""
+    """The records of a request that may be appended together with others: one small batch, acknowledged,
+    outside of transactions, and of the form that Produce asks for."""
     if len(request.partitions) != 1 or request.acks not in (-1, 1) or request.transactional_id is not None:
         return None
     records = request.partitions[0].records
     if records is None or not HEADER_SIZE <= len(records) <= JOIN_BELOW:
-        return None
-    if records[_PRODUCER_ID_AT] < _NEGATIVE:
         return None
     try:
         _check_form(records, version)

@@ -228,10 +228,19 @@ async def test_gaps_and_older_epochs_are_refused(bench: Bench) -> None:
         bench.append(b"b", producer=ProducerIdentity(7, 0), base_sequence=1)
 
 
-async def test_an_idempotent_batch_comes_alone(bench: Bench) -> None:
-    with refusal(Fault.INVALID_RECORD):
-        bench.send(batch_of(b"a") + batch_of(b"b", producer=PRODUCER, base_sequence=0))
+async def test_an_idempotent_batch_comes_with_none_but_its_producers_next_ones(bench: Bench) -> None:
+    a, b, c = (batch_of(b"%d" % number, producer=PRODUCER, base_sequence=number) for number in range(3))
+    for wrong in (batch_of(b"a") + a, a + batch_of(b"a"), a + c, b + a):
+        with refusal(Fault.INVALID_RECORD):
+            bench.send(wrong)
     assert bench.values() == []
+    bench.send(a + b)
+    with refusal(Fault.INVALID_RECORD):
+        bench.send(b + c)  # the first comes again
+    with refusal(Fault.OUT_OF_ORDER_SEQUENCE):
+        bench.append(b"late", producer=PRODUCER, base_sequence=4)
+    bench.send(c)
+    assert bench.values() == [b"0", b"1", b"2"]
 
 
 # --- transactions

@@ -204,6 +204,44 @@ async def test_a_client_that_leaves_while_they_wait(
     await client.nothing()
 
 
+def idempotent(sequence: int, count: int = 1, producer_id: int = 5) -> bytes:
+    records = [Record(b"k", b"v", (), 1_700_000_000_000)] * count
+    producer = ProducerIdentity(producer_id, 0)
+    return bytes(build_batch(records, producer=producer, base_sequence=sequence))
+
+
+async def test_batches_of_one_idempotent_producer_are_one_write(
+    client: Any, broker: Broker, writes: list[int]
+) -> None:
+    batches = [idempotent(sequence, count) for sequence, count in ((0, 1), (1, 3), (4, 1))]
+    writes.clear()
+    together(client, *(produce(0, batch) for batch in batches))
+    assert [row(await client.receive("Produce", 9)) for _ in batches] == [(0, 0), (0, 1), (0, 4)]
+    assert [size for size in writes if size >= 60] == [sum(map(len, batches))]
+    assert row(await client.call("Produce", 9, **produce(0, batches[1]))) == (0, 1)  # it is known
+    assert len(stored(broker, 0)) == sum(map(len, batches))
+
+
+async def test_idempotent_batches_that_come_again_are_answered_as_the_first_time(
+    client: Any, broker: Broker
+) -> None:
+    batches = [idempotent(sequence) for sequence in range(3)]
+    together(client, *(produce(0, batch) for batch in batches[:2]))
+    together(client, *(produce(0, batch) for batch in batches))
+    assert [row(await client.receive("Produce", 9))[1] for _ in range(5)] == [0, 1, 0, 1, 2]
+    assert len(stored(broker, 0)) == 3 * len(batches[0])
+
+
+async def test_idempotent_batches_go_to_another_host_one_by_one(waiting: _Waiting, client: Any) -> None:
+    """What another host says of them comes too late to give it each alone."""
+    batches = [idempotent(sequence) for sequence in range(2)]
+    together(client, *(produce(0, batch) for batch in batches))
+    assert waiting.sizes == list(map(len, batches))
+    for offset, future in enumerate(waiting.futures):
+        future.set_result(Appended(offset, -1, 0))
+    assert [row(await client.receive("Produce", 9)) for _ in batches] == [(0, 0), (0, 1)]
+
+
 def _drawn(rng: random.Random, make_batch: MakeBatch, sequences: dict[int, int]) -> dict[str, Any]:
     """A request of any kind that Produce knows."""
     partition = int(rng.random() < 0.2)
@@ -214,17 +252,14 @@ def _drawn(rng: random.Random, make_batch: MakeBatch, sequences: dict[int, int])
         broken = bytearray(records or b"")
         broken[rng.randrange(17, len(broken))] ^= 1 << rng.randrange(8)
         records = bytes(broken)
-    elif kind < 0.2:
+    elif kind < 0.6:
         sequence = sequences[partition]
-        sequences[partition] += len(values)
-        records = bytes(
-            build_batch(
-                [Record(b"k", value, (), 1_700_000_000_000) for value in values],
-                producer=ProducerIdentity(5, 0),
-                base_sequence=sequence,
-            )
-        )
-    elif kind < 0.25:
+        if rng.random() < 0.1:
+            sequence -= rng.randrange(-1, 3)  # one that comes again, or too early
+        else:
+            sequences[partition] += len(values)
+        records = idempotent(max(sequence, 0), len(values), producer_id=5 + (rng.random() < 0.1))
+    elif kind < 0.65:
         records = rng.choice([None, b"", b"short", (records or b"") * 2])
     return produce(partition, records, rng.choice([1, 1, 1, -1]))
 
