@@ -3,6 +3,8 @@
 #   make demo      two daemons, clients of three kinds, two kill -9, and a table that says what arrived
 #   make test      all tests, and those of the hot modules again with these compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
+#   make site      the documentation as a site in out/site; dead links are errors
+#   make pages     writes what pages derive from the code: settings, reasons, pictures
 #   make dist      sdist and wheel in dist/, each installed and run in an empty environment
 #   make bench     Treecast against Apache Kafka, as ratios        (BENCH=... passes options)
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
@@ -27,7 +29,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled dist demo test unit check static format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark crash-apps hosts hosts-spark stare clean
+.PHONY: help setup compiled dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark crash-apps hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,7 +38,7 @@ help:
 $(VENV)/.installed: pyproject.toml setup.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV)"
-	@TREECAST_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,spark]'
+	@TREECAST_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,spark,docs]'
 	@touch $@
 
 setup: $(VENV)/.installed
@@ -106,9 +108,22 @@ static: setup
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.spark_connectors -p bench -p examples
+	@$(PY) -m codespell_lib
 	@$(PY) -m pytest tests/house
 
 check: static test
+
+# Strict: what mkdocs warns of is an error. And nothing is loaded from other hosts.
+site: setup
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@! grep -rEl --include='*.html' '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' out/site || { \
+		echo "these pages load something from another host" >&2; exit 1; }
+	@echo "out/site/index.html"
+
+pages: setup
+	@$(PY) -m treecast.middleware.daemon.manual docs/operating.md
+	@$(PY) -m tests.house.reasons
+	@$(PY) docs/sequences.py
 
 format: setup
 	@$(PY) -m ruff format .

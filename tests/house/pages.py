@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 WIDEST = 110
 
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*(\S*)")
-_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+_LINK = re.compile(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")  # a link's text may begin on the line before
 _DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
