@@ -1,4 +1,5 @@
-"""Hooks of the documentation site (mkdocs.yml): its home is the README, and links that leave docs/ go to the repository.
+"""Hooks of the documentation site (mkdocs.yml): the README is its home, and links that leave docs/ go to the
+repository.
 
 Decisions and results are listed by their dates, so that a new page of theirs needs no line in mkdocs.yml.
 """
@@ -33,7 +34,8 @@ def _dated(folder: str) -> list[str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The README is the home page."""
-    files.append(File.generated(config, "index.md", content=_as_page((ROOT / "README.md").read_text("utf-8"))))
+    readme = (ROOT / "README.md").read_text("utf-8")
+    files.append(File.generated(config, "index.md", content=_as_page(readme)))
     return files
 
 

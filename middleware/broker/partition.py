@@ -267,7 +267,8 @@ class BatchRules:
             for index, one in enumerate(records)
             if not (self._stamps or -self._after_ms <= now_ms - one.timestamp <= self._before_ms)
         ]
-        return TreecastError(Fault.INVALID_TIMESTAMP, late[0][1] if late else "", late)
+        reason = late[0][1] if late else ""
+        return TreecastError(Fault.INVALID_TIMESTAMP, reason, late)
 
     def _wrong_time(self, timestamp: int, now_ms: int) -> str:
         return (
