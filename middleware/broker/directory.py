@@ -8,6 +8,7 @@ tables.sqlite    `storage.tables`
 logs/            one directory per partition
 summaries/       what a start takes for granted of them: `storage.summaries`
 pubsub/          the journal of publish/subscribe: `pubsub.journal`
+queues/          AMQP queues, where that face is on: `queues.block_store`
 """
 
 from __future__ import annotations

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import random
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker import HostPubSub
-from treecast.middleware.broker.queues import QueueSettings, Recorder
-from treecast.middleware.broker.queues.block_store import BlockStore
+from treecast.middleware.broker.queues import QueueSettings, VirtualHost
+from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import GuestAccess, PasswordAccess
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
@@ -24,9 +29,12 @@ from .settings import Settings
 from .troubles import Troubles
 from .view import view_process
 
+_log = logging.getLogger(__name__)
+
 LEAST_FREE = 50_000_000  # bytes of disk below which publishers wait: RabbitMQ's disk_free_limit
 LOW_DISK = "low on disk"  # RabbitMQ's words, which clients show
 LOW_MEMORY = "low on memory"
+_SEGMENT_BYTES = 16 << 20  # of the log of queues: what one message that stays may keep from going
 _MEMORY_SHARE = 0.6  # of the machine's, as RabbitMQ has it
 
 
@@ -46,13 +54,27 @@ class AmqpPart:
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
+        self._closed = False
         given = amqp_settings(settings, address, unix_path)
         known = passwords("amqp", settings.amqp_password_file)
         access = PasswordAccess(known) if known is not None else GuestAccess()
-        self._store = BlockStore.open(str(Path(settings.data) / "queues"), Disk())
-        host = AmqpHost(given, access, self._store, Recorder(), random.SystemRandom())
-        self.face = AmqpFace(host, pubsub.turn, self._store, counters.face("amqp"), counters.queue_levels)
+        storage = _open_storage(settings)
+        self._turn = pubsub.turn
+        self.store = storage.store
+        host = AmqpHost(given, access, self.store, storage.journal.recorder("/"), random.SystemRandom())
+        self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
+        self._restore(storage, host)
+        self._turn.add_store(self.store)
+
+    def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
+        def vhost_of(name: str) -> VirtualHost:
+            return host.vhosts.get(name) or host.add_vhost(name)
+
+        count = storage.restore(vhost_of, asyncio.get_running_loop().time())
+        queues = sum(len(vhost.queues) for vhost in host.vhosts.values())
+        if queues:
+            _log.info("%d queues are there again, with %d messages", queues, count)
 
     @property
     def address(self) -> Address | None:
@@ -73,9 +95,27 @@ class AmqpPart:
             raise cannot_listen("amqp" if self._wanted else "amqp-tls", wanted, error) from error
 
     async def close(self, grace: float) -> None:
+        """Safe to call twice. What is written is forced to the disk, by the policy."""
         await self.face.close(grace)
-        self._store.flush()
-        self._store.close()
+        if self._closed:
+            return
+        self._closed = True
+        self._turn.remove_store(self.store)
+        self.store.flush()
+        if self._settings.fsync is not FsyncPolicy.NEVER:
+            with suppress(OSError):
+                self.store.begin_sync()[0].run()
+        self.store.close()
+
+
+def _open_storage(settings: Settings) -> QueueStorage:
+    return QueueStorage(
+        str(Path(settings.data) / "queues"),
+        Disk(),
+        offset=time.time() - asyncio.get_running_loop().time(),
+        syncs=settings.fsync is not FsyncPolicy.NEVER,
+        segment_bytes=_SEGMENT_BYTES,
+    )
 
 
 def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:

@@ -121,6 +121,7 @@ class Daemon:
             self._joining.coordinator if self._joining is not None else None,
         )
         refused = counters.storage.write_errors + counters.pubsub.journal_errors
+        refused += self._amqp.store.refusals if self._amqp is not None else 0
         return refused + (coordinator.coordinator.refused_writes if coordinator is not None else 0)
 
     def _wanted(self, face: str) -> Address | None:

@@ -31,20 +31,12 @@ DISK_REFUSES = "the disk refuses"  # how the failure begins of a session that is
 _TICK = 0.5  # seconds between looks at deadlines
 
 
-class QueueStorage(Protocol):
+class Storage(Protocol):
     """Where queues are stored."""
 
     @property
     def size(self) -> int:
         """Bytes on the disk."""
-
-    @property
-    def failing(self) -> bool:
-        """Whether the disk refuses."""
-
-    @property
-    def promising(self) -> bool:
-        """Whether something was written, or is to be, that the turn has to see to."""
 
     def flush(self) -> bool:
         """Writes what has come since the last call; whether all is written."""
@@ -69,7 +61,7 @@ class AmqpFace:
         self,
         host: AmqpHost,
         turn: Turn,
-        storage: QueueStorage,
+        storage: Storage,
         counters: FaceCounters,
         levels: QueueLevels | None = None,
     ) -> None:
@@ -154,7 +146,7 @@ class AmqpFace:
                 self._bound.append(connection)
             else:
                 connection.write(connection.take_output())
-        if self._bound or self._storage.promising:
+        if self._bound:
             self._turn.ask()
         self._time_queues(self.loop.time())
 

@@ -61,6 +61,14 @@ class Backlog:
             self._store.put(run)
             part.place = run.place
             self._store.hold(part.place, part.count)
+        self._note(part)
+
+    def push_stored(self, part: Part) -> None:
+        """At the end, a part that the store has and holds for this queue, without its run."""
+        self.count += part.count
+        self._note(part)
+
+    def _note(self, part: Part) -> None:
         self._tail += _ENTRY.pack(
             part.place,
             part.begin,

@@ -1,14 +1,18 @@
-"""Runs and pages in a log of blocks on the disk: what queues hold beyond what memory has room for.
+"""Runs and pages in a log of blocks on the disk, with what has to outlive the process of who holds them.
 
-What is put gathers in memory and is written as one block by `flush`, once a turn. A place is a number that
-says where: segment (24 bits) | byte in it (40 bits). There lies
+What is put gathers in memory and is written as one block by `flush`, with what the `journal` has to say:
+
+    runs and pages | entries of the journal (`entries`) | size of these (uint32)
+
+A place is a number that says where: segment (24 bits) | byte in it (40 bits). There lies
 
     size of the rest (uint32) | CRC-32C of the rest (uint32) | format (1) | flags (1) | priority (int16) |
     expiration (int64) | messages (uint32) | bytes of their bodies (uint32) | exchange, key | copies | hidden
     copies | deaths | data
 
 with names as a length (uint16) and bytes, lists as a count (uint16) and their entries; a page is the same
-head and its bytes. A segment in which nothing is held any more is removed, wherever it lies.
+head and its bytes. A segment in which nothing is held any more is removed, wherever it lies: after what its
+entries say of others has been written anew.
 """
 
 from __future__ import annotations
@@ -16,19 +20,23 @@ from __future__ import annotations
 import os
 import struct
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from librt.strings import BytesWriter
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.storage.block_log import BlockLog, BlockSegment
+from treecast.middleware.storage.block_log import BlockLog, BlockSegment, SyncTicket
 from treecast.middleware.storage.disk import Disk, refused
 from treecast.middleware.wire.crc import crc32c
 
 from . import block_codec
+from .journal import QueueJournal
 from .message import Run
 
 _HEAD: Final = struct.Struct(">II")
+_SIZE: Final = struct.Struct(">I")
+_TRAILER: Final = 4
 _BLOCK_HEAD: Final = 8  # of the log's own, before each block
 _OFFSET_BITS: Final = 40
 _OFFSET: Final = (1 << _OFFSET_BITS) - 1
@@ -37,52 +45,77 @@ _LARGE: Final = 4 * 1024 * 1024  # what gathers is written before the turn's end
 
 
 class BlockStore:
-    """The store in one directory, from `open` to `close`. `gathered`: bytes that are not written yet.
+    """The store in one directory, from `open` to `close`. Implements `store.RunStore` and `turn.Store`.
 
-    `error`: why the disk refused last, "" where it never did.
-
-    What an earlier process has left there is removed by opening: nobody knows its places any more.
+    `gathered`: bytes that are not written yet. `error`: why the disk refused last; `failing`: it still does.
+    `unsynced`: entries were written that the disk was not forced to take. Runs and pages alone are not worth
+    it: without entries nobody finds them again.
     """
 
-    def __init__(self, log: BlockLog, segment_bytes: int) -> None:
+    def __init__(self, log: BlockLog, journal: QueueJournal, segment_bytes: int, syncs: bool) -> None:
         self.error = ""
+        self.failing = False
+        self.refusals = 0
+        self.unsynced = False
+        self.journal = journal
         self._log = log
-        self._segment_bytes = segment_bytes
+        self._syncs = syncs
+        self._segment_bytes = self._roll_at = segment_bytes
         self._segment = log.segments[-1]
-        self._by_number: dict[int, BlockSegment] = {self._segment.number: self._segment}
+        self._by_number = {segment.number: segment for segment in log.segments}
         self._out = BytesWriter()
         self._files: OrderedDict[int, int] = OrderedDict()
+        self._defined = 0  # the segment that begins with the latest definitions
+        self._needless: list[BlockSegment] = []  # nothing in them is held
+        self._leaving: list[BlockSegment] = []  # and what they say of others is written
+        self._syncing: list[BlockSegment] = []  # and forced to the disk soon
 
     @classmethod
-    def open(cls, directory: str, disk: Disk, *, segment_bytes: int = 64 << 20) -> BlockStore:
-        """Opens it empty. STORAGE where the disk refuses."""
-        log = BlockLog.open(directory, disk, False, _ignore)
+    def open(
+        cls,
+        directory: str,
+        disk: Disk,
+        journal: QueueJournal,
+        read: Callable[[BlockSegment, bytes], None],
+        *,
+        segment_bytes: int = 16 << 20,
+        syncs: bool = False,
+    ) -> BlockStore:
+        """Opens it; `read` is given each block in order, for `entries_in`. Then come `begin` and `tidy`.
+        STORAGE where the disk refuses.
+        """
+        return cls(BlockLog.open(directory, disk, syncs, read), journal, segment_bytes, syncs)
+
+    def begin(self) -> None:
+        """Begins a segment with the definitions. What is put goes there. STORAGE where the disk refuses."""
         try:
-            if log.segments[-1].size:
-                log.roll()
-            while len(log.segments) > 1:
-                log.drop_first()
+            if self._segment.size:
+                self._roll()
+            else:
+                self._define()
         except OSError as error:
-            raise refused(error, f"empty {directory}") from error
-        return cls(log, segment_bytes)
+            raise refused(error, f"write {self._log.directory}") from error
+
+    def tidy(self) -> None:
+        """What an earlier process has left is held again: the rest goes."""
+        for segment in list(self._by_number.values()):
+            self._drop_if_needless(segment)
+        if not self.flush():
+            raise TreecastError(Fault.STORAGE, self.error)
 
     @property
     def gathered(self) -> int:
         return len(self._out)
 
     @property
-    def failing(self) -> bool:
-        """Whether the disk refused what was written last."""
-        return bool(self.error)
-
-    @property
-    def promising(self) -> bool:
-        return False
-
-    @property
     def size(self) -> int:
         """Bytes on the disk."""
         return self._log.size
+
+    @property
+    def segments(self) -> list[int]:
+        """Their numbers."""
+        return [segment.number for segment in self._log.segments]
 
     # --- putting
 
@@ -97,32 +130,87 @@ class BlockStore:
 
     def _put(self, body: bytes) -> int:
         if len(self._out) > _LARGE:
-            self.flush()
+            self._write(b"")
         place = self._segment.number << _OFFSET_BITS | (self._segment.size + _BLOCK_HEAD + len(self._out))
         self._out.write(_HEAD.pack(len(body), crc32c(body)))
         self._out.write(body)
         return place
 
+    # --- the turn
+
     def flush(self) -> bool:
         """Writes what has gathered; whether all is written. What the disk refuses stays in memory."""
-        if len(self._out) == 0:
-            return True
-        try:
-            self._log.append(self._out.getvalue())
-            self._out.truncate(0)
-            self.error = ""
-            if self._segment.size >= self._segment_bytes:
-                self._roll()
-        except (OSError, TreecastError) as error:
-            self.error = str(error)
+        self._carry()
+        entries = self.journal.gathered()
+        if (len(self._out) or entries) and not self._write(entries):
             return False
+        if self._segment.size >= self._roll_at and not self._rolled():
+            return False
+        if not self._syncs:
+            self._remove(self._leaving)
+            self._leaving = []
         return True
 
-    def _roll(self) -> None:
+    def _write(self, entries: bytes) -> bool:
+        body = self._out.getvalue() + entries + len(entries).to_bytes(_TRAILER, "big")
+        try:
+            self._log.append(body)
+            self._out.truncate(0)
+            if entries:
+                self.unsynced = True
+                self.journal.written(self._segment.number)
+        except (OSError, TreecastError) as error:
+            self._refused(str(error))
+            return False
+        self.failing = False
+        return True
+
+    def _rolled(self) -> bool:
+        """Only between turns: a run and the entries about it are in one segment."""
         full = self._segment
+        try:
+            self._roll()
+        except (OSError, TreecastError) as error:
+            self._refused(str(error))
+            return False
+        self._drop_if_needless(full)
+        return True
+
+    def _refused(self, error: str) -> None:
+        self.error = error
+        self.failing = True
+        self.refusals += 1
+
+    def _roll(self) -> None:
+        """Begins a segment."""
         self._segment = self._log.roll()
         self._by_number[self._segment.number] = self._segment
-        self._drop_if_needless(full)
+        self._define()
+
+    def _define(self) -> None:
+        """Definitions are in one block, so that they are there whole or not at all."""
+        entries = self.journal.snapshot()
+        self._log.append(entries + len(entries).to_bytes(_TRAILER, "big"))
+        self._defined = self._segment.number
+        self._roll_at = max(self._segment_bytes, 4 * len(entries))
+        self.unsynced = True
+
+    def begin_sync(self) -> tuple[SyncTicket, int]:
+        """What is to be run beside the loop, and then told to `end_sync`. OSError."""
+        self.unsynced = False
+        ticket = self._log.begin_sync()
+        self._syncing, self._leaving = self._syncing + self._leaving, []
+        return ticket, self._segment.number
+
+    def end_sync(self, segment: int, error: str) -> None:
+        """A sync has ended, with `error` unless that is "". Segments that it made needless go."""
+        syncing, self._syncing = self._syncing, []
+        if error:
+            self.unsynced = True
+            self._leaving = syncing + self._leaving
+            self._refused(error)
+        else:
+            self._remove(syncing)
 
     # --- holding
 
@@ -136,16 +224,30 @@ class BlockStore:
         self._drop_if_needless(segment)
 
     def _drop_if_needless(self, segment: BlockSegment) -> None:
-        if segment.live or segment is self._segment:
+        if segment.live or segment is self._segment or segment.number >= self._defined:
             return
-        descriptor = self._files.pop(segment.number, -1)
-        if descriptor >= 0:
-            os.close(descriptor)
-        del self._by_number[segment.number]
-        try:
-            self._log.drop(segment)
-        except OSError as error:
-            raise refused(error, f"empty {self._log.directory}") from error
+        if self._by_number.pop(segment.number, None) is not None:
+            self._needless.append(segment)
+
+    def _carry(self) -> None:
+        """What needless segments say of others is told anew."""
+        needless, self._needless = self._needless, []
+        for segment in needless:
+            needed = self.journal.needs(segment.number, self._by_number)
+            if needed:
+                self.journal.carry(needed, self.entries_of(segment.number))
+            self._leaving.append(segment)
+
+    def _remove(self, segments: list[BlockSegment]) -> None:
+        for segment in segments:
+            descriptor = self._files.pop(segment.number, -1)
+            if descriptor >= 0:
+                os.close(descriptor)
+            self.journal.gone(segment.number)
+            try:
+                self._log.drop(segment)
+            except OSError as error:
+                self._refused(str(error))
 
     # --- reading
 
@@ -185,6 +287,24 @@ class BlockStore:
             reason = error if isinstance(error, OSError) else OSError(5, "the segment is shorter than it was")
             raise refused(reason, f"read {self._log.directory}") from error
 
+    def entries_of(self, number: int) -> Iterator[bytes]:
+        """The journal's entries in each block of a segment. STORAGE where the disk refuses."""
+        offset, end = 0, self._size_of(number)
+        try:
+            descriptor = self._file(number)
+            while offset < end:
+                (size,) = _SIZE.unpack(os.pread(descriptor, _TRAILER, offset))
+                offset += _BLOCK_HEAD + size
+                (count,) = _SIZE.unpack(os.pread(descriptor, _TRAILER, offset - _TRAILER))
+                if count:
+                    yield os.pread(descriptor, count, offset - _TRAILER - count)
+        except (OSError, struct.error) as error:
+            reason = error if isinstance(error, OSError) else OSError(5, "the segment is shorter than it was")
+            raise refused(reason, f"read {self._log.directory}") from error
+
+    def _size_of(self, number: int) -> int:
+        return next(segment.size for segment in self._log.segments if segment.number == number)
+
     def _file(self, number: int) -> int:
         descriptor = self._files.get(number)
         if descriptor is None:
@@ -202,5 +322,7 @@ class BlockStore:
         self._log.close()
 
 
-def _ignore(segment: BlockSegment, block: bytes) -> None:
-    """Nobody knows its places."""
+def entries_in(block: bytes) -> bytes:
+    """The journal's part of a block."""
+    size = int.from_bytes(block[-_TRAILER:], "big")
+    return block[len(block) - _TRAILER - size : len(block) - _TRAILER]

@@ -38,6 +38,7 @@ class Definitions(PolicedRouter):
     def __init__(self, name: str, store: RunStore, recorder: Recorder, settings: QueueSettings) -> None:
         super().__init__(name, recorder)
         self.settings = settings
+        self.restoring = False  # what is declared was there before
         self._store = store
         self.counts = Counts()  # of queues that are gone
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
@@ -47,6 +48,11 @@ class Definitions(PolicedRouter):
     def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
         """A queue gives up what `part` has of a run."""
         raise NotImplementedError
+
+    @property
+    def recorder(self) -> Recorder:
+        """Who is told of what has to be stored."""
+        return self._recorder
 
     # --- exchanges
 
@@ -205,6 +211,8 @@ class Definitions(PolicedRouter):
         self, name: bytes, parsed: QueueArguments, durable: bool, exclusive: bool, auto_delete: bool
     ) -> None:
         which = f"queue '{text(name)}' in vhost '{self.name}'"
+        if self.restoring:
+            return
         if parsed.type is not QueueType.CLASSIC:
             for wrong, what in (
                 (auto_delete, "auto-delete"),
@@ -375,7 +383,7 @@ class Definitions(PolicedRouter):
             raise Refusal(Reason.ACCESS_REFUSED, "operation not permitted on the default exchange")
 
     def _not_reserved(self, kind: str, name: bytes) -> None:
-        if name.startswith(_RESERVED):
+        if name.startswith(_RESERVED) and not self.restoring:
             raise Refusal(
                 Reason.ACCESS_REFUSED, f"{kind} name '{text(name)}' contains reserved prefix 'amq.*'"
             )

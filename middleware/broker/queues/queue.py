@@ -164,6 +164,14 @@ class MessageQueue:
         self._backlogs.insert(at, backlog)
         return backlog
 
+    def restore(self, part: Part) -> None:
+        """A part that the store has of an earlier run of the process. They come in order."""
+        self._store.hold(part.place, part.count)
+        self._next = max(self._next, part.position + part.count)
+        self.ready += part.count
+        self.ready_bytes += part.size
+        self._backlog(part.priority).push_stored(part)
+
     # --- length limits
 
     @property

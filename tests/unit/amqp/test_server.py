@@ -33,7 +33,7 @@ class Storage(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.failing = self.promising = False
+        self.failing = False
         self.size = 0
         self.flushed = 0
 

@@ -1,0 +1,255 @@
+"""What has to outlive the process of the queues of one host: told by their recorders, kept until it is
+written with the turn's runs as one block (`block_store`), so that a turn is stored whole or not at all.
+
+Entries about messages that follow each other are one: settled and handed out by the thousand in order, they
+are one entry for each queue and turn.
+
+A segment of the log whose runs nobody holds is removed. What its entries say of other segments' messages is
+written anew before; that it says so at all is known, so that it is rarely read. Each segment begins with all
+definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from librt.strings import BytesWriter
+
+from . import entries
+from .entries import Bound, Declared
+from .marks import Marks
+from .message import NEVER, Part
+from .recorder import Recorder
+
+_OFFSET_BITS: Final = 40  # of a place, see `block_store`
+_MOST: Final = 0xFFFF
+
+
+class _Row:
+    """Messages in a row of which the same is said, not written yet."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.queue = self.segment = self.first = self.count = 0
+
+    def add(self, queue: int, segment: int, first: int, count: int) -> bytes:
+        """What has to be written as it does not belong to the row any more."""
+        if (
+            self.count
+            and queue == self.queue
+            and segment == self.segment
+            and first == self.first + self.count
+        ):
+            self.count += count
+            return b""
+        before = self.take()
+        self.queue, self.segment, self.first, self.count = queue, segment, first, count
+        return before
+
+    def take(self) -> bytes:
+        count, self.count = self.count, 0
+        return entries.ranged(self.kind, self.queue, self.segment, self.first, count) if count else b""
+
+
+class QueueJournal:
+    """The entries of one host. `offset`: what has to be added to `now` to have the time of day."""
+
+    def __init__(self, offset: float = 0.0) -> None:
+        self.offset = offset
+        self.declared: dict[tuple[str, str, bytes], Declared] = {}
+        self.bound: dict[tuple[str, bytes, str, bytes, bytes, str], Bound] = {}
+        self.next_queue = 1
+        self._out = BytesWriter()
+        self._settled = _Row(entries.SETTLED)
+        self._handed = _Row(entries.HANDED)
+        self._targets: set[int] = set()  # segments that what is gathered is about
+        self._about: dict[int, set[int]] = {}  # those that entries of a segment are about, beside itself
+
+    def recorder(self, vhost: str) -> VhostRecorder:
+        return VhostRecorder(self, vhost)
+
+    # --- gathering
+
+    def enqueued(self, queue: int, part: Part) -> None:
+        expires = part.expires_at + self.offset if part.expires_at != NEVER else NEVER
+        self._out.write(
+            entries.enqueued(
+                queue,
+                part.place,
+                part.begin,
+                part.end,
+                part.count,
+                part.size,
+                part.position,
+                expires,
+                part.priority,
+                min(part.deliveries, _MOST),
+            )
+        )
+
+    def handed(self, queue: int, part: Part) -> None:
+        segment = part.place >> _OFFSET_BITS
+        self._targets.add(segment)
+        before = self._handed.add(queue, segment, part.position, part.count)
+        if before:
+            self._out.write(before)
+
+    def settled(self, queue: int, part: Part, offset: int, count: int) -> None:
+        segment = part.place >> _OFFSET_BITS
+        self._targets.add(segment)
+        before = self._settled.add(queue, segment, part.position + offset, count)
+        if before:
+            self._out.write(before)
+
+    def returned(self, queue: int, part: Part) -> None:
+        segment = part.place >> _OFFSET_BITS
+        self._targets.add(segment)
+        deliveries = min(part.deliveries, _MOST)
+        self._out.write(entries.returned(queue, segment, part.position, part.count, deliveries))
+
+    def declare(self, one: Declared) -> None:
+        self.declared[one.vhost, one.kind, one.name] = one
+        self._out.write(entries.sized(entries.DECLARED, one))
+
+    def delete(self, vhost: str, kind: str, name: bytes) -> None:
+        if self.declared.pop((vhost, kind, name), None) is not None:
+            self._out.write(entries.sized(entries.DELETED, Declared(vhost, kind, name)))
+
+    def bind(self, one: Bound) -> None:
+        self.bound[_binding(one)] = one
+        self._out.write(entries.sized(entries.BOUND, one))
+
+    def unbind(self, one: Bound) -> None:
+        if self.bound.pop(_binding(one), None) is not None:
+            self._out.write(entries.sized(entries.UNBOUND, one))
+
+    # --- writing
+
+    def gathered(self) -> bytes:
+        """What has come since `written` was called."""
+        self._out.write(self._settled.take())
+        self._out.write(self._handed.take())
+        return self._out.getvalue()
+
+    def written(self, segment: int) -> None:
+        """What was gathered is in that segment."""
+        self._out.truncate(0)
+        targets, self._targets = self._targets, set()
+        targets.discard(segment)
+        if targets:
+            self._about.setdefault(segment, set()).update(targets)
+
+    def snapshot(self) -> bytes:
+        """What a segment begins with."""
+        return b"".join(
+            [
+                entries.sized(entries.RESET, self.next_queue),
+                *[entries.sized(entries.DECLARED, one) for one in self.declared.values()],
+                *[entries.sized(entries.BOUND, one) for one in self.bound.values()],
+            ]
+        )
+
+    # --- segments that go
+
+    def needs(self, segment: int, live: Iterable[int]) -> set[int]:
+        """The segments that are live and that entries of `segment` say something about."""
+        return self._about.get(segment, set()).intersection(live)
+
+    def carry(self, needed: set[int], blocks: Iterable[bytes]) -> None:
+        """Writes anew what the entries of a segment that goes say of the `needed` ones."""
+        marks = Marks()
+        for data in blocks:
+            for kind, begin, _ in entries.walk(data):
+                if (
+                    entries.SETTLED <= kind <= entries.RETURNED
+                    and entries.read_range(data, begin)[1] in needed
+                ):
+                    self._targets.add(marks.read(kind, data, begin))
+        for entry in marks.encode():
+            self._out.write(entry)
+
+    def gone(self, segment: int) -> None:
+        self._about.pop(segment, None)
+
+    # --- restoring
+
+    def restored(self, segment: int, target: int) -> None:
+        """An entry in `segment` is about `target`."""
+        if segment != target:
+            self._about.setdefault(segment, set()).add(target)
+
+    def forget(self) -> None:
+        """All definitions follow."""
+        self.declared.clear()
+        self.bound.clear()
+
+    def put(self, one: Declared | Bound, *, there: bool) -> None:
+        """A definition that was read."""
+        if isinstance(one, Declared):
+            key = one.vhost, one.kind, one.name
+            self.next_queue = max(self.next_queue, one.number + 1)
+            if there:
+                self.declared[key] = one
+            else:
+                self.declared.pop(key, None)
+        elif there:
+            self.bound[_binding(one)] = one
+        else:
+            self.bound.pop(_binding(one), None)
+
+
+def _binding(one: Bound) -> tuple[str, bytes, str, bytes, bytes, str]:
+    return one.vhost, one.source, one.kind, one.name, one.key, repr(sorted(one.arguments.items()))
+
+
+class VhostRecorder(Recorder):
+    """That of one virtual host. `numbers`: its durable queues'. `muted`: what is told is known."""
+
+    def __init__(self, journal: QueueJournal, vhost: str) -> None:
+        self.numbers: dict[bytes, int] = {}
+        self.muted = False
+        self._journal = journal
+        self._vhost = vhost
+
+    def of(self, vhost: str) -> Recorder:
+        return self._journal.recorder(vhost)
+
+    def enqueued(self, queue: bytes, part: Part) -> None:
+        self._journal.enqueued(self.numbers[queue], part)
+
+    def handed(self, queue: bytes, part: Part) -> None:
+        self._journal.handed(self.numbers[queue], part)
+
+    def returned(self, queue: bytes, part: Part) -> None:
+        self._journal.returned(self.numbers[queue], part)
+
+    def settled(self, queue: bytes, part: Part, offset: int, count: int) -> None:
+        number = self.numbers.get(queue)
+        if number is not None:  # else the queue is deleted, and its messages with it
+            self._journal.settled(number, part, offset, count)
+
+    def declared(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:
+        if self.muted:
+            return
+        number = 0
+        if kind == "queue":
+            number = self.numbers[name] = self._journal.next_queue
+            self._journal.next_queue += 1
+        self._journal.declare(Declared(self._vhost, kind, name, number, dict(definition)))
+
+    def deleted(self, kind: str, name: bytes) -> None:
+        if kind == "queue":
+            self.numbers.pop(name, None)
+        self._journal.delete(self._vhost, kind, name)
+
+    def bound(
+        self, source: bytes, kind: str, name: bytes, key: bytes, arguments: Mapping[str, object]
+    ) -> None:
+        if not self.muted:
+            self._journal.bind(Bound(self._vhost, source, kind, name, key, dict(arguments)))
+
+    def unbound(
+        self, source: bytes, kind: str, name: bytes, key: bytes, arguments: Mapping[str, object]
+    ) -> None:
+        self._journal.unbind(Bound(self._vhost, source, kind, name, key, dict(arguments)))

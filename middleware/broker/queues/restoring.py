@@ -1,0 +1,184 @@
+"""Queues as an earlier process has left them: definitions, and the messages that nobody had settled.
+
+The entries of the log are read twice. First all definitions, and what became of messages, by the segment
+that their runs are in; then, segment by segment, what was enqueued: so the messages of each queue come in
+their order, and go straight to the pages of its backlog. What was handed out is redelivered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.block_log import BlockSegment
+from treecast.middleware.storage.disk import Disk
+
+from . import entries
+from .block_store import BlockStore, entries_in
+from .entries import Bound, Declared
+from .exchange import Destination
+from .journal import QueueJournal, VhostRecorder
+from .marks import Marks
+from .message import NEVER, Part
+from .queue import MessageQueue
+from .refusals import Refusal
+from .virtual_host import VirtualHost
+
+_log = logging.getLogger(__name__)
+
+_DEFINITIONS: Final = {
+    entries.DECLARED: (Declared, True),
+    entries.DELETED: (Declared, False),
+    entries.BOUND: (Bound, True),
+    entries.UNBOUND: (Bound, False),
+}
+
+
+class QueueStorage:
+    """What an opened log holds: `store` and `journal`, and what has to be restored from it."""
+
+    def __init__(self, directory: str, disk: Disk, *, offset: float, syncs: bool, segment_bytes: int) -> None:
+        """`offset`: what has to be added to `now` to have the time of day. STORAGE."""
+        self.journal = QueueJournal(offset)
+        self._marks = Marks()
+        self.store = BlockStore.open(
+            directory, disk, self.journal, self._read, segment_bytes=segment_bytes, syncs=syncs
+        )
+
+    def _read(self, in_segment: BlockSegment, block: bytes) -> None:
+        """The first reading."""
+        segment, data = in_segment.number, entries_in(block)
+        try:
+            for kind, begin, end in entries.walk(data):
+                if entries.SETTLED <= kind <= entries.RETURNED:
+                    self.journal.restored(segment, self._marks.read(kind, data, begin))
+                elif kind == entries.RESET:
+                    self.journal.forget()
+                    following = msgspec.msgpack.decode(entries.packed(data, begin, end), type=int)
+                    self.journal.next_queue = max(self.journal.next_queue, following)
+                elif kind in _DEFINITIONS:
+                    type_, there = _DEFINITIONS[kind]
+                    one = msgspec.msgpack.decode(entries.packed(data, begin, end), type=type_)
+                    self.journal.put(one, there=there)
+        except (msgspec.DecodeError, IndexError) as error:
+            raise TreecastError(
+                Fault.STORAGE, f"a stored entry of a queue cannot be read: {error}"
+            ) from error
+
+    def restore(self, vhost_of: Callable[[str], VirtualHost], now: float) -> int:
+        """Makes definitions and queues in the virtual hosts that `vhost_of` gives; how many messages there
+        are. Afterwards it is written to. STORAGE where the disk refuses.
+        """
+        queues = self._define(vhost_of, now)
+        self.store.begin()
+        count = 0
+        for segment in self.store.segments:
+            for data in self.store.entries_of(segment):
+                for kind, begin, _ in entries.walk(data):
+                    if kind == entries.ENQUEUED:
+                        count += self._enqueue(queues, segment, data, begin, now)
+        self._marks = Marks()
+        self.store.tidy()
+        for vhost in {declared.vhost for declared in self.journal.declared.values()}:
+            for queue in vhost_of(vhost).queues.values():
+                vhost_of(vhost).watch(queue)
+        return count
+
+    # --- definitions
+
+    def _define(self, vhost_of: Callable[[str], VirtualHost], now: float) -> dict[int, MessageQueue]:
+        """The queues by their numbers."""
+        queues: dict[int, MessageQueue] = {}
+        for declared in list(self.journal.declared.values()):
+            vhost = vhost_of(declared.vhost)
+            with Restoring(vhost) as recorder:
+                self._declare(vhost, declared, now)
+            if declared.kind == "queue":
+                recorder.numbers[declared.name] = declared.number
+                queues[declared.number] = vhost.queues[declared.name]
+        for bound in list(self.journal.bound.values()):
+            vhost = vhost_of(bound.vhost)
+            destination = Destination(bound.name, bound.kind == "exchange")
+            try:
+                with Restoring(vhost):
+                    vhost.bind(bound.source, destination, bound.key, bound.arguments)
+            except Refusal as refusal:
+                _log.warning("a binding of %s is left out: %s", bound.source, refusal)
+                self.journal.put(bound, there=False)
+        return queues
+
+    def _declare(self, vhost: VirtualHost, declared: Declared, now: float) -> None:
+        said = declared.definition
+        arguments = said.get("arguments")
+        asked = arguments if isinstance(arguments, dict) else {}
+        auto_delete = said.get("auto_delete") is True
+        if declared.kind == "exchange":
+            vhost.declare_exchange(
+                declared.name,
+                str(said["type"]),
+                auto_delete=auto_delete,
+                internal=said.get("internal") is True,
+                arguments=asked,
+            )
+        elif declared.kind == "queue":
+            vhost.declare_queue(declared.name, auto_delete=auto_delete, arguments=asked, now=now)
+
+    # --- messages
+
+    def _enqueue(
+        self, queues: dict[int, MessageQueue], segment: int, data: bytes, at: int, now: float
+    ) -> int:
+        """What is left of one entry."""
+        number, place, begin, end, count, size, position, expires, priority, deliveries = (
+            entries.read_enqueued(data, at)
+        )
+        queue = queues.get(number)
+        if queue is None:
+            return 0
+        expires_at = expires - self.journal.offset if expires != NEVER else NEVER
+        whole = Part(None, place, begin, end, count, size, position, expires_at, priority, deliveries)
+        whole.durable = True
+        restored = 0
+        for part in self._left(segment, number, whole):
+            queue.restore(part)
+            restored += part.count
+        return restored
+
+    def _left(self, segment: int, queue: int, whole: Part) -> Iterator[Part]:
+        marks = self._marks.of(segment, queue)
+        first, end = whole.position, whole.position + whole.count
+        if marks is None:
+            yield whole
+            return
+        for begin, stop, handed, deliveries in marks.pieces(first, end):
+            part = whole
+            if stop - begin < whole.count:
+                if whole.run is None:
+                    whole.run = self.store.load(whole.place)
+                part = whole.section(begin - first, stop - begin)
+                part.run = None
+            part.redelivered = handed
+            part.deliveries = max(part.deliveries, deliveries)
+            yield part
+
+
+class Restoring:
+    """While it lasts, a virtual host takes what was declared before, and its recorder knows of it."""
+
+    def __init__(self, vhost: VirtualHost) -> None:
+        self._vhost = vhost
+
+    def __enter__(self) -> VhostRecorder:
+        recorder = self._vhost.recorder
+        assert isinstance(recorder, VhostRecorder)
+        self._vhost.restoring = recorder.muted = True
+        return recorder
+
+    def __exit__(self, *_: object) -> None:
+        recorder = self._vhost.recorder
+        assert isinstance(recorder, VhostRecorder)
+        self._vhost.restoring = recorder.muted = False

@@ -1,0 +1,357 @@
+"""What is stored of queues is there again after a kill, as it was when it was written last."""
+
+from __future__ import annotations
+
+import copy
+import random
+from pathlib import Path
+
+import pytest
+from tests.unit.queues.host import Taker, bodies_of, run
+
+from treecast.middleware.broker.queues import Destination, MessageQueue, Part, QueueSettings, Run, VirtualHost
+from treecast.middleware.broker.queues.entries import enqueued, ranged, returned, walk
+from treecast.middleware.broker.queues.marks import Ranges
+from treecast.middleware.broker.queues.restoring import QueueStorage
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.disk import Disk
+
+SMALL = 2048  # bytes of a segment
+
+
+class Site:
+    """A virtual host on a disk. `kill`: as it was written last, it is opened again."""
+
+    def __init__(
+        self, path: Path, disk: Disk | None = None, *, segment_bytes: int = SMALL, syncs: bool = False
+    ):
+        self.path = path
+        self.now = 100.0
+        self._disk = disk or Disk()
+        self._segment_bytes = segment_bytes
+        self._syncs = syncs
+        self._open()
+
+    def _open(self) -> None:
+        storage = QueueStorage(
+            str(self.path), self._disk, offset=1e9, syncs=self._syncs, segment_bytes=self._segment_bytes
+        )
+        self.store, self.journal = storage.store, storage.journal
+        settings = QueueSettings(resident_bytes=300, page_entries=5)
+        self.vhost = VirtualHost("/", self.store, self.journal.recorder("/"), settings)
+        self.restored = storage.restore(lambda name: self.vhost, self.now)
+
+    def kill(self) -> None:
+        self.store.close()
+        self._open()
+
+    def queue(self, name: str = "q", **arguments: object) -> MessageQueue:
+        asked = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        return self.vhost.declare_queue(name.encode(), arguments=asked, now=self.now)
+
+    def publish(self, *bodies: bytes, key: str = "q", exchange: str = "", persistent: bool = True) -> None:
+        self.vhost.publish(run(*bodies, key=key, exchange=exchange, persistent=persistent), self.now)
+
+    def held(self, name: str = "q") -> list[tuple[bytes, bool]]:
+        """(body, redelivered) of all that is ready, in order. What was handed out for it is not written."""
+        found = []
+        queue = self.vhost.queues[name.encode()]
+        while (part := queue.get(self.now, no_ack=False)) is not None:
+            found += [(body, part.redelivered) for body in bodies_of(part)]
+        self.kill()
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_persistent_messages_of_durable_queues_are_there_again(site: Site) -> None:
+    site.queue()
+    site.publish(b"one", b"two")
+    site.publish(b"gone", persistent=False)
+    site.publish(b"three")
+    site.store.flush()
+    site.publish(b"not written")
+    site.kill()
+    assert site.restored == 3
+    assert site.held() == [(b"one", False), (b"two", False), (b"three", False)]
+
+
+def test_what_was_handed_out_is_redelivered_and_what_was_settled_is_gone(site: Site) -> None:
+    queue = site.queue()
+    site.publish(*[b"%d" % number for number in range(10)])
+    taker = Taker("t", 6)
+    site.vhost.consume(queue, taker, site.now)
+    (part,) = taker.parts
+    queue.settle(part, 1, 2, taker)
+    site.store.flush()
+    site.kill()
+    left = [(b"%d" % number, number < 6) for number in range(10) if number not in (1, 2)]
+    assert site.held() == left
+
+
+def test_failed_deliveries_are_counted_over_a_kill(site: Site) -> None:
+    site.queue(queue_type="quorum", delivery_limit=2)
+    site.publish(b"poison")
+    for _ in range(3):
+        queue = site.vhost.queues[b"q"]
+        part = queue.get(site.now, no_ack=False)
+        assert part is not None
+        queue.requeue(part, 0, 1, None, site.now, failed=True)
+        site.store.flush()
+        site.kill()
+    assert site.held() == []
+
+
+def test_definitions_are_there_again(site: Site) -> None:
+    site.vhost.declare_exchange(b"e", "topic", arguments={"alternate-exchange": "amq.fanout"})
+    site.vhost.declare_exchange(b"gone", "direct")
+    site.queue(max_length=3)
+    site.vhost.declare_queue(b"", generated=b"amq.gen-1", now=site.now)
+    site.vhost.declare_queue(b"transient", exclusive=True, owner=site, now=site.now)
+    site.vhost.bind(b"e", Destination(b"q", False), b"a.#", {"k": [1, True, "x"]})
+    site.vhost.bind(b"amq.headers", Destination(b"amq.gen-1", False), b"", {"x-match": "any", "n": 1})
+    site.vhost.bind(b"gone", Destination(b"q", False), b"k")
+    site.vhost.delete_exchange(b"gone")
+    site.store.flush()
+    for _ in range(2):
+        site.kill()
+        assert site.vhost.exchanges[b"e"].alternate == b"amq.fanout"
+        assert b"gone" not in site.vhost.exchanges
+        assert set(site.vhost.queues) == {b"q", b"amq.gen-1"}
+        assert site.vhost.queues[b"q"].arguments.max_length == 3
+        assert [source for source, _ in site.vhost.bindings_of(Destination(b"q", False))] == [b"e"]
+        assert len(site.vhost.exchanges[b"amq.headers"].bindings) == 1
+    site.queue(max_length=3)  # the same
+    site.publish(b"by topic", key="a.b", exchange="e")
+    site.store.flush()
+    site.kill()
+    assert site.held() == [(b"by topic", False)]
+
+
+def test_a_queue_of_the_same_name_does_not_have_what_was_in_the_one_before(site: Site) -> None:
+    site.queue()
+    site.queue("other")
+    site.publish(b"old")
+    site.publish(b"kept", key="other")
+    site.vhost.delete_queue(b"q", None)
+    site.queue()
+    site.publish(b"new")
+    site.store.flush()
+    site.kill()
+    assert site.held() == [(b"new", False)]
+    assert site.held("other") == [(b"kept", False)]
+
+
+def test_times_to_live_go_on(site: Site) -> None:
+    site.queue(message_ttl=10_000)
+    site.publish(b"first")
+    site.now += 6
+    site.publish(b"second")
+    site.store.flush()
+    site.kill()
+    site.now += 5
+    site.vhost.tick(site.now)
+    assert site.vhost.queues[b"q"].ready == 2 - 1
+    assert site.held() == [(b"second", False)]
+
+
+def test_a_body_is_on_the_disk_once_for_all_queues(site: Site) -> None:
+    for number in range(20):
+        site.queue(f"q{number}")
+        site.vhost.bind(b"amq.fanout", Destination(b"q%d" % number, False), b"")
+    before = site.store.size
+    site.publish(bytes(10_000), exchange="amq.fanout")
+    site.store.flush()
+    assert site.store.size - before < 2 * 10_000
+    site.kill()
+    assert site.restored == 20
+
+
+def test_a_message_that_stays_keeps_its_segment_and_what_is_said_of_it(site: Site) -> None:
+    """Its neighbours are settled in segments that go."""
+    queue = site.queue()
+    site.publish(*[b"%d" % number for number in range(10)])
+    kept = queue.get(site.now, no_ack=False)
+    assert kept is not None
+    site.store.flush()
+    neighbours = [queue.get(site.now, no_ack=False) for _ in range(9)]
+    for part in neighbours:
+        assert part is not None
+        queue.settle(part, 0, 1, None)
+    site.store.flush()
+    for _ in range(100):
+        site.publish(bytes(500))
+        part = queue.get(site.now, no_ack=True)
+        site.store.flush()
+    assert len(site.store.segments) <= 4
+    site.kill()
+    assert site.held() == [(b"0", True)]
+
+
+class Model:
+    """What each queue holds: bodies in order, each with whether it was handed out."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, list[list[object]]] = {}
+
+    def find(self, queue: str, body: bytes) -> list[object]:
+        return next(one for one in self.queues[queue] if one[0] == body)
+
+
+@pytest.mark.parametrize("syncs", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(tmp_path: Path, seed: int, syncs: bool) -> None:
+    """Against lists: what was written last is what is there after a kill."""
+    rng = random.Random(seed)
+    site = Site(tmp_path, syncs=syncs)
+    model, written = Model(), Model()
+    given: list[tuple[str, Part]] = []
+    serial = 0
+    for _ in range(600):
+        names = list(model.queues)
+        name = rng.choice(names) if names else ""
+        step = rng.randrange(14)
+        if step == 0 and len(names) < 4:
+            name = f"q{rng.randrange(6)}"
+            if name not in model.queues:
+                arguments = (
+                    {"dead_letter_exchange": "", "dead_letter_routing_key": rng.choice(names)}
+                    if names
+                    else {}
+                )
+                site.queue(name, **arguments)
+                model.queues[name] = []
+        elif step == 1 and names and rng.random() < 0.2:
+            site.vhost.delete_queue(name.encode(), None)
+            del model.queues[name]
+            given = [one for one in given if one[0] != name]
+        elif step < 6 and names:
+            bodies = [b"%d" % (serial + number) for number in range(rng.randrange(1, 6))]
+            serial += len(bodies)
+            site.publish(*bodies, key=name)
+            model.queues[name] += [[body, False] for body in bodies]
+        elif step < 8 and names:
+            part = site.vhost.queues[name.encode()].get(site.now, no_ack=False)
+            if part is not None:
+                given.append((name, part))
+                model.find(name, bodies_of(part)[0])[1] = True
+                part.body = bodies_of(part)[0]  # type: ignore[attr-defined]
+        elif step < 10 and given:
+            at, part = given.pop(rng.randrange(len(given)))
+            queue = site.vhost.queues[at.encode()]
+            one = model.find(at, part.body)  # type: ignore[attr-defined]
+            how = rng.randrange(3)
+            if how == 0:
+                queue.settle(part, 0, 1, None)
+                model.queues[at].remove(one)
+            elif how == 1:
+                queue.requeue(part, 0, 1, None, site.now, failed=False)
+            else:
+                queue.reject(part, 0, 1, None, site.now)
+                site.vhost.settle_up(site.now)
+                model.queues[at].remove(one)
+                target = queue.arguments.dead_letter_key
+                if target is not None and target.decode() in model.queues:
+                    model.queues[target.decode()].append([one[0], False])
+        elif step < 13:
+            assert site.store.flush()
+            if syncs and rng.random() < 0.5:
+                ticket, segment = site.store.begin_sync()
+                ticket.run()
+                site.store.end_sync(segment, "")
+            written = copy.deepcopy(model)
+        elif rng.random() < 0.5:
+            site.kill()
+            given = []
+            model = copy.deepcopy(written)
+            assert {one.decode() for one in site.vhost.queues} == set(model.queues)
+            for one in model.queues:
+                assert site.held(one) == [tuple(held) for held in model.queues[one]]
+    for queue in site.vhost.queues.values():
+        queue.purge()
+    for name, part in given:
+        site.vhost.queues[name.encode()].settle(part, 0, 1, None)
+    for _ in range(3):
+        assert site.store.flush()
+        ticket, segment = site.store.begin_sync()
+        ticket.run()
+        site.store.end_sync(segment, "")
+    assert len(site.store.segments) <= 2
+
+
+def test_ranges_are_what_sets_are() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        ranges, plain = Ranges(), set()
+        for _ in range(rng.randrange(12)):
+            first, count = rng.randrange(60), rng.randrange(1, 9)
+            ranges.add(first, count)
+            plain |= set(range(first, first + count))
+            low, high = sorted(rng.sample(range(70), 2))
+            found = [number for a, b in ranges.within(low, high) for number in range(a, b)]
+            assert found == sorted(plain & set(range(low, high)))
+
+
+def test_entries_are_walked_over_one_by_one() -> None:
+    some = [enqueued(1, 2, 3, 4, 5, 6, 7, 8.5, -1, 9), ranged(2, 1, 1, 1, 1), returned(1, 2, 3, 4, 5)]
+    data = b"".join(some)
+    assert [data[begin:end] for _, begin, end in walk(data)] == some
+
+
+def test_a_definition_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.journal._out.write(b"\x06\0\0\0\x03abc")
+    site.store.flush()
+    site.store.close()
+    with pytest.raises(TreecastError) as refused:
+        Site(tmp_path)
+    assert refused.value.fault is Fault.STORAGE
+
+
+class FullDisk(Disk):
+    full = False
+
+    def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
+        if self.full:
+            raise OSError(28, "no space left on device")
+        return super().write(descriptor, data, position)
+
+
+def test_what_the_disk_refused_is_written_when_it_takes_it(tmp_path: Path) -> None:
+    disk = FullDisk()
+    site = Site(tmp_path, disk)
+    site.queue()
+    site.store.flush()
+    disk.full = True
+    site.publish(b"one")
+    assert not site.store.flush()
+    assert site.store.failing
+    disk.full = False
+    site.publish(b"two")
+    assert site.store.flush()
+    assert not site.store.failing
+    site.kill()
+    assert site.held() == [(b"one", False), (b"two", False)]
+
+
+def test_runs_know_their_place_after_a_restart(site: Site) -> None:
+    """What was restored can be dead-lettered, whole and in parts."""
+    site.queue("dead")
+    site.queue(dead_letter_exchange="", dead_letter_routing_key="dead")
+    site.publish(*[b"%d" % number for number in range(4)])
+    site.store.flush()
+    site.kill()
+    queue = site.vhost.queues[b"q"]
+    for _ in range(4):
+        part = queue.get(site.now, no_ack=False)
+        assert part is not None
+        assert isinstance(part.run, Run)
+        queue.reject(part, 0, 1, None, site.now)
+        site.vhost.settle_up(site.now)
+    site.store.flush()
+    site.kill()
+    assert [body for body, _ in site.held("dead")] == [b"0", b"1", b"2", b"3"]
+    assert site.held() == []
