@@ -46,11 +46,11 @@ class SeenCalls:
         self._floor = -1  # calls of this time or before are too old, ms
 
     def timely(self, time: int, now: int) -> bool:
-        """Whether a call of `time` can be told from its repeat."""
+        """Returns whether a call of `time` can be told from its repeat."""
         return time > self._floor and now - self._window <= time <= now + self._window
 
     def is_new(self, nonce: bytes, time: int, now: int) -> bool:
-        """Remembers a timely call; False where it came before."""
+        """Remembers a timely call; False if it came before."""
         if nonce in self._nonces:
             return False
         self._nonces.add(nonce)

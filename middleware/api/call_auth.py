@@ -95,7 +95,7 @@ class CallKey:
         return f"{run.hex()}.{time}.{self._challenge_mac(run, time, nonce).hex()}"
 
     def read_challenge(self, text: str, nonce: bytes) -> tuple[bytes, int] | None:
-        """(run, time) of a challenge to the call with `nonce`; None where this key did not make it."""
+        """(run, time) of a challenge to the call with `nonce`; None if this key did not make it."""
         found = _CHALLENGE.match(text)
         if found is None:
             return None
@@ -104,17 +104,19 @@ class CallKey:
         return (run, time) if hmac.compare_digest(wanted, bytes.fromhex(found[3])) else None
 
     def seal(self, method: str, nonce: bytes, number: int, body: bytes) -> bytes:
-        """The answer's bytes with the MAC behind them. `number`: of the message within a stream's answer."""
+        """Returns the answer's bytes with the MAC behind them. `number`: of the message within a stream's
+        answer.
+        """
         return b"".join((body, _SEAL, self._answer_mac(method, nonce, number, body)))
 
     def open(self, method: str, nonce: bytes, number: int, sealed: bytes) -> bytes | None:
-        """The bytes of a sealed answer; None where this key did not seal it for this call."""
+        """Returns the bytes of a sealed answer; None if this key did not seal it for this call."""
         body, seal = sealed[:-SEAL_BYTES], sealed[-SEAL_BYTES:]
         wanted = _SEAL + self._answer_mac(method, nonce, number, body)
         return body if hmac.compare_digest(wanted, seal) else None
 
     def refusal(self, method: str, nonce: bytes, fault: str, detail: str) -> str:
-        """The MAC of a refusal, as it stands in the metadata."""
+        """Returns the MAC of a refusal, as it stands in the metadata."""
         digest = hashlib.sha256(detail.encode(errors="replace")).digest()
         return self._mac(b"refusal", method.encode(), nonce, fault.encode(), digest).hex()
 
@@ -147,7 +149,7 @@ class Signer:
         return self.key.sign(method, body, self._run, time, nonce).format()
 
     def learn(self, challenge: str, nonce: bytes, now: float) -> None:
-        """Takes over what a challenge says. POLICY_VIOLATION where another key made it."""
+        """Takes over what a challenge says. Raises POLICY_VIOLATION if another key made it."""
         found = self.key.read_challenge(challenge, nonce)
         if found is None:
             raise TreecastError(

@@ -167,5 +167,5 @@ class Calls:
 
 
 def _texts(metadata: Any) -> Mapping[str, str]:
-    """The text entries; of a key that is there twice, the last."""
+    """Returns the text entries; of a key that is there twice, the last."""
     return {key: value for key, value in metadata or () if isinstance(value, str)}

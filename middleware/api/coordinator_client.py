@@ -1,8 +1,8 @@
 """A thin, asynchronous client of the coordinator (`proto/treecast/v1/coordinator.proto`).
 
-`CoordinatorClient` signs and makes calls. `Attachment` keeps a host attached, and `watch` goes on after
-every interruption from where it was. Every call raises TreecastError: COORDINATOR_UNAVAILABLE where
-nobody answers, INTERNAL where the answer makes no sense, and else the coordinator's own refusal.
+`CoordinatorClient` signs and makes calls. `Attachment` keeps a host attached, and `watch` goes on after every
+interruption from where it was. Every call raises TreecastError: Raises COORDINATOR_UNAVAILABLE if nobody
+answers, INTERNAL where the answer makes no sense, and else the coordinator's own refusal.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CoordinatorCalls(ABC):
     # --- hosts
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
-        """Also takes over the cluster id, where none was known; POLICY_VIOLATION where it is another."""
+        """Also takes over the cluster id, where none was known. Raises POLICY_VIOLATION if it is another."""
         answer = await self._call("Attach", request, pb.AttachResponse)
         if self.cluster_id and answer.cluster_id != self.cluster_id:
             raise TreecastError(
@@ -141,7 +141,7 @@ class CoordinatorCalls(ABC):
     async def put_home_state(
         self, session: pb.HostSession, writes: Sequence[pb.HomeWrite]
     ) -> dict[int, TreecastError]:
-        """The writes that were refused, by their place; all others are on the coordinator's disk."""
+        """Returns the writes that were refused, by their place; all others are on the coordinator's disk."""
         request = pb.PutHomeStateRequest(session=session, writes=writes)
         answer = await self._call("PutHomeState", request, pb.PutHomeStateResponse)
         return {
@@ -149,7 +149,7 @@ class CoordinatorCalls(ABC):
         }
 
     async def get_home_state(self, session: pb.HostSession, home: pb.HomeEntry) -> dict[bytes, bytes]:
-        """All items of a home that the caller is, page by page."""
+        """Returns all items of a home that the caller is, page by page."""
         found: dict[bytes, bytes] = {}
         after = b""
         while True:
@@ -182,13 +182,13 @@ class CoordinatorCalls(ABC):
         await self._call("PutEnds", pb.PutEndsRequest(session=session, ends=ends), pb.PutEndsResponse)
 
     async def get_ends(self, topic_id: bytes) -> Sequence[pb.PartitionEnd]:
-        """The record of one topic: partitions of which nothing was told are left out."""
+        """Returns the record of one topic: partitions of which nothing was told are left out."""
         return (await self._call("GetEnds", pb.GetEndsRequest(topic_id=topic_id), pb.GetEndsResponse)).ends
 
     # --- ids and interest
 
     async def producer_ids(self, session: pb.HostSession, count: int = 0, at_least: int = 0) -> range:
-        """A block; none of its ids is below `at_least`, nor will any other be from now on."""
+        """Returns a block; none of its ids is below `at_least`, nor will any other be from now on."""
         request = pb.ProducerIdsRequest(session=session, count=count, at_least=at_least)
         answer = await self._call("ProducerIds", request, pb.ProducerIdsResponse)
         if not answer.count or answer.first + answer.count > 2**63:
@@ -204,14 +204,14 @@ class CoordinatorCalls(ABC):
         await self._call("ReleaseState", request, pb.ReleaseStateResponse)
 
     async def put_interest(self, session: pb.HostSession, version: int, patterns: Sequence[str]) -> int:
-        """The version that is recorded now."""
+        """Returns the version that is recorded now."""
         request = pb.PutInterestRequest(session=session, version=version, patterns=patterns)
         return (await self._call("PutInterest", request, pb.PutInterestResponse)).version
 
     # --- itself
 
     async def status(self) -> pb.CoordinatorStatusResponse:
-        """The coordinator's own; one of an earlier version has none: then INTERNAL."""
+        """Returns the coordinator's own; one of an earlier version has none: then INTERNAL."""
         return await self._call("Status", pb.CoordinatorStatusRequest(), pb.CoordinatorStatusResponse)
 
     # --- watching
@@ -334,7 +334,7 @@ class CoordinatorClient(CoordinatorCalls):
         return True
 
     def _open(self, name: str, nonce: bytes, number: int, answer: bytes) -> bytes:
-        """An answer's bytes, if it is the coordinator's and to this call."""
+        """Returns an answer's bytes, if it is the coordinator's and to this call."""
         if self._signer is None:
             return answer
         body = self._signer.key.open(self._paths[name], nonce, number, answer)
@@ -344,7 +344,9 @@ class CoordinatorClient(CoordinatorCalls):
         return body
 
     def _is_its_own(self, error: grpc.aio.AioRpcError, fault: str, name: str, nonce: bytes) -> bool:
-        """Whether a refusal is to be believed. Until an answer was proven it is: the token may be wrong."""
+        """Returns whether a refusal is to be believed. Until an answer was proven it is: the token may be
+        wrong.
+        """
         if self._signer is None or not self._proven:
             return True
         wanted = self._signer.key.refusal(self._paths[name], nonce, fault, error.details() or "")

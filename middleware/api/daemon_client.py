@@ -47,7 +47,7 @@ class DaemonClient:
         return cast(pb.ListPartitionsResponse, answer).partitions
 
     def export_view(self) -> pb.ExportViewResponse:
-        """All that the coordinator has told the daemon, in one piece."""
+        """Returns all that the coordinator has told the daemon, in one piece."""
         whole = pb.ExportViewResponse(more=True)
         while whole.more:
             request = pb.ExportViewRequest(first=len(whole.changes))
@@ -68,7 +68,7 @@ class DaemonClient:
         return cast(pb.RebuildPartitionResponse, self._caller.call("RebuildPartition", request))
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """The version that the daemon uses from now on."""
+        """Returns the version that the daemon uses from now on."""
         return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version
 
     def list_receiver_sets(self) -> Sequence[pb.ReceiverSet]:

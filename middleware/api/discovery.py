@@ -86,7 +86,7 @@ def runtime_dirs(environment: Mapping[str, str] = os.environ) -> list[Path]:
 
 
 def is_live(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket."""
+    """Returns whether somebody listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_SECONDS)
         try:
@@ -99,7 +99,7 @@ def is_live(path: Path) -> bool:
 def find_face(face: str, environment: Mapping[str, str] = os.environ) -> Endpoint:
     """Where `face` ("kafka", "admin", ...) of this host's daemon is; never asks whether it answers.
 
-    Raises ValueError where the variable is not an address.
+    Raises ValueError if the variable is not an address.
     """
     variable = f"TREECAST_{face.upper()}"
     text = environment.get(variable, "")

@@ -197,7 +197,7 @@ def home_key(kind: HomeKind, id: str) -> str:
 
 
 def put(entry: Entry) -> Change:
-    """The change that sets `entry` under its own kind and key."""
+    """Returns the change that sets `entry` under its own kind and key."""
     match entry:
         case HostEntry():
             return Change(Kind.HOST, entry.name, entry)
@@ -244,7 +244,7 @@ def change_message(change: Change) -> pb.EntryChange:
 
 
 def read_change(message: pb.EntryChange) -> Change:
-    """ValueError where a number or a name in it means nothing."""
+    """Raises ValueError if a number or a name in it means nothing."""
     return Change(Kind(message.kind), message.key, _read_entry(message))
 
 
@@ -283,7 +283,7 @@ def decode_change(data: bytes) -> Change:
 
 
 def heard_change(message: pb.EntryChange) -> Change:
-    """A change as a host is told of it: INTERNAL where it makes no sense."""
+    """Returns a change as a host is told of it: Raises INTERNAL if it makes no sense."""
     try:
         return read_change(message)
     except ValueError as error:

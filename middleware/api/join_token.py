@@ -57,19 +57,19 @@ class JoinToken:
         return cls(cluster_id, int.from_bytes(data[1:_HEAD], "big"), data[_HEAD : _HEAD + KEY_BYTES])
 
     def format(self) -> str:
-        """The text. It is a secret: who has it can join."""
+        """Returns the text. It is a secret: who has it can join."""
         content = b"\x01" + self.key_id.to_bytes(2, "big") + self.key + self.cluster_id.encode()
         check = hashlib.sha256(content).digest()[:_CHECK]
         return PREFIX + base64.urlsafe_b64encode(content + check).rstrip(b"=").decode()
 
     def derive(self, purpose: str) -> bytes:
-        """A key of 32 bytes for one purpose; HKDF-Expand (RFC 5869) with one block."""
+        """Returns a key of 32 bytes for one purpose; HKDF-Expand (RFC 5869) with one block."""
         info = f"treecast {purpose}".encode() + b"\0" + self.cluster_id.encode()
         return hmac.digest(self.key, info + b"\x01", "sha256")
 
 
 def new_token(cluster_id: str, key_id: int = 1) -> JoinToken:
-    """A token with a fresh key."""
+    """Returns a token with a fresh key."""
     return JoinToken(cluster_id, key_id, secrets.token_bytes(KEY_BYTES))
 
 

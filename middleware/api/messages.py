@@ -59,7 +59,7 @@ class Form(Generic[S, M]):
                 self._optional.append((place, name))
 
     def write(self, value: S) -> M:
-        """The message. What is None is left out."""
+        """Returns the message. What is None is left out."""
         fields = dict(zip(self._names, self._all(value), strict=True))
         for _, name in self._optional:
             if fields[name] is None:
@@ -70,7 +70,7 @@ class Form(Generic[S, M]):
         return self._message(**fields)
 
     def read(self, message: M) -> S:
-        """ValueError where a number, a name or an id in it means nothing."""
+        """Raises ValueError if a number, a name or an id in it means nothing."""
         values = list(self._all(message))
         for place, name in self._optional:
             if not message.HasField(name):
@@ -82,7 +82,7 @@ class Form(Generic[S, M]):
 
 
 def form(of: type[S], message: type[M]) -> Form[S, M]:
-    """The form of these two, made once."""
+    """Returns the form of these two, made once."""
     found = _forms.get((of, message))
     if found is None:
         found = _forms[of, message] = Form(of, message)
@@ -94,7 +94,7 @@ def _same(value: Any) -> Any:
 
 
 def _ways(hint: Any, field: FieldDescriptor) -> tuple[Way, Way]:
-    """What writes a field of this type, and what reads it."""
+    """Returns what writes a field of this type, and what reads it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         (hint,) = (one for one in arguments if one is not type(None))
@@ -117,7 +117,7 @@ def _ways(hint: Any, field: FieldDescriptor) -> tuple[Way, Way]:
 
 
 def as_dict(message: Message) -> dict[str, Any]:
-    """All fields by their proto names, a message that is not there as None. Numbers stay numbers.
+    """Returns all fields by their proto names, a message that is not there as None. Numbers stay numbers.
 
     Unlike protobuf's JSON mapping, 64-bit integers are no strings.
     """

@@ -157,7 +157,7 @@ class Caller:
         return False
 
     def _open(self, method: Method, nonce: bytes, answer: bytes) -> bytes:
-        """The answer's bytes, if who made them knows the key."""
+        """Returns the answer's bytes, if who made them knows the key."""
         if self._signer is None:
             return answer
         body = self._signer.key.open(method.path, nonce, 0, answer)

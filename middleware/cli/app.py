@@ -112,7 +112,7 @@ _ADVICE = {
 
 
 def _advice(error: Exception) -> str:
-    """What to do next, where the refusal itself does not say."""
+    """Returns what to do next, where the refusal itself does not say."""
     advice = _ADVICE.get(error.fault) if isinstance(error, TreecastError) else None
     return f"; {advice}" if advice else ""
 

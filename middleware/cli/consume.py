@@ -133,7 +133,7 @@ def _polls(consumer: Any, idle: float) -> Iterator[list[Any]]:
 
 
 def _positions(records: list[Any]) -> dict[Any, Any]:
-    """The offsets after the last printed record of each partition."""
+    """Returns the offsets after the last printed record of each partition."""
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
     return {

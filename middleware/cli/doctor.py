@@ -157,7 +157,7 @@ def _open_files() -> Finding:
 
 
 def _coordinator_of(join: str) -> Iterator[Finding]:
-    """Whether somebody listens where `join` says."""
+    """Yields whether somebody listens where `join` says."""
     if not join:
         return
     address = Address.parse(join)
@@ -187,7 +187,7 @@ class Running:
 
 
 def _running(endpoint: Endpoint) -> Running | Finding | None:
-    """None where nobody listens; a finding where somebody does and does not answer as a daemon."""
+    """None if nobody listens; a finding where somebody does and does not answer as a daemon."""
     try:
         socket.create_connection((endpoint.address.host, endpoint.address.port), PROBE_SECONDS).close()
     except OSError:

@@ -73,7 +73,7 @@ def evaluate(
 
 
 def _result(name: str, options: Options, out: Path | None, resume: bool) -> Result:
-    """CommandError where what is asked for is not there, or not to be had of these options."""
+    """Raises CommandError if what is asked for is not there, or not to be had of these options."""
     from treecast.middleware.evaluation.journal import JournalError
     from treecast.middleware.evaluation.registry import figures
     from treecast.middleware.evaluation.runner import run

@@ -59,7 +59,7 @@ class _Counts(Struct, frozen=True):
 def fanout(options: BenchOptions, control: str | None, json: bool) -> None:
     """Sends the load and waits until all hosts that read the topic have it.
 
-    CommandError where no other host reads it, or one gets nothing for too long.
+    Raises CommandError if no other host reads it, or one gets nothing for too long.
     """
     from treecast.middleware import load
 
@@ -81,7 +81,7 @@ def fanout(options: BenchOptions, control: str | None, json: bool) -> None:
 
 
 def _look(client: DaemonClient, topic: str) -> _Counts:
-    """What has become of the topic's records so far."""
+    """Returns what has become of the topic's records so far."""
     counts = _Counts(0, {}, {}, {})
     payload = 0
     for stream in client.streams().streams:
@@ -107,7 +107,7 @@ def _add(counts: _Counts, stream: pb.StreamStatus) -> None:
 
 
 def _new(before: _Counts, after: _Counts, host: str) -> Sequence[int]:
-    """What has been settled there since `before`."""
+    """Returns what has been settled there since `before`."""
     known = before.settled.get(host, (0, 0, 0, 0, 0))
     return [b - a for a, b in zip(known, after.settled[host], strict=True)]
 

@@ -175,7 +175,7 @@ def link(
 
 
 def _relay(file: Path, one: str, other: str) -> Path:
-    """The control socket of a link of a lab that is up."""
+    """Returns the control socket of a link of a lab that is up."""
     from treecast.middleware.dataplane.lab import state
 
     known = state.read(state.kept_id(file))

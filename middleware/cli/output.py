@@ -67,7 +67,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for reading: `2 d 3 h`, `4 min 5 s`."""
+    """Returns a duration for reading: `2 d 3 h`, `4 min 5 s`."""
     left = int(seconds)
     parts: list[str] = []
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

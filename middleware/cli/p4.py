@@ -66,7 +66,7 @@ def check(
 
 
 def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -> Program:
-    """The program, or its errors on standard error as a compiler prints them."""
+    """Returns the program, or its errors on standard error as a compiler prints them."""
     from treecast.middleware.dataplane.p4 import P4Error
     from treecast.middleware.dataplane.p4files import load_file
 
@@ -82,7 +82,7 @@ def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -
 
 
 def _config(program: Path, loaded: Program, folders: list[Path] | None, define: list[str] | None) -> bytes:
-    """The program with all that it includes, as a switch takes it."""
+    """Returns the program with all that it includes, as a switch takes it."""
     from treecast.middleware.dataplane.p4files import bundle_file
 
     return bundle_file(program, loaded, folders=folders or (), defines=_defined(define)).encode()
@@ -270,7 +270,9 @@ def _show(path: Path, text: str, report: Report, switch: Any) -> None:
 
 
 def _problem(path: Path, lines: list[str], problem: Problem) -> str:
-    """The message, the line, a caret under the word that it is about, and what was expected and came."""
+    """Returns the message, the line, a caret under the word that it is about, and what was expected
+    and came.
+    """
     line = lines[problem.line - 1].replace("\t", " ")
     found = line.find(problem.word) if problem.word else -1
     column = found if found >= 0 else len(line) - len(line.lstrip())

@@ -77,7 +77,9 @@ def produce(
 
 
 def _problems(kafka: Address) -> list[str]:
-    """What keeps the daemon there from its work, where it is the one of this host that says so of itself."""
+    """Returns what keeps the daemon there from its work, where it is the one of this host that says so of
+    itself.
+    """
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
     from treecast.middleware.model.errors import TreecastError
@@ -91,7 +93,7 @@ def _problems(kafka: Address) -> list[str]:
 
 
 def _serves(status: pb.StatusResponse, kafka: Address) -> bool:
-    """Whether the daemon has its Kafka face there, or listens on all addresses of this host."""
+    """Returns whether the daemon has its Kafka face there, or listens on all addresses of this host."""
     faces = [Address.parse(face.address) for face in status.faces if face.name == "kafka"]
     return any(kafka in (face, Address(kafka.host, face.port)) for face in faces)
 
@@ -110,7 +112,7 @@ class _Sending:
     refused: list[Exception] = field(default_factory=list)
 
     def counts(self) -> tuple[int, int]:
-        """How many are acknowledged, and how many are not."""
+        """Returns how many are acknowledged, and how many are not."""
         return self.answered, self.records - self.answered
 
     def _acknowledged(self, _: object) -> None:

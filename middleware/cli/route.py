@@ -57,7 +57,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def _asking(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes an `_Asked` first, as typer sees it: with that one's fields as options."""
+    """Returns a command that takes an `_Asked` first, as typer sees it: with that one's fields as options."""
     hints = get_type_hints(_Asked, include_extras=True)
     optional = _Asked.__struct_fields__[-len(_Asked.__struct_defaults__) :]
     defaults = dict(zip(optional, _Asked.__struct_defaults__, strict=True))
@@ -152,7 +152,9 @@ def _network(topology: str, folder: Path | None, seed: int) -> Network:
 
 
 def _rules(network: Network, asked: _Asked, source: int, receivers: list[int]) -> RuleBase:
-    """A rule base that knows the publisher's receivers as subscribers, of half of its notifications each."""
+    """Returns a rule base that knows the publisher's receivers as subscribers, of half of its notifications
+    each.
+    """
     from random import Random
 
     from treecast.middleware.routing.clusters import dense_regions, k_medoids

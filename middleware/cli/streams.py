@@ -169,7 +169,7 @@ def _cost(stream: pb.StreamStatus, sent: pb.StreamSent) -> list[Cell]:
 
 
 def _as_stream(standing: pb.PartitionStanding) -> dict[str, object]:
-    """A partition that is in trouble, or has lost records, among the streams: it has no account."""
+    """Returns a partition that is in trouble, or has lost records, among the streams: it has no account."""
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
     name = f"{standing.topic}-{standing.partition}"
@@ -177,7 +177,7 @@ def _as_stream(standing: pb.PartitionStanding) -> dict[str, object]:
 
 
 def _show_partitions(partitions: Sequence[pb.PartitionStanding]) -> None:
-    """Nothing where all is well."""
+    """Nothing if all is well."""
     troubled = [standing for standing in partitions if standing.state != LED]
     if troubled:
         print()

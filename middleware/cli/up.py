@@ -35,7 +35,7 @@ class Foreground:
         self._keys = [keys()[name] for name in settings]
 
     def help_text(self) -> str:
-        """What `--help` prints."""
+        """Returns what `--help` prints."""
         import argparse  # here, since it costs 7 ms of start-up, and nothing else needs it
 
         made = argparse.ArgumentParser(
@@ -49,7 +49,7 @@ class Foreground:
         return made.format_help()
 
     def read(self, arguments: Sequence[str]) -> Loaded:
-        """The settings of a command line and this process's environment; raises ConfigError.
+        """Returns the settings of a command line and this process's environment; raises ConfigError.
 
         Values stay text; `daemon.config` converts those of all sources alike.
         """
@@ -63,7 +63,7 @@ class Foreground:
         return load(flags, os.environ, Path(config[-1]) if config else None)
 
     def _values(self, arguments: Sequence[str]) -> dict[str, list[str]]:
-        """What stands behind each flag, as `--flag value` or `--flag=value`, in the order given."""
+        """Returns what stands behind each flag, as `--flag value` or `--flag=value`, in the order given."""
         flags = {_CONFIG, *(key.flag for key in self._keys)}
         given: dict[str, list[str]] = {}
         rest = iter(arguments)

@@ -23,7 +23,7 @@ from .values import FIRST_STATE_ID, LAST_STATE_ID, PRODUCER_ID_MAX
 
 
 def take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Decision[ProducerBlock]:
-    """A block that nobody had and nobody will have, whether it is used up or not."""
+    """Returns a block that nobody had and nobody will have, whether it is used up or not."""
     caller(state, command.session)
     limit = state.settings.limits.producer_block
     count = command.count or state.settings.producer_block
@@ -35,7 +35,7 @@ def take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Decision
 
 
 def allot_state(state: ClusterState, command: AllotState) -> Decision[StateEntry]:
-    """The topic's state id, with the caller among its holders. The same topic, the same id."""
+    """Returns the topic's state id, with the caller among its holders. The same topic, the same id."""
     host = caller(state, command.session)
     _check_levels(command.levels, state.settings.limits.levels_bytes)
     held = state.state_of(command.levels)
@@ -52,7 +52,7 @@ def allot_state(state: ClusterState, command: AllotState) -> Decision[StateEntry
 
 
 def _free_state_id(state: ClusterState) -> int:
-    """The next free one in turn, so that a released id comes back as late as can be."""
+    """Returns the next free one in turn, so that a released id comes back as late as can be."""
     candidate = max(state.counter(Counter.STATE_ID), FIRST_STATE_ID)
     while state.state(candidate) is not None:
         candidate = _after(candidate)

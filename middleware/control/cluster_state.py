@@ -96,7 +96,7 @@ class ClusterState:
         return 0 if found is None else found.value
 
     def led(self, host_id: int) -> int:
-        """How many partitions the host leads."""
+        """Returns how many partitions the host leads."""
         return self._led.get(host_id, 0)
 
     @property

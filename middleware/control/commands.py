@@ -23,7 +23,7 @@ class Attach(Struct, frozen=True):
     instance: str
     address: str
     version: str
-    run: int = 0  # of this directory; 0 where it is not told
+    run: int = 0  # of this directory; 0 if it is not told
     clock_run: int = 0  # a number by the host's clock
     leads_nothing: bool = False  # it has no broker
 
@@ -112,7 +112,7 @@ class AskHome(Struct, frozen=True):
 
 
 class CheckHome(Struct, frozen=True):
-    """Whether the caller is this home at this epoch; NOT_COORDINATOR where it isn't."""
+    """Whether the caller is this home at this epoch. Raises NOT_COORDINATOR if it isn't."""
 
     session: Session
     kind: HomeKind

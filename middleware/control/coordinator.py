@@ -96,7 +96,7 @@ class Coordinator:
     # --- commands
 
     async def do(self, command: Command) -> Any:
-        """The answer to `command`, when its changes are on disk. Raises TreecastError."""
+        """Returns the answer to `command`, when its changes are on disk. Raises TreecastError."""
         self._check_open()
         if len(self._waiting) >= self._settings.queue:
             raise TreecastError(
@@ -112,7 +112,7 @@ class Coordinator:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
 
     def validate(self, command: Command) -> Any:
-        """The answer that `command` would get now; nothing changes."""
+        """Returns the answer that `command` would get now; nothing changes."""
         return decide(self._state, command).answer
 
     async def expire_leases(self) -> None:
@@ -126,7 +126,7 @@ class Coordinator:
                 _log.debug("host %s does not expire: %s", name, answer)
 
     async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """What a home wrote; see `Store.items`."""
+        """Returns what a home wrote; see `Store.items`."""
         self._check_open()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._disk, self._store.items, home, after, limit)
@@ -217,7 +217,7 @@ class Coordinator:
     # --- watching
 
     def after(self, history: str, revision: int, max_bytes: int) -> list[Revision] | None:
-        """What follows `revision`; None where a snapshot is needed."""
+        """Returns what follows `revision`; None if a snapshot is needed."""
         if history != self.history_id:
             return None
         return self._history.after(revision, max_bytes)

@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 class Decision(Struct, Generic[A], frozen=True):
-    """`prolonged`: the host whose lease begins anew. `items`: what homes wrote, which nobody watches."""
+    """`prolonged`: the host whose lease restarts. `items`: what homes wrote, which nobody watches."""
 
     answer: A
     changes: tuple[Change, ...] = ()
@@ -24,7 +24,9 @@ class Decision(Struct, Generic[A], frozen=True):
 
 
 def check_size(what: str, text: str, limit: int) -> None:
-    """INVALID_REQUEST unless `text` has 1 to `limit` bytes. What clients name may hold any character."""
+    """Raises INVALID_REQUEST unless `text` has 1 to `limit` bytes. What clients name may hold any
+    character.
+    """
     if not text:
         raise TreecastError(Fault.INVALID_REQUEST, f"{what} is empty")
     size = len(text.encode())
@@ -40,7 +42,7 @@ def check_text(what: str, text: str, limit: int) -> None:
 
 
 def check_room(what: str, there: int, more: int, limit: int) -> None:
-    """POLICY_VIOLATION where `more` would pass a bound of the coordinator."""
+    """Raises POLICY_VIOLATION if `more` would pass a bound of the coordinator."""
     if there + more > limit:
         raise TreecastError(
             Fault.POLICY_VIOLATION,

@@ -47,7 +47,7 @@ TABLE: Mapping[Presence, Mapping[Event, Presence | Fault]] = transitions(Presenc
 
 
 def follow(presence: Presence, event: Event) -> Presence:
-    """What a host is after `event`; raises the fault that refuses it."""
+    """Returns what a host is after `event`; raises the fault that refuses it."""
     following = TABLE[presence][event]
     if isinstance(following, Fault):
         raise TreecastError(following, f"the host is {presence.name.lower()}: attach again, then repeat this")
@@ -55,7 +55,9 @@ def follow(presence: Presence, event: Event) -> Presence:
 
 
 def caller(state: ClusterState, session: Session, event: Event = Event.WORK) -> HostEntry:
-    """The host that calls. UNKNOWN_MEMBER where it has no lease, or a later life of it attached."""
+    """Returns the host that calls. Raises UNKNOWN_MEMBER if it has no lease, or a later life of it
+    attached.
+    """
     host = state.host_by_id(session.host_id)
     if host is None:
         raise TreecastError(Fault.UNKNOWN_MEMBER, f"no host has the id {session.host_id}: attach first")
@@ -97,7 +99,7 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
 
 
 def _waiting(state: ClusterState, host_id: int) -> tuple[Change, ...]:
-    """What changes when a host comes back with another directory: all that it leads waits."""
+    """Returns what changes when a host comes back with another directory: all that it leads waits."""
     changes = []
     for topic in state.topics():
         partitions = tuple(
@@ -109,13 +111,16 @@ def _waiting(state: ClusterState, host_id: int) -> tuple[Change, ...]:
 
 
 def _is_new_directory(before: HostEntry, command: Attach) -> bool:
-    """Whether it may have less than the one that attached last under this name: it is another one, or it was
-    put back to what it was before a run that is known."""
+    """Returns whether it may have less than the one that attached last under this name: it is another one, or
+    it was put back to what it was before a run that is known.
+    """
     return before.instance != command.instance or 0 < command.run < before.run
 
 
 def _run(before: HostEntry | None, command: Attach) -> int:
-    """The number of the caller's run: no other run of this name has it, in whatever directory it was."""
+    """Returns the number of the caller's run: no other run of this name has it, in whatever directory
+    it was.
+    """
     if before is None or not command.run:
         return command.run or (before.run if before is not None else 0)
     if not _is_new_directory(before, command):

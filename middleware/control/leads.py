@@ -68,7 +68,7 @@ def take_lead(state: ClusterState, command: TakeLead) -> Decision[TopicEntry]:
 def _check_free(
     state: ClusterState, host: HostEntry, entry: PartitionEntry, name: str, *, promoted: bool
 ) -> None:
-    """Whether the caller may lead it: NOT_LEADER, POLICY_VIOLATION."""
+    """Whether the caller may lead it: Raises NOT_LEADER, POLICY_VIOLATION."""
     leader = state.host_by_id(entry.leader)
     if not promoted and not (entry.waits and entry.leader == host.host_id):
         raise TreecastError(Fault.NOT_LEADER, f"{name} does not wait for host {host.name}")
@@ -129,7 +129,7 @@ def _item(end: PartitionEnd) -> ItemWrite:
 
 
 def read_ends(topic_id: TopicId, items: Iterable[tuple[bytes, bytes]]) -> list[PartitionEnd]:
-    """What `put_ends` has kept of a topic."""
+    """Returns what `put_ends` has kept of a topic."""
     found = []
     for key, value in items:
         (index,), (epoch, end) = _INDEX.unpack(key), _END.unpack(value)

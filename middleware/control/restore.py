@@ -37,7 +37,9 @@ _AHEAD: Final = {
 
 
 def restored(changes: Iterable[bytes]) -> list[Change]:
-    """The entries of the new store. All hosts are away in it, until they attach. STORAGE for nonsense."""
+    """Returns the entries of the new store. All hosts are away in it, until they attach. Raises STORAGE for
+    nonsense.
+    """
     found: list[Change] = []
     for change in map(decode_change, changes):
         match change.entry:
@@ -65,7 +67,7 @@ def _check_host_ids(changes: list[Change]) -> None:
 
 
 def write_store(path: Path, cluster_id: str, changes: list[Change]) -> None:
-    """Makes the store `path`, which must not be there. STORAGE."""
+    """Makes the store `path`, which must not be there. Raises STORAGE."""
     if path.exists():
         raise TreecastError(Fault.STORAGE, f"{path} is there: a store is made where there is none")
     store = SqliteStore(path, lambda: uuid.uuid4().hex, cluster_id=cluster_id)

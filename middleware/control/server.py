@@ -166,7 +166,7 @@ class CoordinatorServer:
 
 
 def new_id() -> str:
-    """A random cluster id."""
+    """Returns a random cluster id."""
     return new_cluster_id(secrets.randbits(128))
 
 

@@ -311,7 +311,7 @@ def _snapshot_messages(history: str, revision: int, changes: Sequence[bytes]) ->
 
 
 def _with_changes(header: pb.WatchResponse, changes: Sequence[bytes]) -> bytes:
-    """The message with `changes`, which are encoded already: a field after the header's own bytes."""
+    """Returns the message with `changes`, which are encoded already: a field after the header's own bytes."""
     parts = [header.SerializeToString()]
     for change in changes:
         parts += (_CHANGES_TAG, _varint(len(change)), change)

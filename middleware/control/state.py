@@ -43,7 +43,7 @@ assert set(_DECIDERS) == set(get_args(Command))
 
 
 def decide(state: ClusterState, command: Command) -> Decision[Any]:
-    """The answer to `command` and what it changes. Raises TreecastError; `state` stays as it is."""
+    """Returns the answer to `command` and what it changes. Raises TreecastError; `state` stays as it is."""
     return _DECIDERS[type(command)](state, command)
 
 

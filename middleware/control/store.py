@@ -96,7 +96,7 @@ class SqliteStore:
     ) -> None:
         """Opens `path` or makes it. `new_id` names a new cluster (where `cluster_id` is empty) and histories.
 
-        Raises STORAGE where it is another cluster's, of another format, broken, or open elsewhere.
+        Raises STORAGE if it is another cluster's, of another format, broken, or open elsewhere.
         """
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,7 +246,7 @@ class SqliteStore:
 
 
 def _boot() -> str:
-    """The name of the machine's boot; never the same again where nobody says."""
+    """Returns the name of the machine's boot; never the same again where nobody says."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

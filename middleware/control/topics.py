@@ -80,7 +80,7 @@ def _existing(state: ClusterState, name: str) -> TopicEntry:
 
 
 def _check_config(config: Mapping[str, str]) -> None:
-    """INVALID_CONFIG. The bound is on what is stored: a number may be padded without end."""
+    """Raises INVALID_CONFIG. The bound is on what is stored: a number may be padded without end."""
     for name, value in config.items():
         if len(value) > _LONGEST_VALUE:
             raise TreecastError(Fault.INVALID_CONFIG, f"the value of {name[:100]!r} is too long")

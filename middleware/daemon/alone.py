@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
-    """Raises StartError where other hosts belong to the cluster; may be repeated after a crash."""
+    """Raises StartError if other hosts belong to the cluster; may be repeated after a crash."""
     store = directory.path / STORE
     entries = _entries(store)
     others = sorted(entry.name for entry in entries if isinstance(entry, HostEntry))
@@ -74,7 +74,7 @@ def take_alone(data: Path, fsync: FsyncPolicy) -> DataDirectory:
 
 
 def own_topics(path: Path) -> dict[str, TopicId]:
-    """The ids of the topics that a host has of its own, by name, in its tables at `path`."""
+    """Returns the ids of the topics that a host has of its own, by name, in its tables at `path`."""
     tables = Tables(path, FsyncPolicy.NEVER)
     try:
         rows = tables.load(TOPICS)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 
 def assigned_partitions(assignment: bytes) -> Sequence[tuple[str, Sequence[int]]]:
-    """Topics and partitions; nothing where `assignment` is no consumer assignment."""
+    """Topics and partitions; nothing if `assignment` is no consumer assignment."""
     try:
         _version, topics = struct.unpack_from(">hi", assignment)
         position, found = 6, []

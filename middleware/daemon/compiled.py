@@ -40,7 +40,7 @@ class Built(msgspec.Struct, frozen=True):
 
 
 def read_note(folder: Path) -> Built:
-    """What the build left in the package's folder."""
+    """Returns what the build left in the package's folder."""
     try:
         found = msgspec.convert(json.loads((folder / NOTE).read_text()), Built)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def read_note(folder: Path) -> Built:
 
 
 def compiled_modules() -> list[str]:
-    """The names of our loaded modules that came from a compiled file, in order."""
+    """Returns the names of our loaded modules that came from a compiled file, in order."""
     suffixes = tuple(EXTENSION_SUFFIXES)
     return sorted(
         name

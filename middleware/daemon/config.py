@@ -97,7 +97,9 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
 
 
 def _similar(name: str, valid: Iterable[str], least: float = 0.0) -> str | None:
-    """The valid name that is most like `name`, if any is at least as alike as asked for, from 0 to 1."""
+    """Returns the valid name that is most like `name`, if any is at least as alike as asked for, from
+    0 to 1.
+    """
     import difflib  # here, since it is needed for mistakes only
 
     return next(iter(difflib.get_close_matches(name, list(valid), 1, least)), None)
@@ -108,7 +110,7 @@ def _nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def unknown_flag(text: str, flags: Iterable[str]) -> str:
-    """What to say of a flag that is none of `flags`."""
+    """Returns what to say of a flag that is none of `flags`."""
     flag = text.split("=", 1)[0]
     valid = [*flags, "--help"]
     return f"unknown flag {flag}; did you mean {_similar(flag, valid)}?"
@@ -136,7 +138,7 @@ _WORDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 def _expected(key: Key, said: str) -> str:
-    """What a setting's value has to be."""
+    """Returns what a setting's value has to be."""
     if issubclass(key.base, Enum):
         return f"expected one of {', '.join(choice.value for choice in key.base)}"
     if found := _BOUND.fullmatch(said):

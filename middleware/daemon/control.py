@@ -77,7 +77,7 @@ class ControlServer:
         self.address = address
 
     async def start(self) -> None:
-        """Raises StartError where the address cannot be had."""
+        """Raises StartError if the address cannot be had."""
         wanted = check_free("control", self._wanted)  # gRPC itself does not say why it cannot bind
         try:
             port = self._server.add_insecure_port(str(wanted))
@@ -256,7 +256,7 @@ class DaemonService:
         return self._subject.joined.leader(topic, index) if self._subject.joined is not None else ""
 
     def _receivers(self) -> Mapping[str, int]:
-        """How many hosts receive each stream of this host, by the stream's name."""
+        """Returns how many hosts receive each stream of this host, by the stream's name."""
         joined = self._subject.joined
         return {
             stream.name: sum(1 for account in stream.accounts if account.state not in _GONE)
@@ -265,7 +265,7 @@ class DaemonService:
         }
 
     def _copies(self, topic: str, index: int, receivers: Mapping[str, int]) -> int:
-        """How many hosts have the partition's log; 0 where another host, which leads it, knows."""
+        """Returns how many hosts have the partition's log; 0 if another host, which leads it, knows."""
         if self._leader(topic, index) not in ("", self._subject.settings.name):
             return 0
         return 1 + receivers.get(f"{topic}-{index}", 0)

@@ -39,7 +39,7 @@ _PATHS_OF_READS = frozenset(method.path for method in methods(SERVICE) if method
 
 
 class ControlAdmission:
-    """As `api.admission.Admission`, for the daemon's own service."""
+    """Implements `api.admission.Admission`, for the daemon's own service."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ControlAdmission:
 
 
 def control_token(data: Path, cluster_id: str) -> JoinToken:
-    """The key of a host alone, in its data directory; made where there is none. Raises StartError."""
+    """Returns the key of a host alone, in its data directory; made where there is none. Raises StartError."""
     kept = kept_token(data, CONTROL_FILE)
     if kept is not None and kept.cluster_id == cluster_id:
         return kept

@@ -41,7 +41,7 @@ _AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again
 
 
 class Daemon:
-    """One host's daemon: `start`, then `close`. Raises StartError where it cannot serve."""
+    """One host's daemon: `start`, then `close`. Raises StartError if it cannot serve."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
@@ -111,7 +111,7 @@ class Daemon:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
 
     def _refused_writes(self) -> int:
-        """How often the disk of the data directory has refused a write."""
+        """Returns how often the disk of the data directory has refused a write."""
         counters, coordinator = (
             self.counters,
             self._joining.coordinator if self._joining is not None else None,
@@ -297,7 +297,7 @@ class Daemon:
 
 
 def alone(settings: BrokerSettings, name: str, counters: Counters) -> Broker:
-    """The broker of a host alone. A cluster of this host only, if it was one, is given up for it."""
+    """Returns the broker of a host alone. A cluster of this host only, if it was one, is given up for it."""
     host = Host(ALONE, name)
     if not (settings.data / STORE).exists():
         return Broker(settings, host, counters)
@@ -313,7 +313,7 @@ def _stare_alone(counters: Counters) -> Stare:
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
-    """The broker's part of the settings. A group's own settings may be what the daemon's are."""
+    """Returns the broker's part of the settings. A group's own settings may be what the daemon's are."""
     defaults = BrokerSettings(Path(settings.data))
     session_ms = settings.group_consumer_session_timeout_ms
     beat_ms = settings.group_consumer_heartbeat_interval_ms
@@ -352,7 +352,7 @@ def broker_settings(settings: Settings) -> BrokerSettings:
 
 
 def kafka_settings(settings: Settings, address: Address, unix_path: Path | None) -> KafkaSettings:
-    """The Kafka face's part of the settings."""
+    """Returns the Kafka face's part of the settings."""
     advertised = Address.parse(settings.kafka_advertised) if settings.kafka_advertised else None
     return KafkaSettings(
         host=address.host,

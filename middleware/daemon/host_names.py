@@ -22,8 +22,9 @@ def host_of(header: str) -> str:
 
 
 def is_own_name(header: str, reached: str, names: Collection[str]) -> bool:
-    """Whether `header` names this host: as loopback, by the address that was `reached`, or by one of `names`,
-    which are in lower case."""
+    """Returns whether `header` names this host: as loopback, by the address that was `reached`, or by one of
+    `names`, which are in lower case.
+    """
     host = host_of(header)
     if host == _LOCAL or host.endswith("." + _LOCAL) or host in names:
         return True

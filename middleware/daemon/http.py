@@ -132,7 +132,7 @@ def application(subject: Subject) -> web.Application:
 
 
 def runner(subject: Subject) -> web.AppRunner:
-    """What serves the pages, once it is given sockets."""
+    """Returns what serves the pages, once it is given sockets."""
     return web.AppRunner(
         application(subject),
         access_log=None,

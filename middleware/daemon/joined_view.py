@@ -115,7 +115,9 @@ class JoinedHost:
         )
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """The version that stacks are made for from now on. INVALID_REQUEST, POLICY_VIOLATION."""
+        """Returns the version that stacks are made for from now on. Raises INVALID_REQUEST,
+        POLICY_VIOLATION.
+        """
         try:
             network, rules = read_trees(request)
         except ValueError as error:
@@ -127,7 +129,7 @@ class JoinedHost:
         return request.version
 
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """To whom this host has sent by labels. POLICY_VIOLATION where it does not use them."""
+        """To whom this host has sent by labels. Raises POLICY_VIOLATION if it does not use them."""
         try:
             observed = self._neighbours.fabric.carriers.named(LABELS).observed()
         except ValueError as error:
@@ -135,7 +137,7 @@ class JoinedHost:
         return [pb.ReceiverSet(hosts=hosts, packets=count) for hosts, count in sorted(observed.items())]
 
     def streams(self) -> Sequence[pb.StreamStatus]:
-        """Those of this host first, by name."""
+        """Returns those of this host first, by name."""
         fabric = self._neighbours.fabric
         outgoing = sorted([*map(self._outgoing, fabric.origins()), *self._resting()], key=_order)
         received = sorted((self._received(joined) for joined in fabric.joined()), key=_order)

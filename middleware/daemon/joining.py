@@ -96,7 +96,7 @@ class Joining:
         self._attachment.start()  # before the logs are opened, which may take longer than a lease
 
     def cluster(self, parts: LocalParts) -> JoinedCluster:
-        """A `broker.JoinCluster`."""
+        """Returns a `broker.JoinCluster`."""
         assert self._port is not None
         endpoint = Endpoint(self._port, self.token, ChannelSettings(), self._fabric_settings())
         self.relay = join(parts, self.link, endpoint)
@@ -128,7 +128,7 @@ class Joining:
             )
 
     def _target(self) -> str:
-        """The coordinator's address; empty where it is to be embedded."""
+        """Returns the coordinator's address; empty if it is to be embedded."""
         return self._settings.join or (self._known.coordinator if self._known is not None else "")
 
     def _membership(self, target: str) -> Membership:

@@ -16,7 +16,7 @@ class StartError(Exception):
 
 
 def listen(face: str, address: Address, *, queue: bool = True) -> socket.socket:
-    """A listening TCP socket of the first address that the host resolves to. Raises StartError."""
+    """Returns a listening TCP socket of the first address that the host resolves to. Raises StartError."""
     try:
         found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -38,7 +38,7 @@ def listen(face: str, address: Address, *, queue: bool = True) -> socket.socket:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """A listening Unix socket."""
+    """Returns a listening Unix socket."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
@@ -57,7 +57,7 @@ def bound_address(listener: socket.socket) -> Address:
 
 
 def check_free(face: str, address: Address) -> Address:
-    """Raises StartError where nobody could listen there; for servers that bind without saying why not.
+    """Raises StartError if nobody could listen there; for servers that bind without saying why not.
 
     Answers the numeric address that the host resolves to, with the port as it was.
     """
@@ -66,7 +66,7 @@ def check_free(face: str, address: Address) -> Address:
 
 
 def cannot_listen(face: str, address: Address, error: OSError) -> StartError:
-    """What to say of a refused address."""
+    """Returns what to say of a refused address."""
     return StartError(f"--{face} {address}: {_reason(address, error)}")
 
 

@@ -17,7 +17,7 @@ END = "<!-- /settings -->\n"
 
 
 def settings_table() -> str:
-    """All settings in Markdown: flag (and so key and variable), default, meaning."""
+    """Returns all settings in Markdown: flag (and so key and variable), default, meaning."""
     lines = ["| flag | default | what it is |", "| --- | --- | --- |"]
     lines += [_row(key) for key in keys().values()]
     return "\n".join(lines) + "\n"
@@ -30,7 +30,7 @@ def _row(key: Key) -> str:
 
 
 def updated(page: str) -> str:
-    """The page with its table as it should be. ValueError where the page has no place for one."""
+    """Returns the page with its table as it should be. Raises ValueError if the page has no place for one."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

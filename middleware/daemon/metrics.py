@@ -75,7 +75,7 @@ class Observation:
 
 
 def encode(observed: Observed, accept: str) -> tuple[bytes, str]:
-    """The metrics and their content type, in the format that the scraper's Accept header asks for."""
+    """Returns the metrics and their content type, in the format that the scraper's Accept header asks for."""
     encoder, content_type = choose_encoder(accept)
     return encoder(Observation(observed)), content_type
 
@@ -95,7 +95,7 @@ def _process(process: ProcessView, started_at: float) -> Iterator[Metric]:
 
 
 def _room(troubles: Troubles) -> Iterator[Metric]:
-    """How much space there is, and which kinds of trouble there are now."""
+    """Yields how much space there is, and which kinds of trouble there are now."""
     if troubles.space is not None:
         where = "of the data directory's file system"
         yield _gauge("treecast_disk_free_bytes", f"space that is left {where}", troubles.space.free)
@@ -106,7 +106,7 @@ def _room(troubles: Troubles) -> Iterator[Metric]:
 
 
 def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
-    """Each integer field of a struct of counters as a counter, each dictionary as one with a label."""
+    """Yields each integer field of a struct of counters as a counter, each dictionary as one with a label."""
     for field in fields(counters):
         value = getattr(counters, field.name)
         doc = f"{field.name.replace('_', ' ')}, counted by {room}"
@@ -176,7 +176,7 @@ def _hosts(hosts: Sequence[pb.HostStatus]) -> Iterator[Metric]:
 
 
 def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
-    """Gauges: an account begins anew with its stream's epoch."""
+    """Gauges: an account restarts with its stream's epoch."""
     labels = ["stream", "epoch", "host", "fate", "reason"]
     records = GaugeMetricFamily(
         "treecast_stream_records",

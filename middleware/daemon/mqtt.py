@@ -28,7 +28,7 @@ class MqttPart:
         unix_path: Path | None,
         pubsub: HostPubSub,
     ) -> None:
-        """`address`: None where it serves over TLS only. Raises StartError."""
+        """`address`: None if it serves over TLS only. Raises StartError."""
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
@@ -43,7 +43,7 @@ class MqttPart:
 
     @property
     def address(self) -> Address | None:
-        """Where it listens without TLS; None where it does not."""
+        """Where it listens without TLS; None if it does not."""
         return Address(*self.face.address) if self._wanted is not None else None
 
     @property
@@ -64,7 +64,9 @@ class MqttPart:
 
 
 def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> MqttSettings:
-    """The face's part of the settings; `address` None: without TLS it listens nowhere. Raises StartError."""
+    """Returns the face's part of the settings; `address` None: without TLS it listens nowhere. Raises
+    StartError.
+    """
     tls, tls_address = None, Address("127.0.0.1", 0)
     if settings.mqtt_tls != OFF:
         tls_address = Address.parse(settings.mqtt_tls)
@@ -113,7 +115,7 @@ def _tls(settings: Settings) -> TlsSettings:
 
 
 def _passwords(path: str) -> Passwords | None:
-    """What the file says. Raises StartError."""
+    """Returns what the file says. Raises StartError."""
     if not path:
         return None
     try:

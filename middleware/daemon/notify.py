@@ -47,7 +47,7 @@ class Notifier:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """How often to ping: half of the time-out; None where no watchdog is meant for this process."""
+    """Returns how often to ping: half of the time-out; None if no watchdog is meant for this process."""
     microseconds = environment.get("WATCHDOG_USEC", "")
     if not microseconds.isdigit() or int(microseconds) == 0:
         return None

@@ -21,7 +21,7 @@ _ROOT = 0
 
 
 def is_own(peer: str, port: int) -> bool:
-    """Whether `peer`, as gRPC names it, is a process of this host's user, of its group, or of root.
+    """Returns whether `peer`, as gRPC names it, is a process of this host's user, of its group, or of root.
 
     `port`: the one of this daemon that it has connected to. A Unix socket is guarded by its own mode.
     """
@@ -37,7 +37,7 @@ def is_own(peer: str, port: int) -> bool:
 
 
 def parse_peer(peer: str) -> Place | None:
-    """`ipv4:127.0.0.1:4242` or `ipv6:%5B::1%5D:4242`; None where it is neither."""
+    """`ipv4:127.0.0.1:4242` or `ipv6:%5B::1%5D:4242`; None if it is neither."""
     kind, _, text = unquote(peer).partition(":")
     host, _, port = text.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port.isdigit():
@@ -49,7 +49,7 @@ def parse_peer(peer: str) -> Place | None:
 
 
 def socket_user(place: Place, port: int) -> int | None:
-    """The user whose socket at `place` of this host is connected to `port`; None where there is none."""
+    """Returns the user whose socket at `place` of this host is connected to `port`; None if there is none."""
     for table in _TABLES:
         try:
             lines = table.read_text().splitlines()[1:]
@@ -72,7 +72,7 @@ def _place(text: str) -> Place:
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """An IPv4 address that is written as an IPv6 one, as IPv4."""
+    """Returns an IPv4 address that is written as an IPv6 one, as IPv4."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 

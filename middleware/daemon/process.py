@@ -28,7 +28,7 @@ class DaemonFailed(Exception):
 
 
 def parse_ready(line: str) -> dict[str, str]:
-    """`ready name=h kafka=127.0.0.1:9092` as a dictionary; ValueError where it is no ready line."""
+    """`ready name=h kafka=127.0.0.1:9092` as a dictionary. Raises ValueError if it is no ready line."""
     word, *pairs = line.split()
     if word != "ready":
         raise ValueError(f"not a ready line: {line!r}")
@@ -68,7 +68,7 @@ class DaemonProcess:
         self._pinned = False
 
     def _clean_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """The caller's environment without settings of some other daemon."""
+        """Returns the caller's environment without settings of some other daemon."""
         inherited = {
             name: value
             for name, value in os.environ.items()
@@ -110,11 +110,11 @@ class DaemonProcess:
         return split_address(self.ready[face])
 
     def log(self) -> str:
-        """All that the daemon has logged, over all its runs."""
+        """Returns all that the daemon has logged, over all its runs."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def command(self) -> list[str]:
-        """The command line, each face on port 0 unless the flags name it."""
+        """Returns the command line, each face on port 0 unless the flags name it."""
         faces = (
             f
             for name in ("kafka", "mqtt", "stare", "admin", "control")

@@ -23,7 +23,7 @@ class DiskRepeats(logging.Filter):
         self._kinds: dict[tuple[str, str], Rarely] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is said; what is said has the refusal in its text."""
+        """Returns whether it is said; what is said has the refusal in its text."""
         error = _refusal(record)
         if error is None:
             return True
@@ -38,7 +38,7 @@ class DiskRepeats(logging.Filter):
 
 
 def _refusal(record: logging.LogRecord) -> TreecastError | None:
-    """The disk's, where the record is about one."""
+    """Returns the disk's, where the record is about one."""
     raised = record.exc_info[1] if record.exc_info else None
     given = record.args if isinstance(record.args, tuple) else ()
     for one in (raised, *given):

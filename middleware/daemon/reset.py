@@ -23,7 +23,9 @@ from .view import GroupView, OffsetView, settled, view_offsets
 async def reset_offsets(
     cluster: Cluster, group: GroupView, request: pb.ResetGroupRequest
 ) -> tuple[Sequence[OffsetView], Sequence[OffsetView]]:
-    """The offsets before and after, for the partitions that were asked for. Raises GROUP_NOT_EMPTY."""
+    """Returns the offsets before and after, for the partitions that were asked for. Raises
+    GROUP_NOT_EMPTY.
+    """
     group_id = group.description.group_id
     if group.description.members:
         raise TreecastError(
@@ -47,7 +49,7 @@ async def reset_offsets(
 def _partitions(
     cluster: Cluster, committed: Mapping[TopicPartition, OffsetView], topic: str
 ) -> Sequence[TopicPartition]:
-    """All of `topic`'s; without a topic, those that the group has committed offsets of."""
+    """Returns all of `topic`'s; without a topic, those that the group has committed offsets of."""
     topics = cluster.definitions.topics()
     if not topic:
         found = sorted(partition for partition in committed if partition.topic in topics)
@@ -62,7 +64,7 @@ def _partitions(
 async def _target(
     cluster: Cluster, partition: TopicPartition, now: OffsetView | None, request: pb.ResetGroupRequest
 ) -> int:
-    """The offset asked for, kept within the partition's log."""
+    """Returns the offset asked for, kept within the partition's log."""
     leader = cluster.partition(partition.topic, partition.partition)
     isolation = Isolation.READ_UNCOMMITTED
     start = (await settled(leader.offset_for_time(EARLIEST_TIMESTAMP, isolation))).offset

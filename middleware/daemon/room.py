@@ -29,7 +29,7 @@ _NO_FILES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def kept_of(limit: int) -> int:
-    """How many descriptors are kept for the daemon itself."""
+    """Returns how many descriptors are kept for the daemon itself."""
     return min(MOST_KEPT, limit // 4)
 
 
@@ -60,12 +60,12 @@ class Descriptors:
         return self._left > 0
 
     def plenty(self) -> bool:
-        """Whether there are so many that it is over, and not only for the next client or two."""
+        """Returns whether there are so many that it is over, and not only for the next client or two."""
         return self.count() and self._left >= self.kept // 2
 
 
 def free_descriptors(most: int) -> int:
-    """How many more may be opened, at most `most`."""
+    """Returns how many more may be opened, at most `most`."""
     taken: list[int] = []
     try:
         first = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -155,7 +155,7 @@ class RoomWatch:
             _log.warning("%s", line)
 
     def _has_refused(self) -> bool:
-        """Whether the disk has refused anything since the last look."""
+        """Returns whether the disk has refused anything since the last look."""
         errors = self._refusals()
         new, self._errors = errors > self._errors, errors
         return new

@@ -58,7 +58,7 @@ async def _serve(loaded: Loaded) -> int:
 
 
 async def _started(daemon: Daemon, signals: Signals) -> bool:
-    """False where a signal came first; then all is closed again."""
+    """False if a signal came first; then all is closed again."""
     starting = asyncio.create_task(daemon.start())
     asked = asyncio.create_task(signals.first.wait())
     await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)

@@ -37,7 +37,7 @@ class RuntimeDir:
 
     @classmethod
     def open(cls, chosen: str, environment: Mapping[str, str]) -> RuntimeDir | None:
-        """The chosen directory, else the first usable of discovery's; None where there is none."""
+        """Returns the chosen directory, else the first usable of discovery's; None if there is none."""
         reasons = []
         for path, named in candidates(chosen, environment):
             if reason := refusal(path, named=named):
@@ -53,7 +53,7 @@ class RuntimeDir:
         return None
 
     def claim(self, face: str) -> Path | None:
-        """Where the face's socket may be bound; None where another daemon has it."""
+        """Where the face's socket may be bound; None if another daemon has it."""
         path = self.path / f"{face}.sock"
         if len(os.fsencode(path)) > _LONGEST_PATH:
             _log.warning("no Unix socket for %s: the path %s is too long for one", face, path)
@@ -100,7 +100,7 @@ def candidates(chosen: str, environment: Mapping[str, str]) -> list[tuple[Path, 
 
 
 def refusal(path: Path, *, named: bool) -> str:
-    """Why a daemon of this user does not take the directory; empty where it does.
+    """Why a daemon of this user does not take the directory; empty if it does.
 
     One that belongs to another user is for that user's daemon, also where this user may write as root may:
     sockets of two daemons in one directory would look like one daemon's. An operator may say otherwise.
@@ -121,7 +121,7 @@ def _writable(folder: Path) -> bool:
 
 
 def _make(path: Path, *, named: bool) -> bool:
-    """Whether the directory had to be made; OSError where it cannot be."""
+    """Returns whether the directory had to be made. Raises OSError if it cannot be."""
     try:
         path.mkdir(mode=DIRECTORY_MODE)
     except FileExistsError:

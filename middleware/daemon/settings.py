@@ -330,12 +330,14 @@ class Key(Struct, frozen=True):
 
     @property
     def default_text(self) -> str:
-        """The default as an operator would write it; empty where it depends on the machine."""
+        """The default as an operator would write it; empty if it depends on the machine."""
         return value_text(self.default)
 
 
 def given_carriers(settings: Settings) -> dict[str, str]:
-    """The fabric's carriers beside unicast, the preferred first, and their options: NAME or NAME=OPTION."""
+    """Returns the fabric's carriers beside unicast, the preferred first, and their options: NAME or
+    NAME=OPTION.
+    """
     found: dict[str, str] = {}
     for text in settings.carrier.split(","):
         name, _, option = text.strip().partition("=")
@@ -347,7 +349,7 @@ def given_carriers(settings: Settings) -> dict[str, str]:
 
 
 def value_text(value: object) -> str:
-    """A setting's value as it stands in a flag or variable."""
+    """Returns a setting's value as it stands in a flag or variable."""
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, bool):
@@ -359,7 +361,7 @@ def value_text(value: object) -> str:
 
 @cache
 def keys() -> dict[str, Key]:
-    """All settings by name, in the order of `Settings`."""
+    """Returns all settings by name, in the order of `Settings`."""
     hints = get_type_hints(Settings, include_extras=True)
     return {field.name: _key(field, hints[field.name]) for field in fields(Settings)}
 

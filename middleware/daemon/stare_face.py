@@ -41,7 +41,7 @@ class StareFaceServer:
         self._face: StareFace | None = None
 
     def listen(self, address: Address, unix_path: Path | None) -> Address:
-        """Where it listens then. StartError."""
+        """Where it listens then. Raises StartError."""
         self._sockets.append(listen("stare", address))
         if unix_path is not None:
             self._sockets.append(listen_unix(unix_path))

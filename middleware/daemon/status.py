@@ -44,25 +44,27 @@ class JoinedView(Protocol):
     def coordinator(self) -> pb.CoordinatorStatus: ...
 
     async def ask_coordinator(self) -> pb.CoordinatorStatus:
-        """The same, with what a coordinator elsewhere says is wrong with itself, if it answers soon."""
+        """Returns the same, with what a coordinator elsewhere says is wrong with itself, if it
+        answers soon.
+        """
 
     def calls(self) -> CoordinatorCounts | None:
-        """What the coordinator in this daemon counted; None where it is elsewhere."""
+        """Returns what the coordinator in this daemon counted; None if it is elsewhere."""
 
     def hosts(self) -> Sequence[pb.HostStatus]: ...
 
     def leader(self, topic: str, index: int) -> str:
-        """The name of a partition's leader."""
+        """Returns the name of a partition's leader."""
 
     def is_home(self, group_id: str) -> bool:
-        """Whether this host is the group's home; each host's metrics have its own groups."""
+        """Returns whether this host is the group's home; each host's metrics have its own groups."""
 
     def fabric(self) -> pb.FabricResponse: ...
 
     def streams(self) -> Sequence[pb.StreamStatus]: ...
 
     def standings(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
-        """How partitions stand; of one topic where it is named."""
+        """Returns how partitions stand; of one topic where it is named."""
 
     def troubled(self) -> Sequence[pb.PartitionStanding]:
         """Those that are not as they should be, or have lost records."""
@@ -74,13 +76,13 @@ class JoinedView(Protocol):
         """A partition that waits goes on, or a copy that was refused is begun anew."""
 
     def export(self, first: int) -> pb.ExportViewResponse:
-        """What the coordinator has told, a page from the entry numbered `first` on."""
+        """Returns what the coordinator has told, a page from the entry numbered `first` on."""
 
     def isolation(self) -> str:
-        """Why no other host accepts this one; empty where any does, or none is there."""
+        """Why no other host accepts this one; empty if any does, or none is there."""
 
     def problems(self) -> Sequence[str]:
-        """What is wrong with this host, as sentences."""
+        """Returns what is wrong with this host, as sentences."""
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
         """Label switches around hold these trees; the version that is used from now on."""
@@ -92,7 +94,7 @@ class JoinedView(Protocol):
 class Subject(Struct):
     """What the admin interfaces show and change. `ready`: serving, and not shutting down.
 
-    `joined`: None of a host alone. `troubles`: None where nobody looks for any.
+    `joined`: None of a host alone. `troubles`: None if nobody looks for any.
     """
 
     settings: Settings

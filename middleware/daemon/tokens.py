@@ -30,7 +30,7 @@ def given_token(text: str) -> JoinToken:
 
 
 def kept_token(data: Path, file: str = FILE) -> JoinToken | None:
-    """The one in a data directory; None where there is none. Raises StartError."""
+    """Returns the one in a data directory; None if there is none. Raises StartError."""
     path = data / file
     try:
         return _parsed(path.read_text(encoding="utf-8"), str(path))

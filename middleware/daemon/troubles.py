@@ -76,8 +76,8 @@ class Space(Struct, frozen=True):
 class Look(Struct, frozen=True):
     """What was seen in one look.
 
-    `space`: None where the directory cannot be asked. `refused`: why the disk takes no more, from an attempt
-    to write; empty: it does, or nobody has tried.
+    `space`: None if the directory cannot be asked. `refused`: why the disk takes no more, from an attempt to
+    write; empty: it does, or nobody has tried.
     """
 
     space: Space | None
@@ -125,7 +125,7 @@ class Troubles:
         self.space: Space | None = None
 
     def look(self, seen: Look, now: float) -> list[str]:
-        """The lines that are to be logged."""
+        """Returns the lines that are to be logged."""
         self.space = seen.space
         lines = (
             self.disk.look(self._disk_text(seen), now),
@@ -134,7 +134,7 @@ class Troubles:
         return [line for line in lines if line]
 
     def texts(self) -> list[str]:
-        """What is wrong now."""
+        """Returns what is wrong now."""
         return [trouble.text for trouble in (self.disk, self.descriptors) if trouble.text]
 
     def _disk_text(self, seen: Look) -> str:

@@ -89,7 +89,7 @@ class ProcessView(Struct, frozen=True):
 
 
 async def settled(value: T | Future[T]) -> T:
-    """The value of what is there at once, or has to be waited for."""
+    """Returns the value of what is there at once, or has to be waited for."""
     return await value if isinstance(value, asyncio.Future) else value
 
 
@@ -97,7 +97,7 @@ class _Asked:
     """A partition that is asked for its bounds. One that another host leads answers later, or never."""
 
     def __init__(self, cluster: Cluster, topic: str, index: int) -> None:
-        """UNKNOWN_TOPIC where there is none."""
+        """Raises UNKNOWN_TOPIC if there is none."""
         self._index = index
         self._leader = cluster.partition(topic, index)
         self._answers: list[OffsetAtTime | Future[OffsetAtTime]] = []
@@ -111,7 +111,7 @@ class _Asked:
         return [answer for answer in self._answers if isinstance(answer, asyncio.Future)]
 
     def view(self) -> PartitionView:
-        """What was answered by now."""
+        """Returns what was answered by now."""
         offsets = [_offset(answer) for answer in self._answers]
         start, end, stable = offsets if len(offsets) == len(_BOUNDS) else (-1, -1, -1)
         return PartitionView(self._index, self._leader.leader_epoch, start, end, stable, self._leader.size)
@@ -149,8 +149,9 @@ async def view_topic(cluster: Cluster, topic: Topic) -> TopicView:
 
 
 async def view_topics(cluster: Cluster, chosen: Mapping[str, Sequence[int]] | None = None) -> list[TopicView]:
-    """All topics by name, or of those in `chosen` the partitions there. One that is deleted meanwhile is
-    left out."""
+    """Returns all topics by name, or of those in `chosen` the partitions there. One that is deleted meanwhile
+    is left out.
+    """
     asked: list[tuple[Topic, list[_Asked]]] = []
     seen = _Turns()
     for name, topic in sorted(cluster.definitions.topics().items()):
@@ -233,7 +234,7 @@ def _stored(cluster: Cluster, topic: str, index: int) -> int:
 async def view_offsets(
     cluster: Cluster, group_id: str, partitions: Sequence[TopicPartition] | None = None
 ) -> tuple[OffsetView, ...]:
-    """A group's committed offsets, by topic and partition; those that cannot be told are left out."""
+    """Returns a group's committed offsets, by topic and partition; those that cannot be told are left out."""
     home = cluster.home(GROUPS, group_id)
     committed = await home.fetch_offsets(group_id, partitions, require_stable=False)
     return tuple(
@@ -300,7 +301,7 @@ def view_process() -> ProcessView:
 
 
 def _open_files(limit: int) -> int:
-    """0 where nobody can tell; `limit` where there is not even one left to look with."""
+    """0 if nobody can tell; `limit` where there is not even one left to look with."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError as error:

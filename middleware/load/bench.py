@@ -57,7 +57,7 @@ class BenchOptions:
 
 
 def run_bench(kind: Kind, options: BenchOptions) -> Result:
-    """Runs one load to its end. Raises LoadError where the server refuses, OSError where it isn't there."""
+    """Runs one load to its end. Raises LoadError if the server refuses, OSError where it isn't there."""
     return prepare(kind, options)()
 
 

@@ -76,7 +76,7 @@ class _Producer:
         return True
 
     def receive(self) -> int:
-        """The number of answers in what has come. Raises LoadError on an error."""
+        """Returns the number of answers in what has come. Raises LoadError on an error."""
         try:
             count = self.socket.recv_into(self._view[self._filled :])
         except BlockingIOError:

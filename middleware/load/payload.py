@@ -33,7 +33,9 @@ def _record_size(number: int, size: int) -> int:
 
 
 def records_in(batch_bytes: int, size: int) -> int:
-    """How many records of `size` bytes a client puts into a batch of at most `batch_bytes`; at least one."""
+    """Returns how many records of `size` bytes a client puts into a batch of at most `batch_bytes`; at least
+    one.
+    """
     left, count = batch_bytes - _BATCH_OVERHEAD, 0
     while (left := left - _record_size(count, size)) >= 0:
         count += 1
@@ -43,7 +45,9 @@ def records_in(batch_bytes: int, size: int) -> int:
 def make_batch(
     records: int, size: int, timestamp: int, compression: Compression = Compression.NONE, seed: int = 1
 ) -> Batch:
-    """A batch without producer id: values of random letters, all at `timestamp` (ms since the epoch)."""
+    """Returns a batch without producer id: values of random letters, all at `timestamp` (ms since the
+    epoch).
+    """
     draw = random.Random(seed)
     letters = bytes(draw.choices(b"abcdefghijklmnopqrstuvwxyz 0123456789", k=4 * size + 4096))
     starts = [draw.randrange(len(letters) - size) for _ in range(records)]

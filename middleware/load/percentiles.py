@@ -12,7 +12,7 @@ WINDOW_S = 0.25
 
 
 def percentile(ordered: Sequence[float], quantile: float) -> float:
-    """The smallest value that at least `quantile` of all values don't exceed. `ordered` ascends."""
+    """Returns the smallest value that at least `quantile` of all values don't exceed. `ordered` ascends."""
     if not ordered:
         raise ValueError("no values to take a percentile of")
     if not 0 <= quantile <= 1:
@@ -21,7 +21,7 @@ def percentile(ordered: Sequence[float], quantile: float) -> float:
 
 
 def window_p99(values: Sequence[float], rate: float) -> float:
-    """The median of the 99th percentiles of windows of WINDOW_S each.
+    """Returns the median of the 99th percentiles of windows of WINDOW_S each.
 
     `values` are in the order in which they were due, `rate` of them a second.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def mask_of(members: Iterable[int]) -> int:
-    """The set as bits."""
+    """Returns the set as bits."""
     mask = 0
     for member in members:
         mask |= 1 << member

@@ -14,11 +14,10 @@ _ROUNDS = 20
 
 
 def k_medoids(network: Network, count: int, rng: Rng) -> list[list[int]]:
-    """The nodes in `count` groups around central nodes; each group begins with its centre.
+    """Returns the nodes in `count` groups around central nodes; each group begins with its centre.
 
-    Centres are first drawn by squared distance from those there are (k-means++), then moved to where the
-    sum of
-    distances in their group is least, until they stay.
+    Centres are first drawn by squared distance from those there are (k-means++), then moved to where the sum
+    of distances in their group is least, until they stay.
     """
     far = [distances(network, node) for node in range(network.node_count)]
     count = min(count, network.node_count)
@@ -57,8 +56,9 @@ def _assign(far: list[list[int]], centers: list[int]) -> list[list[int]]:
 
 
 def dense_regions(network: Network, groups: list[list[int]], share: float) -> list[list[int]]:
-    """The part of every group near its centre: breadth first, a node each in turn, until `share` of all
-    nodes."""
+    """Returns the part of every group near its centre: breadth first, a node each in turn, until `share` of
+    all nodes.
+    """
     waiting = []
     for group in groups:
         far = distances(network, group[0])
@@ -74,7 +74,7 @@ def dense_regions(network: Network, groups: list[list[int]], share: float) -> li
 
 
 def communities(network: Network) -> list[list[int]]:
-    """The switches in groups of the greatest modularity that greedy merging finds.
+    """Returns the switches in groups of the greatest modularity that greedy merging finds.
 
     Each begins with its hub: the node of most edges, the lowest number where several have as many.
     """

@@ -20,7 +20,7 @@ class Forwarder(Protocol[S]):
     """What every switch does with a packet. A stack is never changed, copies carry new ones."""
 
     def forward(self, switch: int, arrived: int, stack: S) -> tuple[list[tuple[int, S]], int]:
-        """The copies as (link, stack), and how many labels were looked up.
+        """Returns the copies as (link, stack), and how many labels were looked up.
 
         `arrived` is the link by which the packet came, -1 where its publisher is at the switch.
         """
@@ -97,7 +97,7 @@ def _send(
 
 
 def faults(network: Network, source: int, receivers: list[int], outcome: Outcome) -> list[str]:
-    """What is wrong with a delivery; nothing where every receiver got one copy and nobody else any.
+    """Returns what is wrong with a delivery; nothing if every receiver got one copy and nobody else any.
 
     Where hosts are inside the switches a packet may pass switches whose host does not want it, once; none of
     them may be the end of a branch.

@@ -1,8 +1,5 @@
-"""A network: switches and hosts, joined by links.
-
-An undirected edge `e` is two directed links: `2e` from its first end to its second, `2e + 1` back; `link ^ 1`
-turns around and `link >> 1` is the edge. Ports of a node are numbered from 1 in the order in which its edges
-were given. A network without hosts is the thesis' chapter 6: every node is a switch with its host inside.
+"""where it is absent. Raises RoutingError for unknown nodes, names given twice, hosts that do not hang on one
+switch.
 """
 
 from __future__ import annotations
@@ -86,23 +83,25 @@ class Network:
         return self.hosts or list(range(len(self.names)))
 
     def link(self, tail: int, head: int) -> int:
-        """The link from one node to a neighbour. RoutingError where there is none."""
+        """Returns the link from one node to a neighbour. Raises RoutingError if there is none."""
         for link in self.out[tail]:
             if self.heads[link] == head:
                 return link
         raise RoutingError(f"no link from {self.names[tail]} to {self.names[head]}")
 
     def link_at(self, node: int, port: int) -> int:
-        """The link that leaves a port, or -1."""
+        """Returns the link that leaves a port, or -1."""
         out = self.out[node]
         return out[port - 1] if 0 < port <= len(out) else -1
 
     def switch_of(self, host: int) -> int:
-        """The switch that a host hangs on; a node that is no host is its own."""
+        """Returns the switch that a host hangs on; a node that is no host is its own."""
         return self.heads[self.out[host][0]] if self.is_host[host] else host
 
     def node(self, name: str) -> int:
-        """A node by its name, or by its number where no name is meant. RoutingError where it is neither."""
+        """Returns a node by its name, or by its number where no name is meant. Raises RoutingError if it is
+        neither.
+        """
         if name in self.names:
             return self.names.index(name)
         if name.isdigit() and int(name) < len(self.names):
@@ -120,11 +119,9 @@ def build(
     hosts: Iterable[int] = (),
     weights: Iterable[int] | None = None,
 ) -> Network:
-    """A network from edges between node numbers.
+    """Returns a network from edges between node numbers.
 
     Parallel edges become one (the smallest weight counts), loops are left out. `weights` goes with `edges`;
-    1 where it is absent. RoutingError for unknown nodes, names given twice, hosts that do not hang on one
-    switch.
     """
     if not names:
         raise RoutingError("a network has at least one node")
@@ -156,7 +153,7 @@ def _check_hosts(network: Network) -> None:
 
 
 def with_hosts(network: Network, per_switch: int = 1) -> Network:
-    """The same network with hosts on every switch; a switch's links to others keep their ports."""
+    """Returns the same network with hosts on every switch; a switch's links to others keep their ports."""
     names, edges, hosts = list(network.names), list(network.ends), []
     for switch in network.switches:
         for number in range(per_switch):

@@ -6,9 +6,9 @@ from .network import Network, RoutingError
 
 
 def preorder(network: Network, edges: int, root: int) -> list[int]:
-    """The tree's links away from the root, each before those behind it, ports ascending.
+    """Returns the tree's links away from the root, each before those behind it, ports ascending.
 
-    RoutingError where edges are no tree that holds the root.
+    Raises RoutingError if edges are no tree that holds the root.
     """
     found: list[int] = []
     seen = 1 << root
@@ -38,7 +38,9 @@ def children(network: Network, edges: int, root: int) -> dict[int, list[int]]:
 
 
 def breadth_first(network: Network, root: int, within: int = -1) -> int:
-    """The edges of the breadth-first tree from a root, among the nodes of `within` (bits; all by default)."""
+    """Returns the edges of the breadth-first tree from a root, among the nodes of `within` (bits; all by
+    default).
+    """
     seen, level, edges = 1 << root, [root], 0
     while level:
         below = []
@@ -70,10 +72,10 @@ def distances(network: Network, root: int) -> list[int]:
 
 
 def diameter(network: Network) -> int:
-    """The longest of all shortest ways, in hops."""
+    """Returns the longest of all shortest ways, in hops."""
     return max(max(distances(network, node)) for node in range(network.node_count))
 
 
 def center(network: Network, among: list[int]) -> int:
-    """The node of `among` whose farthest node is nearest; the lowest number where several are."""
+    """Returns the node of `among` whose farthest node is nearest; the lowest number where several are."""
     return min(among, key=lambda node: (max(distances(network, node)), node))

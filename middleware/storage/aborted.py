@@ -34,7 +34,7 @@ def encode_entry(entry: AbortedEntry) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[AbortedEntry]:
-    """The whole entries of a file; a torn last one is left out."""
+    """Returns the whole entries of a file; a torn last one is left out."""
     whole = len(data) - len(data) % ENTRY_SIZE
     entries: list[AbortedEntry] = []
     for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data[:whole]):

@@ -43,7 +43,7 @@ class SyncTicket:
         self._descriptors = descriptors
 
     def run(self) -> None:
-        """Waits for the disk. OSError where it refuses."""
+        """Waits for the disk. Raises OSError if it refuses."""
         try:
             for descriptor in self._descriptors:
                 self._disk.sync(descriptor)
@@ -74,7 +74,7 @@ class BlockLog:
     def open(
         cls, directory: str, disk: Disk, syncs: bool, take: Callable[[BlockSegment, bytes], None]
     ) -> BlockLog:
-        """Opens, or makes, the log; `take` is given each block in order. STORAGE where the disk refuses.
+        """Opens, or makes, the log; `take` is given each block in order. Raises STORAGE if the disk refuses.
 
         A block that is broken where it cannot be torn, with others behind it, is refused as well.
         """
@@ -101,7 +101,7 @@ class BlockLog:
         return sum([segment.size for segment in self.segments])
 
     def append(self, body: bytes) -> None:
-        """Writes one block. STORAGE where the disk refuses; then nothing of it is there."""
+        """Writes one block. Raises STORAGE if the disk refuses; then nothing of it is there."""
         segment = self.segments[-1]
         data = _HEAD.pack(len(body), crc32c(body)) + body
         try:
@@ -115,7 +115,7 @@ class BlockLog:
         segment.size += len(data)
 
     def roll(self) -> BlockSegment:
-        """Begins a new segment. OSError where the disk refuses."""
+        """Begins a new segment. Raises OSError if the disk refuses."""
         number = self.segments[-1].number + 1 if self.segments else 1
         descriptor = self._disk.open(self._path(number), create=True)
         if self._descriptor >= 0:
@@ -128,13 +128,15 @@ class BlockLog:
         return self.segments[-1]
 
     def drop_first(self) -> None:
-        """Removes the oldest segment, never the one that is written to. OSError where the disk refuses."""
+        """Removes the oldest segment, never the one that is written to. Raises OSError if the disk
+        refuses.
+        """
         assert len(self.segments) > 1
         self._disk.unlink(self._path(self.segments[0].number))
         del self.segments[0]
 
     def drop(self, segment: BlockSegment) -> None:
-        """Removes a segment wherever it lies, never the one that is written to. OSError where the disk
+        """Removes a segment wherever it lies, never the one that is written to. Raises OSError if the disk
         refuses.
 
         For owners to whom a segment says nothing about others.
@@ -144,11 +146,13 @@ class BlockLog:
         self.segments.remove(segment)
 
     def open_segment(self, number: int) -> int:
-        """A descriptor to read a segment by, which the caller closes. OSError where the disk refuses."""
+        """Returns a descriptor to read a segment by, which the caller closes. Raises OSError if the disk
+        refuses.
+        """
         return self._disk.open(self._path(number))
 
     def begin_sync(self) -> SyncTicket:
-        """What has to be forced to the disk so that all written by now is safe. OSError."""
+        """Returns what has to be forced to the disk so that all written by now is safe. Raises OSError."""
         ticket = SyncTicket(self._disk, self.directory, [*self._full, os.dup(self._descriptor)])
         self._full.clear()
         return ticket
@@ -190,7 +194,9 @@ class BlockLog:
 
 
 def _read_block(read: Callable[[int], bytes], left: int) -> bytes | None:
-    """The next block, or None where the rest is none. A size is believed only as far as the file goes."""
+    """Returns the next block, or None if the rest is none. A size is believed only as far as the file
+    goes.
+    """
     if left < _HEAD.size:
         return None
     size, checksum = _HEAD.unpack(read(_HEAD.size))

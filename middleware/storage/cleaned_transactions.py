@@ -24,7 +24,7 @@ class CleanedTransactions:
         self.kept: list[AbortedEntry] = []  # for the new index: their markers stay
 
     def drops_data(self, header: BatchHeader) -> bool:
-        """Whether a data batch belongs to an aborted transaction."""
+        """Returns whether a data batch belongs to an aborted transaction."""
         self._reach(header.last_offset)
         if not header.transactional:
             return False
@@ -36,7 +36,7 @@ class CleanedTransactions:
         return True
 
     def drops_marker(self, header: BatchHeader, marker: Marker) -> bool:
-        """Whether no record of the transaction that a marker ended is left before it."""
+        """Returns whether no record of the transaction that a marker ended is left before it."""
         self._reach(header.last_offset)
         if marker.kind == ABORT:
             known = self._aborted.pop(header.producer_id, None)

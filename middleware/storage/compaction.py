@@ -1,15 +1,15 @@
 """Compaction by key: of each key only the last record stays. Kafka's cleaner, its rules and words.
 
-A round looks at the dirty part (from the log's cleaned offset up to a limit) and remembers the last offset
-of each key there, up to `compaction_keys` keys. Then it copies all segments up to there without the
-records that a later one of the same key replaces, and without keyless ones. Never touched are the last
-segment, anything from the last stable offset on, and what is younger than min.compaction.lag.ms.
+A round looks at the dirty part (from the log's cleaned offset up to a limit) and remembers the last offset of
+each key there, up to `compaction_keys` keys. Then it copies all segments up to there without the records that
+a later one of the same key replaces, and without keyless ones. Never touched are the last segment, anything
+from the last stable offset on, and what is younger than min.compaction.lag.ms.
 
 - Offsets, sequences, epochs and codecs stay; a batch of which nothing changes is copied as it is.
 - A record without a value (tombstone) stays for delete.retention.ms after it was first cleaned: its batch
   then carries the delete horizon in place of its base timestamp (KIP-534). Markers go by the same rule,
   once no record of their transaction is left. Records of aborted transactions go at once.
-- The last batch of each known producer stays, if need be empty: its sequence number must survive.
+- The last batch of each known producer stays, if needed empty: its sequence number must survive.
 
 `plan` and `install` are called on the loop. `CompactionPlan.run` is for a thread: it reads sealed segments
 through descriptors of its own and writes `.cleaned` files. `swap` says how those become the log.
@@ -202,7 +202,7 @@ class CompactionPlan:
         return groups
 
     def keeps(self, record: Record, header: BatchHeader) -> bool:
-        """Whether a data record stays."""
+        """Returns whether a data record stays."""
         if record.offset >= self.offsets.end:
             return True
         if record.key is None or self.offsets.last(record.key) > record.offset:
@@ -212,7 +212,7 @@ class CompactionPlan:
         return header.base_timestamp > self.now_ms
 
     def ends_producer(self, header: BatchHeader) -> bool:
-        """Whether this is the batch by which its producer's sequence (or epoch) is known."""
+        """Returns whether this is the batch by which its producer's sequence (or epoch) is known."""
         known = self._producers.get(header.producer_id)
         if known is None:
             return False
@@ -276,7 +276,7 @@ class _GroupCleaner:
         return result
 
     def _take_aborted(self) -> list[AbortedEntry]:
-        """The entries whose markers are in this group."""
+        """Returns the entries whose markers are in this group."""
         kept, self._transactions.kept = self._transactions.kept, []
         return kept
 
@@ -312,7 +312,7 @@ class _GroupCleaner:
         self._buffer = bytearray()
 
     def _cleaned(self, header: BatchHeader, data: memoryview) -> memoryview | bytes | None:
-        """What stays of a batch: the batch itself, a smaller one, or None."""
+        """Returns what stays of a batch: the batch itself, a smaller one, or None."""
         plan = self._plan
         if header.control:
             unused = self._transactions.drops_marker(header, read_marker(data, 0, header))
@@ -338,7 +338,7 @@ class _GroupCleaner:
 
 
 def plan(log: PartitionLog, now_ms: int) -> CompactionPlan | None:
-    """A round for `log`, or None where nothing can or need be done."""
+    """A round for `log`, or None if nothing can or need be done."""
     config = log.config
     if not config.cleanup_compact or log.closed or not log.compactable or log.durability.failed:
         return None
@@ -384,8 +384,9 @@ def _worth_it(log: PartitionLog, segments: list[Segment], dirty: list[Segment], 
 
 
 def install(log: PartitionLog, finished: CompactionPlan) -> bool:
-    """Puts the cleaned segments in the place of the old ones. False where the log changed too much
-    meanwhile (retention took a segment, or it was closed). STORAGE where the disk refuses."""
+    """Puts the cleaned segments instead of the old ones. False if the log changed too much meanwhile
+    (retention took a segment, or it was closed). Raises STORAGE if the disk refuses.
+    """
     sources = [source.segment for cleaned in finished.done for source in cleaned.sources]
     present = {id(segment) for segment in log.segments}
     if log.closed or not all(id(segment) in present for segment in sources):

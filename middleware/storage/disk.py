@@ -21,7 +21,7 @@ class Disk:
         return type(self).sync is _SYNC
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor for reading and writing; with `create` the file must not exist."""
+        """Returns a descriptor for reading and writing; with `create` the file must not exist."""
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_EXCL
@@ -31,7 +31,7 @@ class Disk:
         os.close(descriptor)
 
     def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
-        """How many bytes were written, which may be fewer than asked."""
+        """Returns how many bytes were written, which may be fewer than asked."""
         return os.pwrite(descriptor, data, position)
 
     def truncate(self, descriptor: int, size: int) -> None:

@@ -49,7 +49,7 @@ class FlushTicket:
         return self.files[0][1] if self.disk.syncs_plainly else -1
 
     def run(self) -> None:
-        """Waits for the disk. OSError where it refuses; `end` is to be told of it.
+        """Waits for the disk. Raises OSError if it refuses; `end` is to be told of it.
 
         A checkpoint that cannot be written (no space, say) is given up: there will be another.
         """
@@ -95,7 +95,7 @@ class Durability:
         return self._disk_segment
 
     def knows_producers(self, base_offset: int) -> bool:
-        """Whether recovery would know the producers of a log that began at `base_offset`."""
+        """Returns whether recovery would know the producers of a log that began at `base_offset`."""
         if self._on_disk and self.checkpoint.recovery >= base_offset:
             return True
         return os.path.exists(stem(self.log.directory, base_offset) + ".snapshot")
@@ -127,7 +127,7 @@ class Durability:
         self.directory_dirty = True
 
     def needed(self) -> bool:
-        """Whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
+        """Returns whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
         log = self.log
         if self.flushed_offset >= log.end_offset:
             return False
@@ -136,7 +136,7 @@ class Durability:
         return log.end_offset - self.flushed_offset >= log.config.flush_messages
 
     def due(self, now_ms: int) -> bool:
-        """Whether a flush in the background is due: the interval, flush.ms, or rolled segments."""
+        """Returns whether a flush in the background is due: the interval, flush.ms, or rolled segments."""
         if not self.unflushed or self.failed:
             return False
         settings = self.log.settings
@@ -146,7 +146,7 @@ class Durability:
         return now_ms - self._dirty_since_ms >= age or len(self.unflushed) > 1
 
     def begin(self, now_ms: int, *, checkpoint: bool = False) -> FlushTicket | None:
-        """What to force to the disk, or None. One ticket at a time, and each comes back to `end`.
+        """Returns what to force to the disk, or None. One ticket at a time, and each comes back to `end`.
 
         A checkpoint is added after `checkpoint_bytes`, after a roll, or when asked for.
         """
@@ -172,7 +172,7 @@ class Durability:
         return ticket
 
     def _pin(self, ticket: FlushTicket) -> None:
-        """The files stay open until the ticket comes back. STORAGE where one cannot be opened."""
+        """The files stay open until the ticket comes back. Raises STORAGE if one cannot be opened."""
         pool = self.log.shared.pool
         try:
             for segment in self.unflushed:
@@ -282,12 +282,13 @@ class Durability:
             drop_snapshots(log.directory, log.bases, self.checkpoint.recovery, log.shared.disk)
 
     def in_summary(self) -> bool:
-        """Whether what a checkpoint would say is to be in the log's summary."""
+        """Returns whether what a checkpoint would say is to be in the log's summary."""
         return self.log.shared.summaries is not None and is_small(self.log)
 
     def settled(self, *, leaving: bool) -> bool:
-        """Whether there is nothing to force to the disk, or it cannot be; and nothing to write down, but the
-        summary where the log is `leaving`."""
+        """Returns whether there is nothing to force to the disk, or it cannot be; and nothing to write down,
+        but the summary where the log is `leaving`.
+        """
         if self.failed:
             return True
         if self.unflushed or self.directory_dirty:
@@ -295,7 +296,7 @@ class Durability:
         return (leaving and self.in_summary()) or self.covered()
 
     def covered(self) -> bool:
-        """Whether the checkpoint on disk covers the whole log, or there is nothing to cover."""
+        """Returns whether the checkpoint on disk covers the whole log, or there is nothing to cover."""
         found, log = self.checkpoint, self.log
         if not log.has_files:
             return True

@@ -67,7 +67,7 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, data: bytes) -> LeaderEpochs:
-        """What can be read of a file: nothing, if it is not whole."""
+        """Returns what can be read of a file: nothing, if it is not whole."""
         try:
             lines = data.decode().splitlines()
             version, count = int(lines[0]), int(lines[1])

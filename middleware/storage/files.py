@@ -40,12 +40,12 @@ class FilePool:
         return len(self._open)
 
     def file(self, path: str) -> LogFile:
-        """A file to be opened on demand. Serials are never used twice: a new inode gets a new one."""
+        """Returns a file to be opened on demand. Serials are never used twice: a new inode gets a new one."""
         self._serial += 1
         return LogFile(path, self._serial)
 
     def create(self, path: str) -> LogFile:
-        """Makes an empty file and opens it. OSError where it exists or the disk refuses."""
+        """Makes an empty file and opens it. Raises OSError if it exists or the disk refuses."""
         file = self.file(path)
         self._adopt(file, self.disk.open(path, create=True))
         return file
@@ -55,7 +55,7 @@ class FilePool:
         self._adopt(file, self.disk.open(file.path, create=True))
 
     def descriptor(self, file: LogFile) -> int:
-        """The descriptor of `file`, opened if need be. STORAGE where that fails."""
+        """Returns the descriptor of `file`, opened if needed. Raises STORAGE if that fails."""
         file.used = True
         if file.descriptor >= 0:
             return file.descriptor
@@ -66,7 +66,7 @@ class FilePool:
         return file.descriptor
 
     def pin(self, file: LogFile) -> int:
-        """A descriptor that stays open until `unpin`, whatever becomes of the file."""
+        """Returns a descriptor that stays open until `unpin`, whatever becomes of the file."""
         descriptor = self.descriptor(file)
         file.pins += 1
         return descriptor

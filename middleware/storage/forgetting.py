@@ -26,7 +26,7 @@ def start_at(log: PartitionLog, offset: int) -> None:
 
 
 def clean(log: PartitionLog, now_ms: int) -> int:
-    """As `PartitionLog.clean`, of a log that has files."""
+    """Implements `PartitionLog.clean`, of a log that has files."""
     log.producers.expire(now_ms, log.settings.producer_expiration_ms)
     active = log.held.active
     if active.size and now_ms - active.created_ms > log.segment_ms:

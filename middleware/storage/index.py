@@ -68,7 +68,9 @@ class OffsetIndex:
         return self.base_offset + relative, position
 
     def find_offset(self, offset: int) -> int:
-        """The last entry whose offset is not after `offset`, or -1: its batch does not lie after it."""
+        """Returns the last entry whose offset is not after `offset`, or -1: its batch does not lie
+        after it.
+        """
         wanted = offset - self.base_offset
         low, high = 0, len(self.data) // OFFSET_ENTRY
         while low < high:
@@ -81,7 +83,7 @@ class OffsetIndex:
         return low - 1
 
     def find_position(self, limit: int) -> int:
-        """The last entry whose position is not after `limit`, or -1.
+        """Returns the last entry whose position is not after `limit`, or -1.
 
         Positions grow nearly evenly, so the search begins where the entry would be and widens from there.
         """
@@ -129,8 +131,9 @@ class OffsetIndex:
         del self._batches[count * OFFSET_ENTRY :]
 
     def sane(self, size: int) -> bool:
-        """Whether this can be the index of a segment of `size` bytes. An entry is believed only once the
-        batch that it points to agrees (`Segment.locate`)."""
+        """Returns whether this can be the index of a segment of `size` bytes. An entry is believed only once
+        the batch that it points to agrees (`Segment.locate`).
+        """
         count = len(self)
         return len(self.data) % OFFSET_ENTRY == 0 and (not count or 0 <= self._position(count - 1) < size)
 
@@ -156,12 +159,12 @@ class TimeIndex:
         return timestamp, self.base_offset + relative
 
     def last(self) -> tuple[int, int]:
-        """The largest timestamp and its offset, or (-1, base offset)."""
+        """Returns the largest timestamp and its offset, or (-1, base offset)."""
         count = len(self)
         return self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset before which no record is as late as `timestamp`."""
+        """Returns an offset before which no record is as late as `timestamp`."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -180,7 +183,7 @@ class TimeIndex:
         del self.data[count * TIME_ENTRY :]
 
     def sane(self, next_offset: int) -> bool:
-        """Whether this can be the index of a segment that ends at `next_offset`: strictly growing."""
+        """Returns whether this can be the index of a segment that ends at `next_offset`: strictly growing."""
         if len(self.data) % TIME_ENTRY:
             return False
         last_timestamp, last_relative = NO_TIMESTAMP, -1
@@ -230,7 +233,7 @@ class SegmentIndexes:
         return self.offsets.size + len(self.times.data)
 
     def full(self, index_bytes: int) -> bool:
-        """Whether one of them might not take another entry and the last one."""
+        """Returns whether one of them might not take another entry and the last one."""
         offsets, times = len(self.offsets.data), len(self.times.data)
         return offsets + OFFSET_ENTRY > index_bytes or times + 2 * TIME_ENTRY > index_bytes
 

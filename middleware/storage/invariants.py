@@ -12,7 +12,7 @@ from .segment import Segment
 
 
 def check_invariants(log: PartitionLog) -> None:
-    """AssertionError where the log contradicts itself or its files."""
+    """Raises AssertionError if the log contradicts itself or its files."""
     assert log.segments, "a log has a segment at least"
     assert log.segments[-1] is log.active
     assert log.bases == [segment.base_offset for segment in log.segments]

@@ -43,7 +43,7 @@ class KernelSync:
     """The kernel's queue of one event loop. Made by `begin`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, numbers: _Numbers) -> None:
-        """OSError where the kernel refuses."""
+        """Raises OSError if the kernel refuses."""
         self._loop = loop
         self._numbers = numbers
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -61,7 +61,7 @@ class KernelSync:
 
     @classmethod
     def begin(cls, loop: asyncio.AbstractEventLoop) -> KernelSync | None:
-        """None where the system has no such queue, or this process gets none."""
+        """None if the system has no such queue, or this process gets none."""
         numbers = _NUMBERS.get(platform.machine())
         if numbers is None or sys.platform != "linux":
             return None
@@ -73,8 +73,8 @@ class KernelSync:
     def sync(self, descriptor: int, then: Then) -> bool:
         """Forces the file's bytes to the disk, and calls `then` from the loop with what the disk refused.
 
-        False where that was not begun: there is no room, or the kernel won't have it; then it is the
-        caller's. The descriptor has to stay open until `then` is called.
+        False if that was not begun: there is no room, or the kernel won't have it; then it is the caller's.
+        The descriptor has to stay open until `then` is called.
         """
         if len(self._under_way) >= _ROOM:
             return False

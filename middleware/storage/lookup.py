@@ -14,7 +14,7 @@ Found = tuple[int, int, int]  # offset, timestamp (ms), leader epoch
 
 
 def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, limit: int) -> Found | None:
-    """The first record from `start` on, before `limit`, whose timestamp is at least `timestamp`."""
+    """Returns the first record from `start` on, before `limit`, whose timestamp is at least `timestamp`."""
     for segment in segments:
         if segment.base_offset >= limit:
             return None
@@ -41,7 +41,7 @@ def _in_segment(segment: Segment, timestamp: int, start: int) -> Found | None:
 
 
 def latest_timestamp(segments: Sequence[Segment], start: int) -> Found | None:
-    """The first record that has the largest timestamp of all from `start` on."""
+    """Returns the first record that has the largest timestamp of all from `start` on."""
     best = NO_TIMESTAMP
     for segment in segments:
         if segment.size and segment.next_offset > start:
@@ -53,7 +53,9 @@ def latest_timestamp(segments: Sequence[Segment], start: int) -> Found | None:
 
 
 def _latest_in(segment: Segment, start: int) -> int:
-    """The largest timestamp of a segment's records from `start` on, where the log's start lies inside it."""
+    """Returns the largest timestamp of a segment's records from `start` on, where the log's start lies inside
+    it.
+    """
     best = NO_TIMESTAMP
     descriptor = segment.shared.pool.descriptor(segment.file)
     scanner = BatchScanner(descriptor, segment.locate(start), segment.size, whole=True)

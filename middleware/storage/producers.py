@@ -94,10 +94,10 @@ class ProducerStates:
         return dict(self._open)
 
     def check(self, header: BatchHeader) -> int | None:
-        """The base offset of the batch that this one repeats, or None: it may be appended.
+        """Returns the base offset of the batch that this one repeats, or None: it may be appended.
 
-        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE, INVALID_TRANSACTION_STATE. A batch
-        without a producer id is always None. Control batches are checked by `check_marker`.
+        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE, INVALID_TRANSACTION_STATE. A batch without a
+        producer id is always None. Control batches are checked by `check_marker`.
         """
         if header.producer_id < 0:
             return None

@@ -73,7 +73,7 @@ class Recovered(Struct):
 def recover(
     directory: str, config: TopicConfig, shared: SharedFiles, now_ms: int, summary: LogSummary | None = None
 ) -> Recovered:
-    """Opens what is in `directory`. OSError where the disk refuses.
+    """Opens what is in `directory`. Raises OSError if the disk refuses.
 
     `summary`: what was said of it when it was left, which counts for more than the checkpoint and the file of
     epochs, as long as the last segment is as long as it says.
@@ -102,7 +102,9 @@ def recover(
 
 
 def unwritten(directory: str, shared: SharedFiles, now_ms: int) -> Recovered:
-    """A log of which there is nothing on the disk. Its first segment's file is made by `make_first`."""
+    """Returns a log of which there is nothing on the disk. Its first segment's file is made by
+    `make_first`.
+    """
     file = shared.pool.file(stem(directory, 0) + ".log")
     segment = Segment(shared, directory, 0, file, 0)
     segment.created_ms = now_ms
@@ -117,7 +119,7 @@ def make_first(directory: str, segment: Segment, claim: Callable[[], None]) -> N
 
 
 def read_file(path: str) -> bytes:
-    """The file's bytes; none where there is no file."""
+    """Returns the file's bytes; none if there is no file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -126,7 +128,7 @@ def read_file(path: str) -> bytes:
 
 
 def _segments(directory: str, shared: SharedFiles, names: list[str]) -> list[Segment]:
-    """All segments, taken as sealed and with their indexes on disk but for the last."""
+    """Returns all segments, taken as sealed and with their indexes on disk but for the last."""
     bases = sorted(
         int(name[:_DIGITS])
         for name in names
@@ -209,7 +211,7 @@ class _Opening:
         return self._finish()
 
     def _usable(self, checkpoint: Checkpoint | None) -> Checkpoint:
-        """The checkpoint as far as the files bear it out."""
+        """Returns the checkpoint as far as the files bear it out."""
         first = self.segments[0].base_offset
         if checkpoint is None:
             return Checkpoint(first, first, first, first, 0)
@@ -223,7 +225,7 @@ class _Opening:
         return replace(checkpoint, start=start, cleaned=cleaned)
 
     def _first_unchecked(self) -> int:
-        """The number of the first segment that is not trusted as a whole."""
+        """Returns the number of the first segment that is not trusted as a whole."""
         for number, segment in enumerate(self.segments):
             if segment.base_offset >= self.trusted.segment:
                 return number
@@ -414,7 +416,7 @@ def replay(states: ProducerStates, descriptor: int, size: int, since: int, now_m
 
 
 def snapshot_offsets(directory: str) -> list[int]:
-    """The offsets of the snapshots that are there."""
+    """Returns the offsets of the snapshots that are there."""
     return _snapshots_of(os.listdir(directory))
 
 

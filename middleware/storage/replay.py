@@ -33,7 +33,9 @@ class Marker:
 
 
 def read_marker(data: memoryview | bytes | bytearray, position: int, header: BatchHeader) -> Marker:
-    """The marker in the control batch at `position`; kind -1 where it is empty. CORRUPT_BATCH."""
+    """Returns the marker in the control batch at `position`; kind -1 where it is empty. Raises
+    CORRUPT_BATCH.
+    """
     records = read_records(data, position, header)
     if not records or records[0].key is None or len(records[0].key) < _KEY.size:
         return Marker(-1, -1)

@@ -26,7 +26,9 @@ _PREFIX: Final = 61
 
 
 def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset: int) -> None:
-    """CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from `end_offset`."""
+    """Raises CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from
+    `end_offset`.
+    """
     size = 0
     expected = end_offset
     for header in headers:
@@ -41,7 +43,7 @@ def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset:
 
 
 def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segment_bytes: int) -> int:
-    """How many of `headers` from `first` on the segment can take; one at least if it is empty."""
+    """Returns how many of `headers` from `first` on the segment can take; one at least if it is empty."""
     size = segment.size
     limit = segment.base_offset + _MAX_RELATIVE
     count = 0
@@ -57,7 +59,7 @@ def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segmen
 
 
 def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
-    """As `PartitionLog.truncate_to`."""
+    """Implements `PartitionLog.truncate_to`."""
     number = log.held.number_of(offset)
     segment = log.segments[number]
     position = segment.locate(offset)
@@ -82,7 +84,9 @@ def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
 
 
 def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
-    """As `PartitionLog.restart_at`. What a crash leaves of it is an older log whose start is `offset`."""
+    """Implements `PartitionLog.restart_at`. What a crash leaves of it is an older log whose start is
+    `offset`.
+    """
     before = log.start_offset, log.cleaned_offset
     log.start_offset = log.cleaned_offset = offset
     try:

@@ -18,7 +18,7 @@ from .segment import Segment
 def expired_segments(
     segments: Sequence[Segment], config: TopicConfig, start_offset: int, end_offset: int, now_ms: int
 ) -> int:
-    """How many segments, from the oldest on, are to be deleted."""
+    """Returns how many segments, from the oldest on, are to be deleted."""
     count = _behind(segments, start_offset, end_offset)
     if config.cleanup_delete:
         count = max(count, _too_old(segments, config.retention_ms, now_ms))

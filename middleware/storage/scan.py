@@ -33,7 +33,7 @@ class BatchScanner:
         self._following = position
 
     def next(self) -> BatchHeader | None:
-        """The next batch's header."""
+        """Returns the next batch's header."""
         self.position = self._following
         if self.position >= self._size:
             return None
@@ -54,12 +54,14 @@ class BatchScanner:
         return header
 
     def batch(self, header: BatchHeader) -> memoryview:
-        """The bytes of the batch that `next` returned last (only where `whole`)."""
+        """Returns the bytes of the batch that `next` returned last (only where `whole`)."""
         start = self.position - self._start
         return self._block[start : start + header.size]
 
     def checksum_fits(self, header: BatchHeader) -> bool:
-        """Whether the CRC-32C of the batch that `next` returned last is right (only where `whole`)."""
+        """Returns whether the CRC-32C of the batch that `next` returned last is right (only where
+        `whole`).
+        """
         start = self.position - self._start
         found: int = crc32c(self._block[start + _CRC_FROM : start + header.size])
         return found == header.crc
@@ -76,7 +78,7 @@ class BatchScanner:
 
 
 def read_fully(descriptor: int, size: int, position: int) -> bytes:
-    """`size` bytes from `position`, or all there are."""
+    """`size` bytes from `position`, or all that exist."""
     data = os.pread(descriptor, size, position)
     if len(data) == size or not data:
         return data
@@ -92,8 +94,9 @@ def read_fully(descriptor: int, size: int, position: int) -> bytes:
 
 
 def plausible(header: BatchHeader, expected_offset: int, base_offset: int) -> bool:
-    """Whether a batch may stand where `expected_offset` is the lowest that may come, in a segment that
-    begins at `base_offset`."""
+    """Returns whether a batch may stand where `expected_offset` is the lowest that may come, in a segment
+    that begins at `base_offset`.
+    """
     return header.base_offset >= expected_offset and header.last_offset - base_offset < 2**31
 
 

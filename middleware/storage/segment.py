@@ -30,7 +30,7 @@ _UNKNOWN: Final = -2
 
 
 def stem(directory: str, base_offset: int) -> str:
-    """The path of a segment's files without their suffix."""
+    """Returns the path of a segment's files without their suffix."""
     return f"{directory}/{base_offset:020d}"
 
 
@@ -56,7 +56,7 @@ class SharedFiles:
         self.unflushed: dict[PartitionLog, None] = {}  # logs with anything that is not forced to the disk
 
     def to_flush(self) -> list[PartitionLog]:
-        """The logs with anything that is not forced to the disk."""
+        """Returns the logs with anything that is not forced to the disk."""
         for log in [log for log in self.unflushed if log.closed or not log.durability.unflushed]:
             del self.unflushed[log]
         return list(self.unflushed)
@@ -148,7 +148,7 @@ class Segment:
             return 0
 
     def oldest_timestamp(self) -> int:
-        """The largest timestamp of the first batch, or -1."""
+        """Returns the largest timestamp of the first batch, or -1."""
         if self.first_timestamp < 0 and self.size >= HEADER_SIZE:
             self.first_timestamp = read_header(self._block(0, HEADER_SIZE), 0).max_timestamp
         return self.first_timestamp
@@ -230,7 +230,7 @@ class Segment:
         return indexes
 
     def _read_max_timestamp(self) -> int:
-        """The last entry of the time index, without loading the rest."""
+        """Returns the last entry of the time index, without loading the rest."""
         try:
             with open(self.path(".timeindex"), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -253,7 +253,7 @@ class Segment:
     # --- finding
 
     def locate(self, offset: int) -> int:
-        """The position of the batch that holds `offset`, or else of the first one after it."""
+        """Returns the position of the batch that holds `offset`, or else of the first one after it."""
         if offset <= self.base_offset:
             return 0
         if offset >= self.next_offset:
@@ -295,8 +295,9 @@ class Segment:
             position += at
 
     def _trusted_position(self, entry: int) -> int:
-        """The position of an index entry; one from a file is believed once the batch there agrees, and if
-        it does not, the indexes are rebuilt."""
+        """Returns the position of an index entry; one from a file is believed once the batch there agrees,
+        and if it does not, the indexes are rebuilt.
+        """
         if entry < 0:
             return 0
         last_offset, position = self.indexes.offsets.entry(entry)
@@ -342,9 +343,9 @@ class Segment:
             raise TreecastError(Fault.STORAGE, f"cannot read {self.file.path}: {error}") from error
 
     def read(self, start: int, end: int) -> Chunk:
-        """The bytes from `start` to `end`: a small part read, a large one to be sent from the file.
+        """Returns the bytes from `start` to `end`: a small part read, a large one to be sent from the file.
 
-        STORAGE where there are fewer, or the disk refuses.
+        Raises STORAGE if there are fewer, or the disk refuses.
         """
         if end - start >= SENDFILE_BYTES and end <= self.size:
             return LogRange(self.shared.pool, self.file, start, end - start)

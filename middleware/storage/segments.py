@@ -17,7 +17,7 @@ class SegmentList:
     """Neighbours without a gap, of which the last one is appended to.
 
     `bases` are their base offsets, `size` their bytes together. There is at least one, but while a log
-    begins anew.
+    restarts.
     """
 
     def __init__(self, segments: list[Segment]) -> None:
@@ -28,7 +28,7 @@ class SegmentList:
         self._cursors: dict[int, int] = {}  # offset -> position in its segment
 
     def number_of(self, offset: int) -> int:
-        """The number of the segment that holds `offset`, or would."""
+        """Returns the number of the segment that holds `offset`, or would."""
         if offset >= self.active.base_offset:
             return len(self.all) - 1
         return max(bisect_right(self.bases, offset) - 1, 0)
@@ -63,7 +63,7 @@ class SegmentList:
     def read(
         self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool
     ) -> tuple[list[Chunk], int]:
-        """As `PartitionLog.read`, of offsets that are there."""
+        """Implements `PartitionLog.read`, of offsets that are there."""
         chunks: list[Chunk] = []
         total = 0
         number = self.number_of(offset)
@@ -102,7 +102,7 @@ class SegmentList:
             self._cursors[offset] = position
 
     def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
-        """As `PartitionLog.aborted_between`."""
+        """Implements `PartitionLog.aborted_between`."""
         found: list[tuple[int, int]] = []
         for segment in self.all[self.number_of(first) :]:
             for entry in segment.aborted:

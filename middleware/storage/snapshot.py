@@ -27,7 +27,7 @@ _OLDER: Final = struct.Struct(">qiqiq")
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """The file's bytes."""
+    """Returns the file's bytes."""
     producers = list(states)
     body = bytearray(_COUNT.pack(len(producers)))
     older = bytearray()
@@ -58,7 +58,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> ProducerStates | None:
-    """The states, or None where the file is not whole."""
+    """Returns the states, or None if the file is not whole."""
     if len(data) < _START.size + _COUNT.size:
         return None
     version, crc = _START.unpack_from(data, 0)

@@ -48,8 +48,9 @@ class LogSummaries:
 
     @classmethod
     def open(cls, path: str, logs: str, disk: Disk | None = None) -> LogSummaries | None:
-        """What `path` says of the logs in the directory `logs`. What is damaged is left out. None where
-        nothing can be kept there, which is logged: then logs have checkpoints, and no summaries."""
+        """Returns what `path` says of the logs in the directory `logs`. What is damaged is left out. None
+        where nothing can be kept there, which is logged: then logs have checkpoints, and no summaries.
+        """
         made = cls(path, disk or Disk())
         made._blocks = made._opened()
         if made._blocks is None:
@@ -89,7 +90,7 @@ class LogSummaries:
     # --- looking
 
     def trusted(self, directory: str) -> bytes | None:
-        """The summary of a log whose files are as it says, encoded; any other is forgotten."""
+        """Returns the summary of a log whose files are as it says, encoded; any other is forgotten."""
         name = os.path.basename(directory)
         data = self._entries.get(name)
         if data is None:

@@ -74,7 +74,7 @@ class LogSummary(Struct, frozen=True, array_like=True, gc=False):
         return LeaderEpochs(list(self.epochs))
 
     def fits(self, directory: str) -> bool:
-        """Whether the files are as they were. False as well where the disk refuses."""
+        """Returns whether the files are as they were. False as well where the disk refuses."""
         try:
             last = os.stat(stem(directory, self.segment) + ".log")
             if (last.st_size, last.st_mtime_ns) != (self.position, self.segment_ns):
@@ -102,8 +102,9 @@ class LogSummary(Struct, frozen=True, array_like=True, gc=False):
 
 
 def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
-    """Of a log that is open. None where a part of it was not forced to the disk; or is too much for a
-    summary, and its checkpoint does not cover it."""
+    """Of a log that is open. None if a part of it was not forced to the disk; or is too much for a summary,
+    and its checkpoint does not cover it.
+    """
     durability = log.durability
     if not log.has_files or durability.failed or durability.unflushed or durability.directory_dirty:
         return None
@@ -145,12 +146,12 @@ def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
 
 
 def is_small(log: PartitionLog) -> bool:
-    """Whether the last segment's indexes and the producers have room in a summary."""
+    """Returns whether the last segment's indexes and the producers have room in a summary."""
     return log.active.indexes.size <= _MOST_INDEXES and len(log.producers) <= _MOST_PRODUCERS
 
 
 def _inside(log: PartitionLog) -> tuple[bytes, bytes, bytes]:
-    """The indexes of the last segment, and the producers."""
+    """Returns the indexes of the last segment, and the producers."""
     indexes = log.active.indexes
     indexes.finish()
     return bytes(indexes.offsets.data), bytes(indexes.times.data), encode_snapshot(log.producers)

@@ -31,7 +31,7 @@ class Change(Struct, frozen=True):
 
 
 class Tables:
-    """The tables of one daemon. Raises STORAGE where the disk refuses; nothing is half written then."""
+    """The tables of one daemon. Raises STORAGE if the disk refuses; nothing is half written then."""
 
     def __init__(self, path: Path, fsync: FsyncPolicy) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class Tables:
         self._drain_task: asyncio.Task[None] | None = None
 
     def load(self, table: str) -> dict[str, bytes]:
-        """All of a table, for its owner at start."""
+        """Returns all of a table, for its owner at start."""
         rows = self._database.execute("SELECT key, value FROM entries WHERE tab = ?", (table,))
         return {key: bytes(value) for key, value in rows}
 

@@ -47,7 +47,7 @@ class LogWriter:
     # --- appending
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> LogAppend:
-        """As `PartitionLog.append`."""
+        """Implements `PartitionLog.append`."""
         log = self._log
         size = len(batches)
         stamp = now_ms if log.config.log_append_time else -1
@@ -103,8 +103,9 @@ class LogWriter:
         )
 
     def _aged(self, active: Segment, timestamp: int, now_ms: int) -> bool:
-        """Whether segment.ms lies between the segment's first batch and this one, by their timestamps (as
-        Kafka has it, so that old records do not make a segment each), or since it was made."""
+        """Returns whether segment.ms lies between the segment's first batch and this one, by their timestamps
+        (as Kafka has it, so that old records do not make a segment each), or since it was made.
+        """
         if active.first_timestamp >= 0 and timestamp >= 0:
             return timestamp - active.first_timestamp > self._log.segment_ms
         return now_ms - active.created_ms > self._log.segment_ms
@@ -163,7 +164,7 @@ class LogWriter:
     # --- following another host's log (see `replicate`)
 
     def append_replicated(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
-        """As `PartitionLog.append_replicated`, of batches whose order was checked."""
+        """Implements `PartitionLog.append_replicated`, of batches whose order was checked."""
         log = self._log
         position = number = 0
         while number < len(headers):
@@ -177,7 +178,7 @@ class LogWriter:
         return log.end_offset
 
     def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
-        """The segment that takes the batch: the last one, or a new one."""
+        """Returns the segment that takes the batch: the last one, or a new one."""
         log = self._log
         active = log.held.active
         if header.next_offset - active.base_offset > _MAX_RELATIVE:
@@ -215,7 +216,7 @@ class LogWriter:
     # --- leader epochs
 
     def begin_epoch(self, epoch: int) -> None:
-        """As `PartitionLog.begin_epoch`."""
+        """Implements `PartitionLog.begin_epoch`."""
         if epoch > self.epochs.latest:
             self.epochs.begin(epoch, self._log.end_offset)
             self.epochs_dirty = True
@@ -226,7 +227,7 @@ class LogWriter:
         self.write_epochs()
 
     def write_epochs(self) -> None:
-        """Makes the file say them. STORAGE where the disk refuses."""
+        """Makes the file say them. Raises STORAGE if the disk refuses."""
         path = f"{self._log.directory}/{epochs.FILE_NAME}"
         try:
             self._log.shared.disk.write_file(path, self.epochs.encode(), sync=False)
@@ -238,7 +239,7 @@ class LogWriter:
     # --- segments
 
     def roll(self, now_ms: int) -> Segment:
-        """A new last segment at the log's end. STORAGE leaves the old one as the last."""
+        """Returns a new last segment at the log's end. STORAGE leaves the old one as the last."""
         log = self._log
         base = log.end_offset
         old = log.held.active
@@ -254,7 +255,7 @@ class LogWriter:
         return segment
 
     def begin_segment(self, base: int, now_ms: int) -> Segment:
-        """A new, empty last segment. OSError where the disk refuses."""
+        """Returns a new, empty last segment. Raises OSError if the disk refuses."""
         log = self._log
         file = log.shared.pool.create(stem(log.directory, base) + ".log")
         segment = Segment(log.shared, log.directory, base, file, 0)
@@ -264,9 +265,10 @@ class LogWriter:
         return segment
 
     def write_snapshot(self, offset: int) -> bool:
-        """The producers as they are now, for recovery to begin with at `offset`, which may lie before the
-        log's end: batches that they know of already change nothing. Where the disk refuses, recovery goes
-        back to an earlier snapshot."""
+        """Returns the producers as they are now, for recovery to begin with at `offset`, which may lie before
+        the log's end: batches that they know of already change nothing. Where the disk refuses, recovery goes
+        back to an earlier snapshot.
+        """
         log = self._log
         try:
             path = stem(log.directory, offset) + ".snapshot"

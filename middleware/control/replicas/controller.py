@@ -115,7 +115,7 @@ class ReplicaController:
         return sum(len(pair.backlog) for pair in self._pairs.values())
 
     def wants(self, state: int) -> bool:
-        """Whether it subscribes to the state."""
+        """Returns whether it subscribes to the state."""
         return state in self._states
 
     def span(self, key: Key) -> tuple[int, int] | None:
@@ -124,7 +124,7 @@ class ReplicaController:
         return None if pair is None else (pair.first, pair.end)
 
     def take(self) -> Output:
-        """What is to be done, once."""
+        """Returns what is to be done, once."""
         output, self.output = self.output, Output()
         return output
 
@@ -438,7 +438,9 @@ class ReplicaController:
         self._send_updates(host, updates)
 
     def _is_sure(self, vnf: int, pair: Pair) -> bool:
-        """Whether what is not here is to be had from nobody, and what is here is all up to the end."""
+        """Returns whether what is not here is to be had from nobody, and what is here is all up to
+        the end.
+        """
         return pair.sure or self.ids.host(vnf) is None
 
     def _send_updates(self, host: int, updates: list[Update]) -> None:
@@ -544,7 +546,8 @@ class ReplicaController:
             self._send_spans(host, SignalKind.RECOVER, spans)
 
     def _holder(self, vnf: int, pair: Pair) -> int | None:
-        """The publisher's host, which has what the controller lacks, also where it has not said so yet.
+        """Returns the publisher's host, which has what the controller lacks, also where it has not said so
+        yet.
 
         A subscriber has the last only: it is asked where there is no publisher any more.
         """

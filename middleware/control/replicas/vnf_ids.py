@@ -56,7 +56,7 @@ class VnfIds:
         self.changes[_KEY.pack(b"v", vnf)] = item
 
     def __len__(self) -> int:
-        """How many are held."""
+        """Returns how many are held."""
         return len(self._asked)
 
     def host(self, vnf: int) -> int | None:
@@ -65,11 +65,11 @@ class VnfIds:
         return entry.host if entry is not None and entry.held else None
 
     def of_host(self, host: int, but: int | None = None) -> list[int]:
-        """Those of a host, without those of its run `but`."""
+        """Returns those of a host, without those of its run `but`."""
         return [vnf for (owner, run, _), vnf in self._asked.items() if owner == host and run != but]
 
     def open(self, host: int, token: int, run: int = 0) -> Opened:
-        """An id for a VNF of a host's run; the same for the same question. Id 0 where none is left."""
+        """Returns an id for a VNF of a host's run; the same for the same question. Id 0 if none is left."""
         known = self._asked.get((host, run, token))
         if known is not None:
             return Opened(token, known, self._vnfs[known].first)

@@ -56,7 +56,9 @@ class StareAgent:
         self._frames.append((ports, frame))
 
     async def run(self, ports: Iterable[int], routes: Routes = NO_ROUTES) -> None:
-        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. SwitchRefused, ValueError."""
+        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. Raises SwitchRefused,
+        ValueError.
+        """
         self._loop = asyncio.get_running_loop()
         async with SwitchSession(self._address, heard=self._heard) as session:
             await session.learn_program()

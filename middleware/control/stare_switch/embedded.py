@@ -101,11 +101,11 @@ class EmbeddedController:
         return len(self._ports)
 
     def ports(self, state: int) -> int:
-        """The ports that have subscribers, as a set."""
+        """Returns the ports that have subscribers, as a set."""
         return self._ports.get(state, 0)
 
     def asked(self, state: int) -> dict[int, SubState]:
-        """How it stands with the neighbours that know of subscribers here, by tree port."""
+        """Returns how it stands with the neighbours that know of subscribers here, by tree port."""
         found = {port: link.state(state) for port, link in self._links.items()}
         return {port: how for port, how in found.items() if how is not None}
 
@@ -141,7 +141,7 @@ class EmbeddedController:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _is_stale(self, port: int, header: StareHeader, now: float) -> bool:
-        """Whether it was overtaken by a later one for the same state."""
+        """Returns whether it was overtaken by a later one for the same state."""
         key = header.state * self._width + port
         known = self._recent.get(key, now)
         if known is not None and -_STALE < step(header.update, known) < 0:

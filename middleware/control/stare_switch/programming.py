@@ -42,8 +42,8 @@ MOST_BANKS: Final = 12  # for all of whose sets groups are made beforehand: 4,09
 def all_groups(ports: Iterable[int], width: int = WIDTH) -> Iterator[MulticastGroup]:
     """One for each set of banks that have ports, as the programs number them (p4/include/stare.p4).
 
-    `width`: bits of a set of ports in the switch's program. ValueError for ports in more than 12 banks, or
-    that the program has no bit for.
+    `width`: bits of a set of ports in the switch's program. Raises ValueError for ports in more than 12
+    banks, or that the program has no bit for.
     """
     size = width // 16
     known = sorted(set(ports))
@@ -64,7 +64,9 @@ def all_groups(ports: Iterable[int], width: int = WIDTH) -> Iterator[MulticastGr
 
 
 def width_of(info: p4i.P4Info) -> int:
-    """The bits of a set of ports in a program, by its P4Info. ValueError where it is none of STARE's."""
+    """Returns the bits of a set of ports in a program, by its P4Info. Raises ValueError if it is none of
+    STARE's.
+    """
     for action in info.actions:
         for param in action.params:
             if (action.preamble.name, param.name) in _PORT_SETS:
@@ -75,7 +77,7 @@ def width_of(info: p4i.P4Info) -> int:
 def register_state(
     place: Place, ports: Iterable[int], routes: Routes = NO_ROUTES, *, width: int = WIDTH
 ) -> SwitchState:
-    """What a switch of the register design shall hold. ValueError as of `all_groups`."""
+    """Returns what a switch of the register design shall hold. ValueError as of `all_groups`."""
     arguments = {
         "tree": port_set(place.tree),
         "mac": int.from_bytes(place.mac),
@@ -88,7 +90,7 @@ def register_state(
 def embedded_state(
     place: Place, ports: Iterable[int], routes: Routes = NO_ROUTES, *, width: int = WIDTH
 ) -> SwitchState:
-    """What a switch of the embedded design shall hold before its controller writes entries."""
+    """Returns what a switch of the embedded design shall hold before its controller writes entries."""
     arguments = {"mac": int.from_bytes(place.mac)}
     return _state(ActionCall("StareIngress.configure", arguments), ports, routes, width)
 

@@ -61,7 +61,9 @@ _OWNED: Final = ("registers", "meters")
 
 
 def diff(actual: SwitchState, desired: SwitchState) -> tuple[Change, ...]:
-    """The writes that make `actual` hold `desired`, in the order in which they are to be done; none twice."""
+    """Returns the writes that make `actual` hold `desired`, in the order in which they are to be done; none
+    twice.
+    """
     found = [change for field in _STAGES for change in _field(field, actual, desired)]
     return tuple(sorted(found, key=lambda change: change.stage))
 
@@ -87,10 +89,10 @@ def _field(field: str, actual: SwitchState, desired: SwitchState) -> Iterator[Ch
 
 
 def apply(state: SwitchState, changes: Iterable[Change]) -> SwitchState:
-    """What a switch holds after these writes: the model that tests hold real switches against.
+    """Returns what a switch holds after these writes: the model that tests hold real switches against.
 
-    ValueError where a switch would refuse: what is inserted is there, what is modified or deleted is not, or
-    something refers to what is not there.
+    Raises ValueError if a switch would refuse: what is inserted is there, what is modified or deleted is not,
+    or something refers to what is not there.
     """
     fields = {name: dict(getattr(state, name)) for name in SwitchState.__struct_fields__}
     for change in changes:

@@ -22,7 +22,7 @@ class LocalSwitch:
         self._schema, self._entities = schema, entities
 
     def read(self, wanted: SwitchState | None = None, now: float = 0.0) -> SwitchState:
-        """What the switch holds; of registers and meters the cells that `wanted` has."""
+        """Returns what the switch holds; of registers and meters the cells that `wanted` has."""
         filters = filters_for(self._schema, wanted or SwitchState())
         return state_of(self._schema, self._entities.read(filters, now))
 

@@ -45,7 +45,7 @@ _KINDS: Final = {
 
 
 def update_of(schema: Schema, change: Change) -> p4r.Update:
-    """One change as a message. KeyError where the program has no such thing."""
+    """One change as a message. Raises KeyError if the program has no such thing."""
     return p4r.Update(type=_KINDS[change.kind], entity=_ENTITIES[change.field](schema, change))
 
 
@@ -124,7 +124,9 @@ _ENTITIES: Final[dict[str, Callable[[Schema, Change], p4r.Entity]]] = {
 
 
 def filters_for(schema: Schema, wanted: SwitchState) -> list[p4r.Entity]:
-    """What is to be read so that `state_of` sees everything that a state says; of cells only those wanted."""
+    """Returns what is to be read so that `state_of` sees everything that a state says; of cells only those
+    wanted.
+    """
     filters = [p4r.Entity() for _ in range(5)]
     filters[0].action_profile_member.SetInParent()
     filters[1].action_profile_group.SetInParent()
@@ -158,7 +160,7 @@ def _table_filters(table: Table) -> Iterable[p4r.Entity]:
 
 
 def state_of(schema: Schema, entities: Iterable[p4r.Entity]) -> SwitchState:
-    """The state that these entities say. ValueError where one is not what the program has."""
+    """Returns the state that these entities say. Raises ValueError if one is not what the program has."""
     reading = _Reading(schema)
     for entity in entities:
         which = entity.WhichOneof("entity") or "nothing"

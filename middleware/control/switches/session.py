@@ -37,7 +37,7 @@ class Program(Struct, frozen=True):
 
 
 class SwitchSession:
-    """An open session; use it in `async with`. Raises SwitchRefused where it cannot become primary."""
+    """An open session; use it in `async with`. Raises SwitchRefused if it cannot become primary."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class SwitchSession:
         return True
 
     async def learn_program(self) -> Schema:
-        """What the switch runs already."""
+        """Returns what the switch runs already."""
         known = await self._config(p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE)
         if not known.HasField("p4info"):
             raise SwitchRefused(f"{self.name} runs no program")
@@ -170,7 +170,7 @@ class SwitchSession:
     # --- state
 
     async def read(self, wanted: SwitchState | None = None) -> SwitchState:
-        """What the switch holds; of registers and meters the cells that `wanted` has."""
+        """Returns what the switch holds; of registers and meters the cells that `wanted` has."""
         schema = self.schema
         filters = filters_for(schema, wanted or SwitchState())
         request = p4r.ReadRequest(device_id=self._device_id, entities=filters)
@@ -183,8 +183,9 @@ class SwitchSession:
                 yield entity
 
     async def write(self, changes: Iterable[Change]) -> int:
-        """Writes changes stage after stage; answers how many. SwitchRefused at the first batch with a
-        refusal: later stages are not begun."""
+        """Writes changes stage after stage; answers how many. Raises SwitchRefused at the first batch with a
+        refusal: later stages are not begun.
+        """
         count = 0
         schema = self.schema
         for _, stage in groupby(changes, key=lambda change: change.stage):

@@ -40,7 +40,7 @@ class EntryKey(Struct, frozen=True):
 
     @classmethod
     def of(cls, table: str, matches: Matches, priority: int = 0) -> EntryKey:
-        """The key of an entry with these matches."""
+        """Returns the key of an entry with these matches."""
         return cls(table, tuple(sorted(matches.items(), key=lambda item: item[0])), priority)
 
 
@@ -75,7 +75,7 @@ class SwitchState(Struct, frozen=True):
         registers: Mapping[Cell, int] | None = None,
         meters: Mapping[Cell, MeterConfig] | None = None,
     ) -> SwitchState:
-        """From lists. ValueError where two things have the same key."""
+        """From lists. Raises ValueError if two things have the same key."""
         kept = [(EntryKey.of(table, one.matches, one.priority), plain(one)) for table, one in entries]
         return cls(
             _unique(kept, "entries"),
@@ -90,12 +90,12 @@ class SwitchState(Struct, frozen=True):
         )
 
     def __len__(self) -> int:
-        """How many things it holds."""
+        """Returns how many things it holds."""
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
 def plain(entry: Entry) -> Entry:
-    """The entry without what the data plane changes or the program fixes: counts, idle time."""
+    """Returns the entry without what the data plane changes or the program fixes: counts, idle time."""
     return replace(entry, counter=None, idle=None, is_const=False)
 
 

@@ -96,7 +96,7 @@ class Observed:
 
 
 def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SAMPLE) -> list[int] | None:
-    """The trees (edges as bits) of a better rule base, or None where none is worth an update.
+    """Returns the trees (edges as bits) of a better rule base, or None if none is worth an update.
 
     Nothing is decided before enough has been seen. `count` notifications are drawn of it.
     """

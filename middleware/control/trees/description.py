@@ -58,7 +58,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     adapt: float = 0.0
 
     def network(self) -> Network:
-        """RoutingError where links name what is no node, or a host hangs on none."""
+        """Raises RoutingError if links name what is no node, or a host hangs on none."""
         names = [*self.switches, *self.hosts]
         if len(set(names)) != len(names):
             raise RoutingError("a host and a switch have one name")
@@ -72,8 +72,9 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return network
 
     def chosen(self) -> Strategy:
-        """RoutingError for an unknown strategy, and for one that goes by what publishers send, as nothing is
-        known of that at first: it would install no tree."""
+        """Raises RoutingError for an unknown strategy, and for one that goes by what publishers send, as
+        nothing is known of that at first: it would install no tree.
+        """
         known = [name for name in STRATEGIES if name not in NEED_KNOWLEDGE]
         if self.strategy in NEED_KNOWLEDGE:
             raise RoutingError(
@@ -85,12 +86,14 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return STRATEGIES[self.strategy]
 
     def trees(self, network: Network) -> list[int]:
-        """The trees that the strategy wants, as far as there is room. RoutingError as `chosen`."""
+        """Returns the trees that the strategy wants, as far as there is room. Raises RoutingError as
+        `chosen`.
+        """
         rules = install(network, self.limit, self.chosen(), Knowledge(), Random(self.seed))
         return list(rules.trees.values())
 
     def remark(self, trees: list[int]) -> str:
-        """What an operator should hear of them; empty where that is nothing."""
+        """Returns what an operator should hear of them; empty if that is nothing."""
         if trees or self.strategy == "hops":
             return ""
         return (
@@ -99,7 +102,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         )
 
     def ways(self, network: Network) -> dict[int, dict[int, int]]:
-        """By switch, the ports towards hosts' MAC addresses. RoutingError where one is none."""
+        """By switch, the ports towards hosts' MAC addresses. Raises RoutingError if one is none."""
         macs = {network.node(name): _mac(host.mac) for name, host in self.hosts.items() if host.mac}
         return states.shortest_ways(network, macs)
 

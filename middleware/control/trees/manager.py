@@ -34,7 +34,7 @@ class Switch(Protocol):
     """One switch; `control.switches.SwitchSession` is one."""
 
     async def bring_to(self, desired: SwitchState) -> int:
-        """How many writes it took. Raises where the switch does not hold it then."""
+        """Returns how many writes it took. Raises where the switch does not hold it then."""
         ...
 
 
@@ -166,7 +166,7 @@ class TreeManager:
         self._keep(Kept(kept.version, kept.next, held, kept.usable - gone.keys()))
 
     def _touched(self, trees: Mapping[int, int]) -> set[int]:
-        """The switches that have rules of some trees."""
+        """Returns the switches that have rules of some trees."""
         alone = RuleBase(self.network, 0)
         return {switch for edges in trees.values() for switch in alone.switches(edges)}
 
@@ -182,7 +182,7 @@ class TreeManager:
             raise faults[0]
 
     def state_of(self, switch: int, held: Mapping[int, int] | None = None) -> SwitchState:
-        """What a switch holds with these trees (by default all that may be in use)."""
+        """Returns what a switch holds with these trees (by default all that may be in use)."""
         held = self._kept.held if held is None else held
         return states.labels(
             self.network,

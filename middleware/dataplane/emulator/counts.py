@@ -38,7 +38,7 @@ class EmulationCounts(Struct, frozen=True):
 
 
 def read_counts(emulator: Emulator) -> EmulationCounts:
-    """A reading, since the beginning."""
+    """Returns a reading, since the beginning."""
     network = emulator.network
     return EmulationCounts(
         emulator.now,

@@ -14,7 +14,7 @@ class Device(Protocol):
     """Reads no clock and draws nothing that isn't its own."""
 
     def turn(self, packets: Sequence[tuple[int, bytes]], now: float) -> Sequence[Out]:
-        """Packets that came at this moment, (port, packet), none where a deadline has come; what leaves."""
+        """Packets that came at this moment, (port, packet), none if a deadline has come; what leaves."""
 
     def next_deadline(self) -> float:
         """When it wants a turn at the latest; NEVER."""

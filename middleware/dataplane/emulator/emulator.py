@@ -137,7 +137,7 @@ class Emulator:
         return not self._times
 
     def step(self) -> bool:
-        """All that happens at the next time at which something does; False where nothing will."""
+        """All that happens at the next time at which something does; False if nothing will."""
         if not self._times:
             return False
         at = heapq.heappop(self._times)
@@ -164,7 +164,7 @@ class Emulator:
         self.now = end
 
     def run_until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Whether it came about, looked at after each moment, within so many seconds."""
+        """Returns whether it came about, looked at after each moment, within so many seconds."""
         end = self.now + seconds
         while not done():
             if not self._times or self._times[0] > end:

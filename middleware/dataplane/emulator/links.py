@@ -21,7 +21,7 @@ class Random(Protocol):
 
 
 class LinkSettings(Struct, frozen=True):
-    """Rate in bits a second, times in seconds, shares from 0 to 1. ValueError for others."""
+    """Rate in bits a second, times in seconds, shares from 0 to 1. Raises ValueError for others."""
 
     rate: float = 0.0  # 0: not limited
     delay: float = 0.001

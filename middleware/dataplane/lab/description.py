@@ -111,7 +111,7 @@ Node = Host | Router | Bridge | Switch
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A whole lab. DescriptionError where its parts do not fit together; `source` is named in errors."""
+    """A whole lab. Raises DescriptionError if its parts do not fit together; `source` is named in errors."""
 
     hosts: Mapping[str, Host]
     links: tuple[Link, ...] = ()

@@ -75,7 +75,9 @@ def _route() -> Iterator[Any]:
 
 
 def interface_counters(interface: str) -> dict[str, int]:
-    """The kernel's 64-bit counters (`rx_packets`, `tx_bytes`, ...) of an interface where the thread is."""
+    """Returns the kernel's 64-bit counters (`rx_packets`, `tx_bytes`, ...) of an interface where the thread
+    is.
+    """
     with _route() as route:
         found: dict[str, int] = route.link("get", ifname=interface)[0].get("stats64")
         return found

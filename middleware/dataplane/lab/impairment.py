@@ -83,7 +83,7 @@ class Direction:
     _last_due: float = 0.0
 
     def change(self, **settings: float | bool) -> None:
-        """Replaces some settings, from the next frame on; TypeError or ValueError for bad ones."""
+        """Replaces some settings, from the next frame on. Raises TypeError or ValueError for bad ones."""
         self.impairment = replace(self.impairment, **settings)  # type: ignore[arg-type]
 
     def receive(self, frame: bytes, now: float) -> None:
@@ -133,7 +133,7 @@ class Direction:
         self._queue.append((self._last_due, frame))
 
     def take(self, now: float) -> list[bytes]:
-        """The frames that leave at `now`, in order. They are counted as sent."""
+        """Returns the frames that leave at `now`, in order. They are counted as sent."""
         while self._held and self._held[0].deadline <= now:
             self._enqueue(self._held.pop(0).frame, now)
         queue, counters = self._queue, self.counters
@@ -157,7 +157,7 @@ class Direction:
         return min(times, default=None)
 
     def check_invariants(self) -> None:
-        """AssertionError where a frame is unaccounted for."""
+        """Raises AssertionError if a frame is unaccounted for."""
         c = self.counters
         assert c.received + c.doubled == c.sent + c.lost + c.cut + c.overflow + c.waiting
         assert c.waiting == len(self._queue) + len(self._held)

@@ -39,7 +39,9 @@ class RelayedLink:
     socket: Path
 
     def change(self, *, direction: Direction = "both", **settings: float | bool) -> None:
-        """Sets fields of `Impairment`: `change(loss=0.1)`. RelayError where one is unknown or impossible."""
+        """Sets fields of `Impairment`: `change(loss=0.1)`. Raises RelayError if one is unknown or
+        impossible.
+        """
         ask_for_change(self.socket, direction, settings)
 
     def cut(self, direction: Direction = "both") -> None:
@@ -50,11 +52,13 @@ class RelayedLink:
         self.change(direction=direction, cut=False)
 
     def look(self) -> Answer:
-        """All its counters at this moment."""
+        """Returns all its counters at this moment."""
         return ask(self.socket, Request("look"))
 
     def settled(self, timeout: float = 10.0) -> tuple[Counters, Counters]:
-        """The counters forward and backward, once nothing waits and nothing new has come for a moment."""
+        """Returns the counters forward and backward, once nothing waits and nothing new has come for a
+        moment.
+        """
         deadline = time.monotonic() + timeout
         before = self.look()
         while True:
@@ -217,19 +221,19 @@ class Lab:
     # --- what is in it
 
     def namespace(self, node: str) -> str:
-        """The name of a node's namespace, for `ip netns exec`."""
+        """Returns the name of a node's namespace, for `ip netns exec`."""
         return state.namespace(self.id, node)
 
     def interface(self, node: str, number: int = 0) -> Interface:
-        """An addressed interface of a host or router, in the order of its links."""
+        """Returns an addressed interface of a host or router, in the order of its links."""
         return self.plan.of(node)[number]
 
     def ipv4(self, node: str) -> str:
-        """The first IPv4 address of a host or router."""
+        """Returns the first IPv4 address of a host or router."""
         return str(self.interface(node).ipv4.ip)
 
     def ipv6(self, node: str) -> str:
-        """The first IPv6 address of a host or router."""
+        """Returns the first IPv6 address of a host or router."""
         return str(self.interface(node).ipv6.ip)
 
     def p4runtime(self, switch: str) -> str:
@@ -241,7 +245,9 @@ class Lab:
         return self.folder / switch / "stats.json"
 
     def link(self, one: str, other: str) -> RelayedLink:
-        """The control of the relay of a link, named as in its description (`forward` is from `one`)."""
+        """Returns the control of the relay of a link, named as in its description (`forward` is from
+        `one`).
+        """
         for step in self._relay_steps():
             if self.plan.description.links[step.number].between == (one, other):
                 return RelayedLink(self._relay_socket(step.number))
@@ -257,7 +263,7 @@ class Lab:
         raise LabError(f"no link is described between {one} and {other}, in this order")
 
     def counters(self, node: str, interface: str = "eth0") -> dict[str, int]:
-        """The kernel's counters of an interface: `rx_packets`, `tx_bytes` and so on."""
+        """Returns the kernel's counters of an interface: `rx_packets`, `tx_bytes` and so on."""
         return namespaces.inside(self.namespace(node), lambda: execute.interface_counters(interface))
 
     # --- commands
@@ -318,13 +324,15 @@ class Lab:
 
 
 def _where(lab_id: str, node: str) -> tuple[str, str, str]:
-    """The first arguments of `enter`."""
+    """Returns the first arguments of `enter`."""
     path = namespaces.path_of(state.namespace(lab_id, node))
     return str(path), str(state.folder(lab_id) / "hosts"), node
 
 
 def host_environment(lab_id: str, node: str) -> dict[str, str]:
-    """The environment of a host's processes: its own runtime directory, no settings of another daemon."""
+    """Returns the environment of a host's processes: its own runtime directory, no settings of another
+    daemon.
+    """
     runtime = state.folder(lab_id) / node / "run"
     runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TREECAST_") or k in _OURS}
@@ -332,7 +340,7 @@ def host_environment(lab_id: str, node: str) -> dict[str, str]:
 
 
 def require_root() -> None:
-    """LabError where this process may not make namespaces."""
+    """Raises LabError if this process may not make namespaces."""
     if os.geteuid() != 0:
         raise LabError("network namespaces need root; run it again as root, for example with sudo")
 

@@ -45,7 +45,7 @@ class RelayError(Exception):
 
 
 def ask(path: Path, request: Request) -> Answer:
-    """Asks the relay at a socket. RelayError where it refuses or is not there."""
+    """Asks the relay at a socket. Raises RelayError if it refuses or is not there."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.settimeout(_ANSWER_SECONDS)
@@ -60,7 +60,7 @@ def ask(path: Path, request: Request) -> Answer:
 
 
 def as_direction(text: str) -> Direction:
-    """ValueError where it is none."""
+    """Raises ValueError if it is none."""
     if text not in (*DIRECTIONS, "both"):
         raise ValueError(f"direction {text!r} is not one of forward, backward, both")
     return cast(Direction, text)

@@ -39,17 +39,17 @@ def _call(result: int, what: str) -> None:
 
 
 def path_of(name: str) -> Path:
-    """The file that stands for a namespace."""
+    """Returns the file that stands for a namespace."""
     return FOLDER / name
 
 
 def listed(prefix: str) -> list[str]:
-    """The names that begin with `prefix`."""
+    """Returns the names that begin with `prefix`."""
     return sorted(path.name for path in FOLDER.glob(f"{prefix}*")) if FOLDER.is_dir() else []
 
 
 def create(name: str) -> None:
-    """Makes a namespace. FileExistsError where there is one of this name."""
+    """Makes a namespace. Raises FileExistsError if there is one of this name."""
     _prepare_folder()
     path = path_of(name)
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o444))
@@ -85,7 +85,9 @@ def _prepare_folder() -> None:
 
 
 def is_mount(path: Path) -> bool:
-    """Whether something is mounted there. `os.path.ismount` does not see bind mounts of one file system."""
+    """Returns whether something is mounted there. `os.path.ismount` does not see bind mounts of one file
+    system.
+    """
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(path) for line in lines)  # field 5; /run/netns needs no escapes
 
@@ -102,7 +104,7 @@ def remove(name: str) -> None:
 
 
 def processes(path: Path) -> Iterator[int]:
-    """The processes in the namespace of this file, never our own."""
+    """Yields the processes in the namespace of this file, never our own."""
     wanted = os.stat(path)
     here = os.stat("/proc/self/ns/net")
     if (wanted.st_dev, wanted.st_ino) == (here.st_dev, here.st_ino) or wanted.st_dev != here.st_dev:
@@ -127,7 +129,7 @@ def _end_processes(path: Path) -> None:
 
 
 def inside(name: str, function: Callable[[], T]) -> T:
-    """What `function` answers when a thread of its own calls it in the namespace."""
+    """Returns what `function` answers when a thread of its own calls it in the namespace."""
 
     def enter() -> T:
         with path_of(name).open() as namespace:
@@ -156,7 +158,7 @@ def _in_thread(function: Callable[[], T]) -> T:
 
 
 def open_socket(name: str, family: int, kind: int, protocol: int = 0) -> socket.socket:
-    """A socket that lives in a namespace, to be used from anywhere."""
+    """Returns a socket that lives in a namespace, to be used from anywhere."""
     return inside(name, lambda: socket.socket(family, kind, protocol))
 
 

@@ -213,7 +213,7 @@ class Plan:
     steps: tuple[Step, ...]
 
     def of(self, node: str) -> tuple[Interface, ...]:
-        """The addressed interfaces of a node, in the order of its links."""
+        """Returns the addressed interfaces of a node, in the order of its links."""
         return tuple(interface for interface in self.interfaces if interface.node == node)
 
     @property
@@ -247,7 +247,7 @@ def make_plan(lab: Description) -> Plan:
 
 
 def relay_node(number: int) -> str:
-    """The namespace of the relay of link `number`; no node of a description can have this name."""
+    """Returns the namespace of the relay of link `number`; no node of a description can have this name."""
     return f"relay.{number}"
 
 
@@ -310,7 +310,7 @@ def _make_nodes(lab: Description) -> list[Step]:
 
 
 def _by_switch(lab: Description, link: Link) -> bool:
-    """Whether a P4 switch is at an end, which sees the frames that a wire would carry."""
+    """Returns whether a P4 switch is at an end, which sees the frames that a wire would carry."""
     return any(node in lab.switches for node in link.between)
 
 
@@ -362,7 +362,7 @@ def _neighbours(
     mine: list[Interface],
     interfaces: tuple[Interface, ...],
 ) -> list[Step]:
-    """The others of every network with a P4 switch."""
+    """Returns the others of every network with a P4 switch."""
     by_switch = {
         network for network, link in zip(_networks(lab), lab.links, strict=True) if _by_switch(lab, link)
     }

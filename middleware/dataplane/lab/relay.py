@@ -105,7 +105,7 @@ class Relay:
 
 
 def open_end(interface: str) -> socket.socket:
-    """A packet socket on an interface, that does not hear what it sends itself."""
+    """Returns a packet socket on an interface, that does not hear what it sends itself."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # deaf until it is bound
     end.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
     end.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)

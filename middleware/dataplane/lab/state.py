@@ -60,7 +60,7 @@ class State(msgspec.Struct):
 
 
 def _start_of(pid: int) -> int | None:
-    """Field 22 of /proc/<pid>/stat; None where there is no such process, or only its corpse."""
+    """Field 22 of /proc/<pid>/stat; None if there is no such process, or only its corpse."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,7 +69,7 @@ def _start_of(pid: int) -> int | None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that has not ended."""
+    """Returns whether there is such a process that has not ended."""
     return _start_of(pid) is not None
 
 
@@ -77,12 +77,12 @@ def is_running(pid: int) -> bool:
 
 
 def kept_id(file: Path) -> str:
-    """The id of the lab that is made from this file."""
+    """Returns the id of the lab that is made from this file."""
     return "f" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:10]
 
 
 def owned_id() -> str:
-    """A new id for a lab of this process."""
+    """Returns a new id for a lab of this process."""
     owner = Owner.this()
     return f"p{owner.pid}-{owner.start}-{next(_numbers)}"
 
@@ -92,7 +92,7 @@ def namespace(lab_id: str, node: str) -> str:
 
 
 def folder(lab_id: str = "", environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory of a lab, or of all labs."""
+    """Returns the directory of a lab, or of all labs."""
     return runtime_dirs(environment)[0] / "lab" / lab_id
 
 
@@ -127,7 +127,7 @@ def write(state: State) -> None:
 
 
 def read(lab_id: str) -> State | None:
-    """None where there is none, or none that can be read."""
+    """None if there is none, or none that can be read."""
     try:
         return msgspec.json.decode((folder(lab_id) / "state.json").read_bytes(), type=State)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -150,14 +150,14 @@ def remove(lab_id: str) -> bool:
 
 
 def existing() -> list[str]:
-    """The ids of all labs of which anything is left."""
+    """Returns the ids of all labs of which anything is left."""
     of_names = {name.split(".")[1] for name in namespaces.listed(f"{PREFIX}.")}
     of_folders = {path.name for path in folder().iterdir()} if folder().is_dir() else set()
     return sorted(of_names | of_folders)
 
 
 def is_leftover(lab_id: str) -> bool:
-    """Whether the process that owned it has ended."""
+    """Returns whether the process that owned it has ended."""
     if owned := _OWNED.fullmatch(lab_id):
         return not Owner(int(owned[1]), int(owned[2])).alive
     state = read(lab_id)

@@ -15,7 +15,7 @@ MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
 def extract(data: bytes, offset: int, width: int) -> int:
-    """The `width` bits that begin at bit `offset`. The caller has checked that they are there."""
+    """Returns the `width` bits that begin at bit `offset`. The caller has checked that they are there."""
     end = offset + width
     first = offset >> 3
     last = (end + 7) >> 3
@@ -54,7 +54,7 @@ def shift_left(value: int, by: int, width: int) -> int:
 
 
 def prefix_mask(prefix: int, width: int) -> int:
-    """A mask of `width` bits whose first `prefix` bits are set."""
+    """Returns a mask of `width` bits whose first `prefix` bits are set."""
     return ((1 << prefix) - 1) << (width - prefix)
 
 
@@ -63,13 +63,15 @@ def prefix_mask(prefix: int, width: int) -> int:
 
 
 def packed(value: int, width: int) -> bytes:
-    """The bits of `value` as bytes, zero bits behind."""
+    """Returns the bits of `value` as bytes, zero bits behind."""
     size = (width + 7) >> 3
     return (value << (size * 8 - width)).to_bytes(size, "big")
 
 
 def csum16(value: int, width: int) -> int:
-    """The Internet checksum (RFC 1071): the ones' complement of the ones' complement sum of 16 bit words."""
+    """Returns the Internet checksum (RFC 1071): the ones' complement of the ones' complement sum of 16 bit
+    words.
+    """
     spare = -width & 15
     total = (value << spare) % 0xFFFF
     if total == 0 and value != 0:
@@ -78,12 +80,12 @@ def csum16(value: int, width: int) -> int:
 
 
 def csum16_bytes(data: bytes) -> int:
-    """The same of bytes, an odd one filled with a zero byte."""
+    """Returns the same of bytes, an odd one filled with a zero byte."""
     return csum16(int.from_bytes(data, "big"), len(data) * 8)
 
 
 def xor16(value: int, width: int) -> int:
-    """The exclusive or of 16 bit words."""
+    """Returns the exclusive or of 16 bit words."""
     value <<= -width & 15
     total = 0
     while value:
@@ -93,7 +95,7 @@ def xor16(value: int, width: int) -> int:
 
 
 def identity(value: int, width: int) -> int:
-    """The first 64 bits, as the behavioral model has it."""
+    """Returns the first 64 bits, as the behavioral model has it."""
     size = (width + 7) >> 3
     value <<= size * 8 - width
     return value >> (size * 8 - 64) if size > 8 else value
@@ -126,8 +128,9 @@ def crc16(value: int, width: int) -> int:
 
 
 def crc_any(data: bytes, width: int, polynomial: int, initial: int, final: int, reflected: bool) -> int:
-    """A CRC of `width` (8 or more) bits by its parameters, bit by bit: `crc16_custom` and `crc32_custom`, and
-    the reference of the others."""
+    """Returns a CRC of `width` (8 or more) bits by its parameters, bit by bit: `crc16_custom` and
+    `crc32_custom`, and the reference of the others.
+    """
     top = 1 << (width - 1)
     mask = (1 << width) - 1
     rest = initial
@@ -139,7 +142,7 @@ def crc_any(data: bytes, width: int, polynomial: int, initial: int, final: int, 
 
 
 def reverse(value: int, width: int) -> int:
-    """The `width` bits in opposite order."""
+    """Returns the `width` bits in opposite order."""
     result = 0
     for _ in range(width):
         result = (result << 1) | (value & 1)
@@ -148,7 +151,7 @@ def reverse(value: int, width: int) -> int:
 
 
 def in_range(hashed: int, base: int, size: int, width: int) -> int:
-    """What `hash` stores: base + hashed % size, or base where size is 0, in `width` bits."""
+    """Returns what `hash` stores: base + hashed % size, or base where size is 0, in `width` bits."""
     return (base + (hashed % size if size > 0 else 0)) & ((1 << width) - 1)
 
 

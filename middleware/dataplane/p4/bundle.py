@@ -33,7 +33,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str = FORMAT
 
     def include(self, name: str, includer: str) -> tuple[str, str] | None:
-        """The file of that name, seen from another."""
+        """Returns the file of that name, seen from another."""
         for folder in (posixpath.dirname(includer), *self.folders, ""):
             path = posixpath.normpath(posixpath.join(folder, name))
             if path in self.files:
@@ -50,7 +50,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read(config: bytes) -> Bundle:
-    """ValueError where the bytes are neither. Anything that is JSON of an object has to be ours."""
+    """Raises ValueError if the bytes are neither. Anything that is JSON of an object has to be ours."""
     if config.lstrip()[:1] == b"{":
         try:
             bundle = msgspec.json.decode(config, type=Bundle)
@@ -68,7 +68,7 @@ def read(config: bytes) -> Bundle:
 
 
 def load(config: bytes) -> ir.Program:
-    """The program of a device config. ValueError or P4Error where it is none."""
+    """Returns the program of a device config. ValueError or P4Error where it is none."""
     if not config.strip():
         raise ValueError("it is empty")
     return read(config).load()

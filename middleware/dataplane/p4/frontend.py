@@ -22,13 +22,11 @@ def no_files(name: str, file: str) -> None:
 def load_program(
     text: str, name: str, include: Include = no_files, defines: Mapping[str, str] = NO_DEFINES
 ) -> ir.Program:
-    """The program in `text`, checked and instantiated.
+    """Returns the program in `text`, checked and instantiated.
 
     `name` is what messages call the file. `include(name, file)` brings the files that it includes: core.p4
-    and v1model.p4
-    are ours and never asked for as <...>. `defines` are macros, as -D gives them. Raises P4Error with
-    everything that is
-    wrong with the program, or that this target doesn't support.
+    and v1model.p4 are ours and never asked for as <...>. `defines` are macros, as -D gives them. Raises
+    P4Error with everything that is wrong with the program, or that this target doesn't support.
     """
     preprocessor = Preprocessor(include, defines)
     tokens = preprocessor.run(text, name)

@@ -105,7 +105,7 @@ class Token:
         return Span(self.file, self.line, self.column, self.end)
 
     def moved(self, place: Token, hidden: frozenset[str]) -> Token:
-        """The same word standing where `place` stands."""
+        """Returns the same word standing where `place` stands."""
         token = Token(self.kind, self.text, place.file, place.line, place.column, place.end, place.row)
         token.hidden = hidden
         return token
@@ -115,7 +115,7 @@ class Token:
 
 
 def tokens(text: str, file: str) -> Iterator[Token]:
-    """All tokens of a file but END. Comments and line continuations are gone; `#` is there."""
+    """Yields all tokens of a file but END. Comments and line continuations are gone; `#` is there."""
     line, start, row = 1, 0, 1
     for found in _TOKEN.finditer(text):
         group = found.lastgroup

@@ -42,7 +42,7 @@ class Preprocessor:
             self._macros[name] = Macro(None, tuple(tokens(value, "<command line>")))
 
     def run(self, text: str, file: str) -> list[Token]:
-        """All tokens of a program, with END."""
+        """Returns all tokens of a program, with END."""
         try:
             self._file(text, file)
         except Stop:
@@ -140,7 +140,7 @@ class Preprocessor:
             self._problem(place, f"there is no preprocessor directive #{name}")
 
     def _text(self, line: list[Token], first: int) -> str:
-        """What stands on the line from its token `first` on, as written."""
+        """Returns what stands on the line from its token `first` on, as written."""
         if len(line) <= first:
             return ""
         source = self.lines[line[first].file][line[first].line - 1]
@@ -239,7 +239,7 @@ class Preprocessor:
         ]
 
     def _substitute(self, macro: Macro, arguments: dict[str, list[Token]]) -> list[Token]:
-        """The body with its parameters replaced; `#` and `##` as in C."""
+        """Returns the body with its parameters replaced; `#` and `##` as in C."""
         body: list[Token] = []
         position = 0
         while position < len(macro.body):

@@ -44,7 +44,7 @@ class Diagnostic(msgspec.Struct, frozen=True):
     severity: str = "error"
 
     def show(self, lines: Mapping[str, tuple[str, ...]]) -> str:
-        """The message, the line of source that it is about, and carets under the place."""
+        """Returns the message, the line of source that it is about, and carets under the place."""
         head = f"{self.span}: {self.severity}: {self.message}" if self.span.file else f"error: {self.message}"
         source = lines.get(self.span.file, ())
         if not 1 <= self.span.line <= len(source):

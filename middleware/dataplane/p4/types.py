@@ -197,7 +197,7 @@ UNSIZED = ir.Bits(-1, True)  # what an `int` literal has for a type until it is 
 
 
 def describe(type_: Type) -> str:
-    """The type as P4 writes it, for messages and for the names of generic records."""
+    """Returns the type as P4 writes it, for messages and for the names of generic records."""
     match type_:
         case ir.Bits(width=width, signed=signed):
             return f"{'int' if signed else 'bit'}<{width}>"
@@ -238,7 +238,7 @@ def is_union(type_: Type) -> bool:
 
 
 def represent(type_: Type) -> ir.Type:
-    """What the type is at run time. KeyError for what has no values there."""
+    """Returns what the type is at run time. Raises KeyError for what has no values there."""
     match type_:
         case ir.Bits() | ir.Bool() | ir.Varbit() | ir.ErrorCode() | ir.String() | ir.Void():
             return type_
@@ -280,12 +280,12 @@ def _represent_record(record: Record) -> ir.StructType | ir.HeaderType | ir.Unio
 
 
 def named(type_: Type) -> str | None:
-    """The name that a control plane needs to know of: of a new type or a serializable enum."""
+    """Returns the name that a control plane needs to know of: of a new type or a serializable enum."""
     return type_.name if isinstance(type_, NewType | SerialEnum) else None
 
 
 def underlying(type_: Type) -> Type:
-    """What new types and serializable enums stand for, all the way down."""
+    """Returns what new types and serializable enums stand for, all the way down."""
     while True:
         if isinstance(type_, NewType):
             type_ = type_.original

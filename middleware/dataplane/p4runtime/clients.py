@@ -66,7 +66,9 @@ class Client:
         self._room.set()
 
     async def next(self) -> p4r.StreamMessageResponse | None:
-        """The next message; None at the end. A failure ends at once, all else first sends what waits."""
+        """Returns the next message; None at the end. A failure ends at once, all else first sends
+        what waits.
+        """
         while not self._waiting and not self._ended:
             self._more.clear()
             await self._more.wait()

@@ -75,8 +75,9 @@ class Device:
     # --- pipelines
 
     def verify(self, config: p4r.ForwardingPipelineConfig, now: float) -> Pipeline:
-        """The pipeline of a config, not yet in use. Pure: it may run in a thread. INVALID_ARGUMENT where the
-        program is refused, or is not what the P4Info describes."""
+        """Returns the pipeline of a config, not yet in use. Pure: it may run in a thread. INVALID_ARGUMENT
+        where the program is refused, or is not what the P4Info describes.
+        """
         try:
             program = self._load(unwrapped(config.p4_device_config))
             info = build_p4info(program)
@@ -119,8 +120,9 @@ class Device:
             chosen.switch.set_port(port, port in self.ports)
 
     def reconcile(self, pipeline: Pipeline, now: float) -> None:
-        """As `commit`, with all that was written of the active one. INVALID_ARGUMENT where that has no place
-        in it: then nothing changes."""
+        """As `commit`, with all that was written of the active one. Raises INVALID_ARGUMENT if that has no
+        place in it: then nothing changes.
+        """
         if self.active is not None:
             old = self.active
             try:

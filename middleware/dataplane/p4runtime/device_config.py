@@ -17,7 +17,7 @@ _LONGEST_VARINT: Final = 10
 
 
 def unwrapped(config: bytes) -> bytes:
-    """What is inside a P4DeviceConfig, or the bytes themselves where they are none.
+    """Returns what is inside a P4DeviceConfig, or the bytes themselves where they are none.
 
     The message's tags are control characters, with which no P4 source begins.
     """

@@ -83,7 +83,8 @@ class P4RuntimeServer:
 
     async def start(self, address: str) -> str:
         """Listens at HOST:PORT or unix:PATH, unencrypted; answers the address with the port that was picked.
-        OSError where it cannot."""
+        Raises OSError if it cannot.
+        """
         server = grpc.aio.server(options=_OPTIONS)
         p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self), server)
         try:
@@ -230,7 +231,7 @@ class P4RuntimeServer:
         return outcomes
 
     def read(self, request: p4r.ReadRequest) -> list[p4r.Entity]:
-        """All that the filters let through, as of now."""
+        """Returns all that the filters let through, as of now."""
         self.check_device(request.device_id)
         found = self.device.controlled.entities.read(request.entities, self._clock())
         return [entity for entity in found if self._roles.covers(request.role, entity)]
@@ -274,7 +275,7 @@ class P4RuntimeServer:
     def get_pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """The config as it was set, or the parts of it that are asked for."""
+        """Returns the config as it was set, or the parts of it that are asked for."""
         self.check_device(request.device_id)
         response = p4r.GetForwardingPipelineConfigResponse()
         pipeline = self.device.saved or self.device.active
@@ -370,7 +371,7 @@ def _role_of(request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest)
 
 
 def role_name(role: p4r.Role) -> str:
-    """The role's name; the numbers of old clients are names too."""
+    """Returns the role's name; the numbers of old clients are names too."""
     return role.name or (str(role.id) if role.id else "")
 
 

@@ -40,7 +40,7 @@ class Links:
     """The packet sockets of a switch by port number."""
 
     def __init__(self, interfaces: dict[int, str]) -> None:
-        """OSError where an interface is not there, or the right to open packet sockets is missing."""
+        """Raises OSError if an interface is not there, or the right to open packet sockets is missing."""
         self.counters = LinkCounters()
         self._ends: dict[int, socket.socket] = {}
         try:
@@ -56,7 +56,7 @@ class Links:
         return self._ends.items()
 
     def receive(self, port: int) -> list[tuple[int, bytes]]:
-        """The frames that wait at a port, at most BATCH."""
+        """Returns the frames that wait at a port, at most BATCH."""
         receive = self._ends[port].recv
         frames: list[tuple[int, bytes]] = []
         with suppress(OSError):  # nothing more to read, or the interface went down
@@ -90,7 +90,7 @@ class Links:
 
 
 def open_end(interface: str) -> socket.socket:
-    """A packet socket that hears every frame of an interface but those that it sends itself."""
+    """Returns a packet socket that hears every frame of an interface but those that it sends itself."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # deaf until it is bound
     try:
         end.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)

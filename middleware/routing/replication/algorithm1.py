@@ -49,7 +49,7 @@ class Reverse:
     """The reverse tree: of each node the link that arrives there, with the leaves and links behind it."""
 
     def __init__(self, network: Network, arrived: list[int], root: int, leaves: int) -> None:
-        """`arrived` is as `Paths.arrivals` gives it; Unreachable where it does not lead to all leaves."""
+        """`arrived` is as `Paths.arrivals` gives it. Raises Unreachable if it does not lead to all leaves."""
         self.network, self.root, self.leaves = network, root, leaves
         self.up: dict[int, int] = {}
         self.behind: dict[int, int] = {root: leaves}
@@ -82,7 +82,7 @@ class Reverse:
             self.links[node] = self.links.get(node, 0) | bit
 
     def descendants(self, node: int, reading: Reading) -> int:
-        """A node's set of descendant leaves (bits).
+        """Returns a node's set of descendant leaves (bits).
 
         By step 2 of the text a leaf is in the sets of the nodes above it; mended, it is in its own as well.
         """
@@ -90,7 +90,7 @@ class Reverse:
         return self.behind[node] & ~own
 
     def branches(self, node: int, reading: Reading) -> bool:
-        """Whether a replication segment is due at a node."""
+        """Returns whether a replication segment is due at a node."""
         member = reading.counts_members and self.leaves >> node & 1
         return self.children[node] + member > 1
 
@@ -126,7 +126,7 @@ class Outcome:
 
 
 def replication_segments(tree: Reverse, existing: Existing, reading: Reading = MENDED) -> Outcome:
-    """The segments of a tree, by Algorithm 1. New ones are added to `existing`."""
+    """Returns the segments of a tree, by Algorithm 1. New ones are added to `existing`."""
     outcome = Outcome()
     fresh: Existing = {}
     left, found = tree.leaves, False
@@ -155,7 +155,7 @@ def replication_segments(tree: Reverse, existing: Existing, reading: Reading = M
 
 
 def missed(tree: Reverse, outcome: Outcome) -> int:
-    """The leaves that get no copy (bits).
+    """Returns the leaves that get no copy (bits).
 
     The root sends to segments that no other leads to, and to the leaves on whose way there is none.
     """
@@ -169,13 +169,13 @@ def missed(tree: Reverse, outcome: Outcome) -> int:
 
 
 def strays(tree: Reverse, outcome: Outcome) -> bool:
-    """Whether it takes up a segment that leads over other links than its own tree."""
+    """Returns whether it takes up a segment that leads over other links than its own tree."""
     return any(one.links != tree.links[node] for node, one in outcome.segments.items())
 
 
 def _way_up(tree: Reverse, leaf: int, reading: Reading) -> list[int]:
-    """The nodes that the walk from a leaf looks at: from the next upstream one on, the root perhaps with
-    them.
+    """Returns the nodes that the walk from a leaf looks at: from the next upstream one on, the root perhaps
+    with them.
 
     A leaf that is on other leaves' way is looked at itself, where members count.
     """

@@ -31,7 +31,7 @@ class StepKind(enum.Enum):
 
 
 class Step(Struct, frozen=True):
-    """`segment` of CREATE, REWRITE and REMOVE; `entry` of ENTER, None where nobody listens."""
+    """`segment` of CREATE, REWRITE and REMOVE; `entry` of ENTER, None if nobody listens."""
 
     kind: StepKind
     segment: Segment | None = None
@@ -56,7 +56,7 @@ class Change(Struct, frozen=True):
         return len(self.created) + (self.rewritten is not None) + len(self.removed)
 
     def steps(self) -> Iterator[Step]:
-        """The steps in their order."""
+        """Yields the steps in their order."""
         for segment in self.created:
             yield Step(StepKind.CREATE, segment)
         if self.rewritten is not None:

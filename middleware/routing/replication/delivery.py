@@ -26,8 +26,8 @@ class Delivery:
 def deliver(network: Network, held: Mapping[int, Segment], root: int, entry: Branch | None) -> Delivery:
     """Sends one packet from a root by an entry.
 
-    RoutingError where a copy meets a SID that its node does not hold, a way that is none, or where packets go
-    round.
+    Raises RoutingError if a copy meets a SID that its node does not hold, a way that is none, or where
+    packets go round.
     """
     outcome = Delivery()
     waiting = [(root, entry)] if entry is not None else []

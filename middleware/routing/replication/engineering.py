@@ -72,7 +72,7 @@ class Engineer:
         return Moves(tuple(changes.values()), self._above(load))
 
     def _by_share(self, load: list[float]) -> list[int]:
-        """The links, the fullest first."""
+        """Returns the links, the fullest first."""
         shares = [now / most for now, most in zip(load, self._capacity, strict=True)]
         return sorted(range(len(shares)), key=lambda link: shares[link], reverse=True)
 
@@ -81,12 +81,12 @@ class Engineer:
         return tuple([link for link, now in enumerate(load) if now > limits[link]])
 
     def _on(self, link: int, rates: Mapping[Hashable, float]) -> list[Hashable]:
-        """The groups on a link, the highest rate first."""
+        """Returns the groups on a link, the highest rate first."""
         found = [name for name in rates if self._forest.links_of(name) >> link & 1]
         return sorted(found, key=lambda name: rates[name], reverse=True)
 
     def _full(self, load: list[float], rate: float, used: int, most: float) -> int:
-        """The links that a group must not use: with it they would be above a share (bits)."""
+        """Returns the links that a group must not use: with it they would be above a share (bits)."""
         full = 0
         for link, now in enumerate(load):
             added = 0.0 if used >> link & 1 else rate

@@ -46,7 +46,7 @@ class _Need:
         self.barred: set[int] = set()  # segments that are being rewritten
 
     def allows(self, kept: Kept, shape: Shape) -> bool:
-        """Whether a segment with more leaves than a shape may stand for it."""
+        """Returns whether a segment with more leaves than a shape may stand for it."""
         if kept.segment.number in self.own or kept.leaves & ~shape.leaves & self.taken:
             return False
         return not kept.links & (self.links & ~shape.links | self.avoid)
@@ -68,13 +68,15 @@ class Forest:
         self._superset = superset
 
     def open(self, name: Hashable, root: int, leaves: int) -> Change:
-        """A new group. RoutingError where there is one of this name, Unreachable where a leaf is."""
+        """Returns a new group. Raises RoutingError if there is one of this name, Unreachable where a
+        leaf is.
+        """
         if name in self.groups:
             raise RoutingError(f"there is a group {name!r} already")
         return self._change(name, Group(root, self._others(root, leaves), 0, None))
 
     def _others(self, root: int, leaves: int) -> int:
-        """The leaves without a root that is a host: what it sends itself never leaves it."""
+        """Returns the leaves without a root that is a host: what it sends itself never leaves it."""
         inside = 0 <= root < self.network.node_count and self.network.is_host[root]
         return leaves & ~(1 << root) if inside else leaves
 
@@ -100,7 +102,7 @@ class Forest:
             return self._change(name, Group(group.root, leaves, 0, group.entry))
 
     def reroute(self, name: Hashable, avoid: int) -> Change:
-        """A tree without certain links (bits). Unreachable where there is none."""
+        """Returns a tree without certain links (bits). Raises Unreachable if there is none."""
         group = self._group(name)
         return self._change(name, Group(group.root, group.leaves, avoid, group.entry))
 
@@ -111,17 +113,19 @@ class Forest:
         return change
 
     def links_of(self, name: Hashable) -> int:
-        """The links that a packet of the group uses, unwanted copies with them (bits)."""
+        """Returns the links that a packet of the group uses, unwanted copies with them (bits)."""
         entry = self._group(name).entry
         return self.segments.links_of(entry) if entry is not None else 0
 
     def planned_links(self, name: Hashable, avoid: int) -> int:
-        """The links that its tree would have if it avoided these (bits). Unreachable where there is none."""
+        """The links that its tree would have if it avoided these (bits). Raises Unreachable if there
+        is none.
+        """
         group = self._group(name)
         return self._planner(group.root, group.leaves, avoid).links
 
     def unwanted(self, name: Hashable) -> int:
-        """The nodes that get a copy and are no leaves of the group (bits)."""
+        """Returns the nodes that get a copy and are no leaves of the group (bits)."""
         group = self._group(name)
         return self.segments.leaves_of(group.entry) & ~group.leaves if group.entry is not None else 0
 
@@ -151,7 +155,7 @@ class Forest:
         return Change(name, tuple(made), None, True, entry, tuple(gone))
 
     def _own(self, entry: Branch | None) -> set[int]:
-        """The segments that only this group uses."""
+        """Returns the segments that only this group uses."""
         waiting, found = [entry.segment] if entry is not None else [], set()
         for number in waiting:
             if number != LOCAL and self.segments.kept[number].references == 1:
@@ -160,8 +164,9 @@ class Forest:
         return found
 
     def _chain(self, entry: Branch | None, planned: Planned, need: _Need) -> tuple[list[Kept], Shape | None]:
-        """The segments that stay although what is behind them changes, from the entry on, and what the last
-        of them shall be; none where the entry itself has to change."""
+        """Returns the segments that stay although what is behind them changes, from the entry on, and what
+        the last of them shall be; none if the entry itself has to change.
+        """
         chain: list[Kept] = []
         way, shape, target = planned.way, planned.top, None
         while entry is not None and shape is not None and self._may_stay(entry, way, shape, need):
@@ -174,8 +179,8 @@ class Forest:
         return chain, target
 
     def _may_stay(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
-        """Whether a branch's segment can be rewritten to a shape: it is the group's own, and none is there
-        yet.
+        """Returns whether a branch's segment can be rewritten to a shape: it is the group's own, and none is
+        there yet.
         """
         if branch.segment == LOCAL or not shape.copies or (branch.way, branch.node) != (way, shape.node):
             return False
@@ -184,7 +189,7 @@ class Forest:
     def _only_difference(
         self, segment: Segment, shape: Shape, need: _Need
     ) -> tuple[Branch, tuple[Way, Shape]] | None:
-        """The branch that alone has to change, and to what; None where more does."""
+        """Returns the branch that alone has to change, and to what; None if more does."""
         fitting = self._fitting(segment, shape, need)
         left = [one for one in segment.branches if one not in fitting]
         wanted = [part for part, one in zip(shape.below, fitting, strict=True) if one is None]
@@ -194,7 +199,7 @@ class Forest:
         return left[0], wanted[0]
 
     def _fitting(self, segment: Segment, shape: Shape, need: _Need) -> list[Branch | None]:
-        """For each branch of a shape the one of a segment that can stay; None where there is none."""
+        """For each branch of a shape the one of a segment that can stay; None if there is none."""
         left = list(segment.branches)
         found: list[Branch | None] = []
         for way, behind in shape.below:
@@ -205,7 +210,7 @@ class Forest:
         return found
 
     def _fits(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
-        """Whether a branch leads to a shape, or to a superset of it that is allowed still."""
+        """Returns whether a branch leads to a shape, or to a superset of it that is allowed still."""
         if (branch.way, branch.node) != (way, shape.node) or shape.copies != (branch.segment != LOCAL):
             return False
         if branch.segment == LOCAL or self.segments.kept[branch.segment].key == shape.key:
@@ -227,7 +232,7 @@ class Forest:
                 need.take(self.segments.kept[branch.segment], behind)
 
     def _find(self, shape: Shape, need: _Need) -> Kept | None:
-        """What there is for a shape already: the very same, or with leaves more."""
+        """Returns what there is for a shape already: the very same, or with leaves more."""
         found = self.segments.find(shape)
         if found is not None and found.segment.number not in need.barred:
             return found
@@ -238,7 +243,7 @@ class Forest:
         return None
 
     def _branch(self, part: tuple[Way, Shape], need: _Need, made: list[Segment]) -> Branch:
-        """The way to a shape's segment, which is found or made, with what it leads to before it."""
+        """Returns the way to a shape's segment, which is found or made, with what it leads to before it."""
         way, shape = part
         if not shape.copies:
             return Branch(way, shape.node, LOCAL)
@@ -271,7 +276,7 @@ class Forest:
         return None if same else last.segment, gone
 
     def entries(self) -> Iterator[Branch]:
-        """The entries of all groups that have one."""
+        """Yields the entries of all groups that have one."""
         for group in self.groups.values():
             if group.entry is not None:
                 yield group.entry

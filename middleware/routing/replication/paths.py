@@ -20,7 +20,7 @@ _MARK = (1 << 40) - 1
 
 
 def marks(network: Network, salt: int = 0) -> list[int]:
-    """The cost of each edge: a hop and its mark. Another salt breaks ties in another way."""
+    """Returns the cost of each edge: a hop and its mark. Another salt breaks ties in another way."""
     return [_HOP + (_mixed(edge + (salt << 20)) & _MARK) for edge in range(network.edge_count)]
 
 
@@ -74,7 +74,7 @@ class Paths:
         return arrived
 
     def path(self, start: int, end: int, avoid: int = 0) -> tuple[int, ...]:
-        """The links from one node to another, in order. Unreachable where there is no path."""
+        """Returns the links from one node to another, in order. Raises Unreachable if there is no path."""
         arrived, network = self.arrivals(start, avoid), self.network
         found: list[int] = []
         node = end
@@ -87,12 +87,12 @@ class Paths:
         return tuple(reversed(found))
 
     def reachable(self, root: int, leaves: int, avoid: int = 0) -> bool:
-        """Whether there is a path to each of the leaves (bits of nodes)."""
+        """Returns whether there is a path to each of the leaves (bits of nodes)."""
         arrived = self.arrivals(root, avoid)
         return all(leaf == root or arrived[leaf] >= 0 for leaf in members(leaves))
 
     def hops(self, root: int) -> list[int]:
-        """The number of links to each node; -1 out of reach."""
+        """Returns the number of links to each node; -1 out of reach."""
         arrived, tails = self.arrivals(root), self.network.tails
         found = [-1] * self.network.node_count
         found[root] = 0
@@ -109,9 +109,10 @@ class Paths:
 
 
 def rendezvous_point(paths: Paths, border: list[int]) -> int:
-    """The switch with the shortest average distance to all border nodes (SNAPS, IV-A); of several the first.
+    """Returns the switch with the shortest average distance to all border nodes (SNAPS, IV-A); of several the
+    first.
 
-    Unreachable where no switch reaches all of them.
+    Raises Unreachable if no switch reaches all of them.
     """
     best: tuple[int, int] | None = None
     for node in paths.network.switches:

@@ -30,8 +30,8 @@ class Pinning:
         self._counted: dict[int, tuple[list[int], list[int]]] = {}
 
     def segment_list(self, way: Way) -> tuple[Waypoint, ...]:
-        """What a packet has to be given to go this way; the last SID is that of the way's end, which is left
-        out.
+        """Returns what a packet has to be given to go this way; the last SID is that of the way's end, which
+        is left out.
 
         Empty where shortest paths lead there anyway.
         """
@@ -48,7 +48,7 @@ class Pinning:
         return tuple(found)
 
     def _farthest(self, way: Way, done: int) -> int:
-        """How far along a way its part from `done` on is the only shortest path."""
+        """Returns how far along a way its part from `done` on is the only shortest path."""
         hops, ways = self._count(self._network.tails[way[done]])
         reached = done
         for number in range(done, len(way)):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from .shapes import Shape, Way
 
-LOCAL = 0  # in the place of a segment's number: the node's local SID, which is there anyway
+LOCAL = 0  # instead of a segment's number: the node's local SID, which is there anyway
 
 Key = tuple[int, int, int]  # node, leaves, links
 
@@ -68,7 +68,7 @@ class Segments:
         return len(self.kept)
 
     def find(self, shape: Shape) -> Kept | None:
-        """The segment that is just this shape."""
+        """Returns the segment that is just this shape."""
         number = self._by_key.get(shape.key)
         return None if number is None else self.kept[number]
 
@@ -81,7 +81,7 @@ class Segments:
                     yield self.kept[number]
 
     def create(self, node: int, delivers: bool, branches: tuple[Branch, ...]) -> Kept:
-        """A new segment, to which nobody refers yet."""
+        """Returns a new segment, to which nobody refers yet."""
         self._last += 1
         made = Kept(Segment(self._last, node, delivers, branches), 0, 0)
         made.leaves, made.links = self.behind(made.segment)
@@ -101,7 +101,7 @@ class Segments:
         return self.release(before)
 
     def behind(self, segment: Segment) -> tuple[int, int]:
-        """The leaves and links behind a segment, by what its branches lead to."""
+        """Returns the leaves and links behind a segment, by what its branches lead to."""
         leaves, links = (1 << segment.node) * segment.delivers, 0
         for branch in segment.branches:
             leaves |= self.leaves_of(branch)
@@ -112,7 +112,7 @@ class Segments:
         return self.kept[branch.segment].leaves if branch.segment else 1 << branch.node
 
     def links_of(self, branch: Branch) -> int:
-        """The links of a branch's way, and those behind it."""
+        """Returns the links of a branch's way, and those behind it."""
         links = self.kept[branch.segment].links if branch.segment else 0
         for link in branch.way:
             links |= 1 << link

@@ -56,7 +56,7 @@ class Shape(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """A whole tree: the links from the root to the first place, and that place; None where nobody listens."""
+    """A whole tree: the links from the root to the first place, and that place; None if nobody listens."""
 
     way: Way
     top: Shape | None
@@ -75,12 +75,14 @@ NOTHING = Planned((), None)
 
 
 def leaf(node: int) -> Shape:
-    """A leaf by itself."""
+    """Returns a leaf by itself."""
     return Shape(node, 1 << node, 0, True)
 
 
 def place(node: int, delivers: bool, below: Sequence[tuple[Way, Shape]]) -> Shape:
-    """A node that copies. With more than `MOST_BRANCHES` branches it copies to segments of its own."""
+    """Returns a node that copies. With more than `MOST_BRANCHES` branches it copies to segments of
+    its own.
+    """
     room = MOST_BRANCHES - delivers
     while len(below) > room:
         below = [
@@ -101,7 +103,7 @@ def place(node: int, delivers: bool, below: Sequence[tuple[Way, Shape]]) -> Shap
 def grow(network: Network, arrived: Sequence[int], root: int, ends: dict[int, Shape]) -> Planned:
     """The tree from a root to some ends, along the links by which paths arrive.
 
-    An end is a leaf, or what another tier has behind its node. Unreachable where no path leads there.
+    An end is a leaf, or what another tier has behind its node. Raises Unreachable if no path leads there.
     """
     behind = _branches(network, arrived, root, ends)
     order = [root]
@@ -137,7 +139,7 @@ def _branches(
 
 
 def _joined(node: int, end: Shape | None, parts: list[tuple[Way, Shape]]) -> tuple[Way, Shape]:
-    """What is behind a node, and the way there: it passes packets on, is an end, or copies."""
+    """Returns what is behind a node, and the way there: it passes packets on, is an end, or copies."""
     if end is None:
         return parts[0] if len(parts) == 1 else ((), place(node, False, sorted(parts)))
     if not parts:
@@ -180,7 +182,8 @@ def by_rendezvous(paths: Paths, point: int) -> Planner:
 
 
 def on_spanning_tree(paths: Paths, center: int) -> Planner:
-    """The part of the center's tree of shortest paths that joins root and leaves; each link serves both ways.
+    """Returns the part of the center's tree of shortest paths that joins root and leaves; each link serves
+    both ways.
 
     Paths are longer than the shortest, and most of what lies behind a node is the same for all roots. A tree
     that avoids links is a direct one.
@@ -206,7 +209,7 @@ def by_gateways(paths: Paths, zones: Sequence[Sequence[int]]) -> Planner:
 
     A zone's tree begins at its gateway, the node with the shortest average distance to the others, and has
     links of the zone only. Leaves of the root's own zone, of none, and those that are alone in a zone are the
-    first tier's. RoutingError where a node is in two zones. A tree that avoids links is a direct one.
+    first tier's. Raises RoutingError if a node is in two zones. A tree that avoids links is a direct one.
     """
     straight, network = direct(paths), paths.network
     masks = [mask_of(zone) for zone in zones]

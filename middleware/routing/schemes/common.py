@@ -11,13 +11,15 @@ from ..steiner.common import prune
 
 
 def delivery_tree(network: Network, source: int, receivers: list[int], method: str = "mehlhorn") -> int:
-    """A tree from a publisher's host to its receivers. RoutingError where one is no host, or both."""
+    """Returns a tree from a publisher's host to its receivers. Raises RoutingError if one is no host, or
+    both.
+    """
     check_clients(network, source, receivers)
     return steiner_tree(network, [source, *receivers], method)
 
 
 def check_clients(network: Network, source: int, receivers: list[int]) -> None:
-    """RoutingError where a client is no host, the publisher receives, or nobody does."""
+    """Raises RoutingError if a client is no host, the publisher receives, or nobody does."""
     for node in (source, *receivers):
         if not 0 <= node < network.node_count or not network.is_host[node]:
             raise RoutingError(f"node {node} is no host; these schemes deliver to hosts")
@@ -33,12 +35,12 @@ def below(network: Network, source: int, edges: int) -> dict[int, list[int]]:
 
 
 def branch(network: Network, edges: int, source: int, receivers: list[int]) -> int:
-    """The part of a tree that leads to some of its receivers."""
+    """Returns the part of a tree that leads to some of its receivers."""
     return prune(network, edges, mask_of([source, *receivers]))
 
 
 def check_fits(network: Network, form: EntryFormat, value: int) -> None:
-    """RoutingError where entries of a form cannot name all switches, or a value."""
+    """Raises RoutingError if entries of a form cannot name all switches, or a value."""
     most = max(network.switches, default=0)
     if most >> form.switch_bits:
         raise RoutingError(f"switch {most} does not fit {form.switch_bits} bits: choose a wider form")

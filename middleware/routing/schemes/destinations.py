@@ -33,7 +33,9 @@ class Destinations:
         return sum(len(rules) for rules in self.toward)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack for the receivers of a tree; on which ways they are reached is the switches' affair."""
+        """Returns the stack for the receivers of a tree; on which ways they are reached is the switches'
+        affair.
+        """
         network, found = self.network, []
         for edge in members(edges):
             found += [node for node in network.ends[edge] if network.is_host[node] and node != source]

@@ -27,7 +27,7 @@ class Hops:
         ]
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the stack that a publisher sends for a tree."""
         network, root = self.network, self.network.switch_of(source)
         nodes = nodes_of(network, edges) & ~(1 << source)
         clients = mask_of(node for node in members(nodes) if network.is_host[node])

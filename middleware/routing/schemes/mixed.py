@@ -46,7 +46,7 @@ class Mixed:
         check_fits(network, form, (1 << max(len(network.out[switch]) for switch in network.switches)) - 1)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the stack that a publisher sends for a tree."""
         entries: list[Entry] = []
         for switch, mask in port_masks(self.network, source, edges):
             ability = self.abilities.get(switch, self._ports_only)

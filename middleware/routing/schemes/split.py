@@ -14,9 +14,8 @@ def split(
 ) -> list[tuple[int, list[int]]]:
     """Parts of a tree with their receivers, each of whose stacks has at most `room` bytes.
 
-    `size` gives the bytes of a tree's stack. Receivers are taken in preorder, so that a part is a region
-    of the
-    tree. RoutingError where not even one receiver's stack has room.
+    `size` gives the bytes of a tree's stack. Receivers are taken in preorder, so that a part is a region of
+    the tree. Raises RoutingError if not even one receiver's stack has room.
     """
     root = network.switch_of(source)
     links = preorder(network, edges & ~network.edge_masks[source], root)
@@ -33,7 +32,7 @@ def split(
 
 
 def _most(receivers: list[int], fits: Callable[[list[int]], bool]) -> int:
-    """How many of the first receivers fit: halving, as more receivers never need less."""
+    """Returns how many of the first receivers fit: halving, as more receivers never need less."""
     low, high = 0, len(receivers)
     while low < high:
         middle = (low + high + 1) // 2

@@ -27,7 +27,7 @@ class StoredTrees:
         self.rules: dict[tuple[int, int], int] = {}
 
     def store(self, source: int, edges: int) -> int:
-        """A publisher's tree; its id. RoutingError where there is none to store."""
+        """Returns a publisher's tree; its id. Raises RoutingError if there is none to store."""
         if not edges & ~self.network.edge_masks[source]:
             raise RoutingError("a tree without edges beyond the publisher's own")
         number = len(self.trees) + 1
@@ -74,8 +74,9 @@ class Hybrid:
         return edges
 
     def encode(self, source: int, edges: int) -> list[int]:
-        """The stack for a tree that holds the stored one: hops to where that does not lead, in preorder, last
-        its label. RoutingError where the tree leaves a stable subscriber out."""
+        """Returns the stack for a tree that holds the stored one: hops to where that does not lead, in
+        preorder, last its label. Raises RoutingError if the tree leaves a stable subscriber out.
+        """
         number = self._numbers.get(source, 0)
         held = self.stored.trees[number][1] if number else 0
         if held & ~edges:
@@ -94,9 +95,9 @@ class Hybrid:
 
 
 def publisher_tree(network: Network, source: int, subscribers: Iterable[int]) -> int:
-    """The shortest-path tree of a publisher to its subscribers, a part of its tree to all hosts.
+    """Returns the shortest-path tree of a publisher to its subscribers, a part of its tree to all hosts.
 
-    RoutingError where one of them cannot be reached.
+    Raises RoutingError if one of them cannot be reached.
     """
     wanted = list(subscribers)
     check_clients(network, source, wanted)

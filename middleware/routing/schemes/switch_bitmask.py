@@ -21,7 +21,7 @@ class SwitchBitmask:
         check_fits(network, form, (1 << max(len(network.out[switch]) for switch in network.switches)) - 1)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the stack that a publisher sends for a tree."""
         return [Entry(switch, mask) for switch, mask in port_masks(self.network, source, edges)]
 
     def size(self, stack: list[Entry]) -> int:
@@ -39,7 +39,7 @@ class SwitchBitmask:
 
 
 def port_masks(network: Network, source: int, edges: int) -> list[tuple[int, int]]:
-    """Every switch of a tree that sends, in preorder, with its ports as bits (port 1 is bit 0)."""
+    """Returns every switch of a tree that sends, in preorder, with its ports as bits (port 1 is bit 0)."""
     links = below(network, source, edges)
     found, waiting = [], [network.switch_of(source)]
     while waiting:

@@ -15,7 +15,7 @@ from .switch_bitmask import port_masks
 
 
 def group_count(ports: int, subsets: int = 1) -> int:
-    """The groups that a switch has to know."""
+    """Returns the groups that a switch has to know."""
     return subsets * ((1 << -(-ports // subsets)) - 1)
 
 
@@ -36,7 +36,7 @@ class SwitchGroup:
         check_fits(network, form, subsets << self.width)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the stack that a publisher sends for a tree."""
         entries, within = [], (1 << self.width) - 1
         for switch, mask in port_masks(self.network, source, edges):
             for subset in range(self.subsets):
@@ -61,12 +61,12 @@ class SwitchGroup:
         return copies, len(stack)
 
     def groups(self) -> list[int]:
-        """The numbers of all groups that a switch has to know."""
+        """Returns the numbers of all groups that a switch has to know."""
         within = range(1, 1 << self.width)
         return [subset << self.width | ports for subset in range(self.subsets) for ports in within]
 
     def links(self, switch: int, group: int) -> list[int]:
-        """The links of a switch by which a group goes."""
+        """Returns the links of a switch by which a group goes."""
         first = (group >> self.width) * self.width
         ports = members(group & (1 << self.width) - 1)
         links = [self.network.link_at(switch, first + bit + 1) for bit in ports]

@@ -23,7 +23,7 @@ class SwitchPort:
         check_fits(network, form, max(len(out) for out in network.out))
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the stack that a publisher sends for a tree."""
         links = below(self.network, source, edges)
         entries: list[Entry] = []
         waiting = list(reversed(links[self.network.switch_of(source)]))

@@ -1,8 +1,8 @@
 """Ways through switches that know nothing of stacks (3.4.1): there the packet travels inside IP and UDP.
 
 An overlay has the switches that know, the hosts, and between any two of them that legacy switches join a
-tunnel in the place of a link. Trees, encoders and forwarders work on it as on any network; `under` says
-over which links a tunnel really goes, and `bytes_below` counts them.
+tunnel instead of a link. Trees, encoders and forwarders work on it as on any network; `under` says over which
+links a tunnel really goes, and `bytes_below` counts them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Overlay(Struct, frozen=True):
     under: list[tuple[int, ...]]
 
     def bytes_below(self, outcome: Outcome) -> dict[int, int]:
-        """The bytes that an overlay's packet put on the links below, the tunnels' headers with them."""
+        """Returns the bytes that an overlay's packet put on the links below, the tunnels' headers
+        with them.
+        """
         found: dict[int, int] = {}
         for link, amount in outcome.link_bytes.items():
             way = self.under[link]
@@ -36,11 +38,11 @@ class Overlay(Struct, frozen=True):
 
 
 def overlay(network: Network, legacy: Iterable[int]) -> Overlay:
-    """The network without its legacy switches. RoutingError where one is no switch, or none is left.
+    """Returns the network without its legacy switches. Raises RoutingError if one is no switch, or none is
+    left.
 
-    A host on a legacy switch ends all tunnels itself: only hosts that can do so are reached by others;
-    here it
-    gets one tunnel, to the nearest switch that knows.
+    A host on a legacy switch ends all tunnels itself: only hosts that can do so are reached by others; here
+    it gets one tunnel, to the nearest switch that knows.
     """
     gone = set(legacy)
     if any(network.is_host[node] for node in gone):
@@ -69,7 +71,7 @@ def _direct(network: Network, gone: set[int]) -> Ways:
 
 
 def _through(network: Network, start: int, gone: set[int]) -> dict[int, tuple[int, ...]]:
-    """The shortest ways from a node over legacy switches alone to nodes that are none."""
+    """Returns the shortest ways from a node over legacy switches alone to nodes that are none."""
     ways: dict[int, tuple[int, ...]] = {start: ()}
     found: dict[int, tuple[int, ...]] = {}
     level = [start]

@@ -23,10 +23,10 @@ __all__ = ["METHODS", "Heuristic", "steiner_tree"]
 def steiner_tree(
     network: Network, terminals: list[int], method: str = "mehlhorn", costs: list[int] | None = None
 ) -> int:
-    """The edges of a tree over all terminals, as bits; 0 for fewer than two.
+    """Returns the edges of a tree over all terminals, as bits; 0 for fewer than two.
 
-    `costs` are one number per edge, from 0; all edges cost 1 where it is absent. RoutingError for a method
-    that there is not, Unreachable where terminals cannot reach each other.
+    `costs` are one number per edge, from 0; all edges cost 1 where it is absent. Raises RoutingError for a
+    method that there is not, Unreachable where terminals cannot reach each other.
     """
     if method not in METHODS:
         raise RoutingError(f"no Steiner heuristic {method!r}; there are {', '.join(METHODS)}")

@@ -46,7 +46,7 @@ def reach(network: Network, costs: list[int], sources: list[int]) -> Reach:
 
 
 def path_to(network: Network, found: Reach, node: int) -> int:
-    """The edges by which one came to a node, as bits."""
+    """Returns the edges by which one came to a node, as bits."""
     edges = 0
     while found.link[node] >= 0:
         edges |= 1 << (found.link[node] >> 1)
@@ -68,14 +68,14 @@ class Forest:
         return node
 
     def join(self, first: int, second: int) -> bool:
-        """Whether they were apart."""
+        """Returns whether they were apart."""
         first, second = self.find(first), self.find(second)
         self.parent[first] = second
         return first != second
 
 
 def spanning_tree(network: Network, edges: list[int], costs: list[int]) -> int:
-    """A cheapest spanning forest of these edges, as bits."""
+    """Returns a cheapest spanning forest of these edges, as bits."""
     forest, tree = Forest(len(network.names)), 0
     for _, edge in sorted([(costs[edge], edge) for edge in edges]):
         first, second = network.ends[edge]
@@ -85,7 +85,7 @@ def spanning_tree(network: Network, edges: list[int], costs: list[int]) -> int:
 
 
 def prune(network: Network, edges: int, keep: int) -> int:
-    """The forest without the branches that lead to no node of `keep` (bits of nodes)."""
+    """Returns the forest without the branches that lead to no node of `keep` (bits of nodes)."""
     waiting = _ends(network, edges)
     while waiting:
         node = waiting.pop()
@@ -109,7 +109,7 @@ def _ends(network: Network, edges: int) -> list[int]:
 
 
 def nodes_of(network: Network, edges: int) -> int:
-    """The nodes that edges touch, as bits."""
+    """Returns the nodes that edges touch, as bits."""
     mask = 0
     for node in _ends(network, edges):
         mask |= 1 << node

@@ -47,7 +47,7 @@ def cheapest_insertion(network: Network, terminals: list[int], costs: list[int])
 
 
 def kou(network: Network, terminals: list[int], costs: list[int]) -> int:
-    """A spanning tree of all distances between terminals, drawn out.
+    """Returns a spanning tree of all distances between terminals, drawn out.
 
     Source: Kou, Markowsky and Berman, A fast algorithm for Steiner trees, Acta Informatica 15, 1981.
     """

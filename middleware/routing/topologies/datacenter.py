@@ -35,7 +35,9 @@ class _Nodes:
 
 
 def fat_tree(k: int) -> Network:
-    """A fat tree of switches with `k` ports: k pods, k * k / 4 cores, k ** 3 / 4 hosts. `k` is even."""
+    """Returns a fat tree of switches with `k` ports: k pods, k * k / 4 cores, k ** 3 / 4 hosts. `k`
+    is even.
+    """
     if k < 2 or k % 2:
         raise RoutingError(f"a fat tree needs an even number of ports, not {k}")
     half, nodes = k // 2, _Nodes()

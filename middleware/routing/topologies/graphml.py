@@ -12,7 +12,7 @@ from ..network import Network, RoutingError, build
 
 
 def parse_graphml(text: str) -> Network:
-    """The network of the first graph. RoutingError where the text is none."""
+    """Returns the network of the first graph. Raises RoutingError if the text is none."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:

@@ -13,7 +13,7 @@ from ..network import Network, RoutingError, build
 
 
 def from_topohub(name: str) -> Network:
-    """`topozoo/Abilene` or just `Abilene`. RoutingError where topohub is absent or has none so named."""
+    """`topozoo/Abilene` or just `Abilene`. Raises RoutingError if topohub is absent or has none so named."""
     try:
         import topohub  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
@@ -29,7 +29,9 @@ def from_topohub(name: str) -> Network:
 
 
 def from_node_link(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Network:
-    """A network from the node-link form: `nodes` with `id` and perhaps `name`, `pos`; `edges` or `links`."""
+    """Returns a network from the node-link form: `nodes` with `id` and perhaps `name`, `pos`; `edges` or
+    `links`.
+    """
     nodes, links = found["nodes"], found.get("edges") or found.get("links") or []
     numbers = {node["id"]: number for number, node in enumerate(nodes)}
     names = [str(node.get("name") or node["id"]) for node in nodes]

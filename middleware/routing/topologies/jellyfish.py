@@ -13,9 +13,10 @@ _ATTEMPTS = 100
 
 
 def jellyfish(switches: int, degree: int, rng: Rng, hosts: int = 1) -> Network:
-    """A connected network of `switches`, each joined to `degree` others, with `hosts` on each.
+    """Returns a connected network of `switches`, each joined to `degree` others, with `hosts` on each.
 
-    Where `switches * degree` is odd one switch has a port less. RoutingError where no such network exists.
+    Where `switches * degree` is odd one switch has a port less. Raises RoutingError if no such network
+    exists.
     """
     if not 2 <= degree < switches:
         raise RoutingError(

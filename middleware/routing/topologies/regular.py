@@ -39,7 +39,7 @@ _ISP_HOSTS = 10
 
 
 def isp() -> Network:
-    """The ISP of SNAPS' Fig. 4, as far as its text gives it: 16 routers, hosts on the first ten."""
+    """Returns the ISP of SNAPS' Fig. 4, as far as its text gives it: 16 routers, hosts on the first ten."""
     names = [f"r{number}" for number in range(1, _ISP_ROUTERS + 1)]
     edges = [(a - 1, b - 1) for a, b in _ISP_LINKS]
     network = build(names, edges)

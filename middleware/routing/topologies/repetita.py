@@ -19,7 +19,7 @@ _MOST_LINES = 1_000_000
 
 
 def parse_repetita(text: str) -> Network:
-    """The network. RoutingError names the line that is wrong."""
+    """Returns the network. RoutingError names the line that is wrong."""
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     names, positions, rest = _nodes(lines)
     edges, weights = _edges(rest, len(names))
@@ -41,7 +41,7 @@ def _count(lines: Lines, at: int, word: str) -> int:
 
 
 def _block(lines: Lines, at: int, word: str, fields: int) -> tuple[Lines, int]:
-    """The lines of a block without its two heads, and where the next begins."""
+    """Returns the lines of a block without its two heads, and where the next begins."""
     count = _count(lines, at, word)
     found = lines[at + 2 : at + 2 + count]
     if len(found) != count:

@@ -14,8 +14,8 @@ class Stacks(dict[int, bytes]):
     """The stacks of one publisher: `stacks[receivers as bits]`.
 
     What is not there is encoded. It is a dictionary itself so that a hit costs no call. Bounded: full, it is
-    emptied. Made anew when rules change. RoutingError for an empty set, the publisher in it, unknown nodes,
-    receivers that cannot be reached, and stacks that no frame can hold.
+    emptied. Made anew when rules change. Raises RoutingError for an empty set, the publisher in it, unknown
+    nodes, receivers that cannot be reached, and stacks that no frame can hold.
     """
 
     __slots__ = ("_encoder", "_most", "_source")

@@ -44,7 +44,7 @@ def choose(
     rng: Rng,
     names: list[str] | None = None,
 ) -> list[Measured]:
-    """All strategies with what they need, the best first; among equals the one with fewer rules."""
+    """Returns all strategies with what they need, the best first; among equals the one with fewer rules."""
     found = []
     for name in names or list(STRATEGIES):
         rules = install(network, limit, STRATEGIES[name], knowledge, rng)
@@ -55,7 +55,9 @@ def choose(
 def adapt(
     current: RuleBase, knowledge: Knowledge, sample: list[Request], rng: Rng
 ) -> tuple[str, Plan] | None:
-    """The update to a better strategy for what has been observed lately, or None where none is worth it."""
+    """Returns the update to a better strategy for what has been observed lately, or None if none is
+    worth it.
+    """
     network, limit = current.network, current.limit
     now = measure(network, current, sample)
     best = choose(network, limit, knowledge, sample, rng)[0]
@@ -65,7 +67,8 @@ def adapt(
 
 
 def relearn(current: RuleBase, sample: list[Request], rng: Rng) -> Plan | None:
-    """The update to trees learned from what has been observed lately, or None where they are not worth it.
+    """Returns the update to trees learned from what has been observed lately, or None if they are not worth
+    it.
 
     They are learned from two thirds of the sample, and judged by the last: it takes a few hundreds for them
     to suit others too.

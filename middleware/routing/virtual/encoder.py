@@ -77,9 +77,9 @@ class Encoder:
         return mask
 
     def encode(self, asked: Request) -> Encoding:
-        """The labels of a notification, uncached: never more than the hops of Mehlhorn's tree alone.
+        """Returns the labels of a notification, uncached: never more than the hops of Mehlhorn's tree alone.
 
-        RoutingError where a receiver cannot be reached.
+        Raises RoutingError if a receiver cannot be reached.
         """
         found = self._encoding(asked, self.search(asked))
         if found.label_count < asked.receivers.bit_count():
@@ -111,7 +111,7 @@ class Encoder:
         return self._encoding(asked, self._follow(soil, first, asked, wanted, count, most))
 
     def search(self, asked: Request) -> Choice:
-        """The best choice found."""
+        """Returns the best choice found."""
         wanted = [0] * len(self.network.names)
         receivers = members(asked.receivers)
         for node in receivers:
@@ -159,7 +159,7 @@ class Encoder:
         most: int,
         keep: int,
     ) -> list[Choice]:
-        """The best choices with one virtual tree more, the best first, at most `keep`."""
+        """Returns the best choices with one virtual tree more, the best first, at most `keep`."""
         found: list[Choice] = []
         size = len(self.masks)
         for entry in self._shortlist(choice, asked)[: self.grown]:
@@ -174,7 +174,8 @@ class Encoder:
         return found
 
     def _shortlist(self, choice: Choice, asked: Request) -> list[int]:
-        """The candidates that gain most with the tree as it is, and those that share most edges with it.
+        """Returns the candidates that gain most with the tree as it is, and those that share most edges with
+        it.
 
         As labels * number of candidates + place, the fewest labels first: those that are needed if the tree
         stays. That is what `growth.weigh` says of the tree when the candidate is chosen too: each edge of it
@@ -247,7 +248,9 @@ def _mehlhorn(network: Network, asked: Request) -> int:
 
 
 def hop_minimal(network: Network, asked: Request) -> int:
-    """The edges of the shortest tree without virtual trees: the better of Mehlhorn's and the grown one."""
+    """Returns the edges of the shortest tree without virtual trees: the better of Mehlhorn's and the grown
+    one.
+    """
     receivers = members(asked.receivers)
     wanted = [0] * len(network.names)
     for node in receivers:

@@ -28,7 +28,7 @@ class ThoroughEncoder:
         self._wide = Encoder(network, rules, tried=TRIED, starts=STARTS, grown=TRIED)
 
     def encode(self, asked: Request) -> Encoding:
-        """RoutingError where a receiver cannot be reached."""
+        """Raises RoutingError if a receiver cannot be reached."""
         found = [self._wide.encode(asked), self._quick.encode(asked)]
         for order in TRIED_ORDERS:
             theirs = reference.encode(self._network, self._rules, asked, order=order)

@@ -51,7 +51,7 @@ class Plan(Struct, frozen=True):
 
 
 def switch_rules(network: Network, number: int, edges: int) -> list[SwitchRule]:
-    """The rules of one tree, one per switch on it."""
+    """Returns the rules of one tree, one per switch on it."""
     alone = RuleBase(network, 1)
     alone.trees[number] = edges
     return [
@@ -61,7 +61,7 @@ def switch_rules(network: Network, number: int, edges: int) -> list[SwitchRule]:
 
 
 def plan(current: RuleBase, wanted: list[int]) -> Plan:
-    """The steps from a rule base to one with these trees (edges as bits), in the order of preference.
+    """Returns the steps from a rule base to one with these trees (edges as bits), in the order of preference.
 
     Trees that stay keep their ids. `current` is not changed. What does not fit at the end is left out.
     """

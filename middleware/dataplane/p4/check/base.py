@@ -26,9 +26,8 @@ class Refused(Exception):
 class Frame(msgspec.Struct):
     """Where the checker is: in which body, and under which control-plane prefix.
 
-    `kind`: "top", "control", "parser", "action", "function", "table". `result`: what `return` must give,
-    None where
-    nothing. `loops`: how many are around. `output`: where statements go.
+    `kind`: "top", "control", "parser", "action", "function", "table". `result`: what `return` must give, None
+    if nothing. `loops`: how many are around. `output`: where statements go.
     """
 
     kind: str
@@ -132,7 +131,7 @@ class Base:
         self.scope.names.setdefault(name, PoisonEntity(span))
 
     def lookup(self, name: str, absolute: bool, span: Span) -> Entity:
-        """What a name stands for."""
+        """Returns what a name stands for."""
         scope = self.scope
         if absolute:
             top = self.scope.top()
@@ -155,18 +154,18 @@ class Base:
     # --- names of control planes
 
     def plane_name(self, name: str, annotations: tuple[Annotation, ...]) -> str:
-        """The control plane's name of what is declared here."""
+        """Returns the control plane's name of what is declared here."""
         return qualified(self.frame.prefix, name, annotations)
 
     # --- variables
 
     def new_variable(self, name: str, type_: types.Type, span: Span) -> int:
-        """A place for a value."""
+        """Returns a place for a value."""
         self.variables.append(ir.VariableInfo(name, self.represent(type_, span), self.frame.owner, span))
         return len(self.variables) - 1
 
     def represent(self, type_: types.Type, span: Span) -> ir.Type:
-        """The type at run time."""
+        """Returns the type at run time."""
         try:
             return types.represent(type_)
         except KeyError:
@@ -189,7 +188,7 @@ class Base:
         raise NotImplementedError
 
     def integer(self, node: ast.Expression, what: str) -> int:
-        """A number that is known at load."""
+        """Returns a number that is known at load."""
         found = self.expression(node)
         literal = found.node
         if not isinstance(literal, ir.Literal) or isinstance(literal.value, bool | str):

@@ -138,7 +138,7 @@ class Calls(Functions):
         return self.nothing(node.span)
 
     def _objects(self, node: ast.Call, entity: InstanceEntity) -> dict[str, ExternEntity]:
-        """The extern objects among the arguments, by parameter."""
+        """Returns the extern objects among the arguments, by parameter."""
         found = {}
         declared = [one.declaration for one in entity.parameters]
         paired = self.pair(entity.declaration.name, declared, node.arguments, node.span)
@@ -244,7 +244,7 @@ class Calls(Functions):
         return self.nothing(node.span)
 
     def argument_value(self, node: ast.Expression, wanted: types.Type) -> Typed:
-        """An argument; extern objects are passed by name."""
+        """Returns an argument; extern objects are passed by name."""
         if isinstance(wanted, types.ExternType):
             entity = self.lookup(node.name, node.absolute, node.span) if isinstance(node, ast.Name) else None
             if not isinstance(entity, ExternEntity) or entity.type != wanted:
@@ -270,7 +270,7 @@ def _article(word: str) -> str:
 
 
 def sizes(type_: ir.Type) -> tuple[int, int]:
-    """The fewest and the most bits of a value on the wire."""
+    """Returns the fewest and the most bits of a value on the wire."""
     match type_:
         case ir.Varbit(width=width):
             return 0, width

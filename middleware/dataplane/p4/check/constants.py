@@ -15,7 +15,7 @@ MOST_BITS = 1 << 17  # of a number: wider than any packet; keeps `1 << (1 << 40)
 
 
 def wrap(value: int, type_: ir.Bits) -> int:
-    """The value that the type holds: modulo 2**width, with sign if it has one."""
+    """Returns the value that the type holds: modulo 2**width, with sign if it has one."""
     if type_.width < 0:
         if value.bit_length() > MOST_BITS:
             raise ValueError("the number is too large")
@@ -27,7 +27,7 @@ def wrap(value: int, type_: ir.Bits) -> int:
 
 
 def bounds(type_: ir.Bits) -> tuple[int, int]:
-    """The least and the most that the type holds."""
+    """Returns the least and the most that the type holds."""
     if type_.signed:
         half = 1 << max(type_.width - 1, 0)
         return (-half, half - 1) if type_.width else (0, 0)
@@ -60,7 +60,7 @@ def compare(symbol: Operator, left: int | bool | str, right: int | bool | str) -
 
 
 def arithmetic(symbol: Operator, left: int, right: int, type_: ir.Bits) -> int:
-    """A binary operation whose operands and result are of one type."""
+    """Returns a binary operation whose operands and result are of one type."""
     plain = _PLAIN.get(symbol)
     if plain is not None:
         return wrap(plain(left, right), type_)

@@ -188,7 +188,9 @@ class Declarations(Instances):
         self.declare_type(node.name, type_, node.span)
 
     def _translated(self, marks: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-        """The annotations; the W of `@p4runtime_translation(uri, bit<W>)` is the number that it comes to."""
+        """Returns the annotations; the W of `@p4runtime_translation(uri, bit<W>)` is the number that it comes
+        to.
+        """
         return tuple(
             msgspec.structs.replace(mark, arguments=(mark.arguments[0], self._width(mark)))
             if mark.name == "p4runtime_translation" and len(mark.arguments) == 2
@@ -331,7 +333,7 @@ class Declarations(Instances):
         self.instantiation(node)
 
     def is_package(self, entity: TypeEntity) -> bool:
-        """Whether a type is a package, with its arguments or without."""
+        """Returns whether a type is a package, with its arguments or without."""
         if entity.type is not None:
             return isinstance(entity.type, types.PackageType)
         assert entity.generic is not None
@@ -340,7 +342,7 @@ class Declarations(Instances):
 
 
 def header_field(type_: types.Type) -> bool:
-    """What may be a field of a header: bits, and structs of bits."""
+    """Returns what may be a field of a header: bits, and structs of bits."""
     base = types.underlying(type_)
     if isinstance(base, types.Record):
         return base.kind == "struct" and all(header_field(one.type) for one in base.fields)

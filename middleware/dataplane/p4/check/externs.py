@@ -10,7 +10,7 @@ BUILT_IN = frozenset({"verify", "static_assert"})
 
 
 def is_ours(declaration: ast.Extern | ast.ExternFunction) -> bool:
-    """Whether an extern is declared by our own includes, so that it is the one we know."""
+    """Returns whether an extern is declared by our own includes, so that it is the one we know."""
     return declaration.span.file.startswith("<")
 
 
@@ -27,7 +27,7 @@ SIZES = {"size": (0, 1 << 24), "outputWidth": (1, 64)}
 
 
 def header_like(type_: ir.Type) -> bool:
-    """What emit takes: headers, and whatever is made of headers."""
+    """Returns what emit takes: headers, and whatever is made of headers."""
     match type_:
         case ir.HeaderType() | ir.UnionType() | ir.StackType():
             return True

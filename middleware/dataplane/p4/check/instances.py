@@ -46,7 +46,7 @@ class Waiting:
         self._made: dict[tuple[int | None, ...], InstanceEntity] = {}
 
     def __call__(self, objects: Mapping[str, ExternEntity]) -> InstanceEntity:
-        """The instance with these objects, lowered once."""
+        """Returns the instance with these objects, lowered once."""
         key = tuple(one.index for one in objects.values())
         if key not in self._made:
             self._made[key] = self._checker.lower(*self._given, objects)
@@ -219,7 +219,7 @@ class Instances(Parsers):
         span: Span,
         objects: Mapping[str, ExternEntity] = NO_OBJECTS,
     ) -> InstanceEntity:
-        """The instance with these constructor arguments and this control-plane name.
+        """Returns the instance with these constructor arguments and this control-plane name.
 
         If it takes extern objects when it is applied, it is lowered then, with them as `objects`.
         """
@@ -315,7 +315,7 @@ class Instances(Parsers):
 
 
 def is_object(parameter: ParameterType) -> bool:
-    """Whether a parameter is an extern object other than packet_in and packet_out."""
+    """Returns whether a parameter is an extern object other than packet_in and packet_out."""
     return isinstance(parameter.type, types.ExternType) and parameter.type.name not in PACKETS
 
 

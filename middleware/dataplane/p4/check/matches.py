@@ -13,7 +13,7 @@ class Matches(Statements):
     """The part of the checker that knows key sets."""
 
     def match(self, node: ast.Expression, type_: types.Type) -> ir.Match:
-        """What one key set fits, for a key of that type."""
+        """Returns what one key set fits, for a key of that type."""
         if isinstance(node, ast.DontCare | ast.Dots):
             return ir.MatchAny()
         if isinstance(node, ast.Mask):
@@ -74,7 +74,7 @@ def _ones(bits: ir.Bits) -> int:
 
 
 def as_prefix(match: ir.Match, width: int) -> bool:
-    """Whether a mask's ones are its highest bits, so that it is a prefix."""
+    """Returns whether a mask's ones are its highest bits, so that it is a prefix."""
     if not isinstance(match, ir.MatchMask):
         return True
     rest = ((1 << width) - 1) ^ match.mask

@@ -72,7 +72,7 @@ class Operators(Conversions):
         return self.combined(operator, left, right, node.span)
 
     def operated(self, symbol: str, left: Typed, right: Typed, span: Span) -> Typed:
-        """The operation of an assignment such as `+=`."""
+        """Returns the operation of an assignment such as `+=`."""
         operator = _SYMBOLS[symbol]
         if operator in _SHIFTS:
             return self.shifted(operator, left, right, span)
@@ -230,7 +230,9 @@ class Operators(Conversions):
 
 
 def _arithmetic_type(type_: types.Type) -> types.Type:
-    """The type that a value counts with: a serializable enum's bits, else its own (new types don't count)."""
+    """Returns the type that a value counts with: a serializable enum's bits, else its own (new types don't
+    count).
+    """
     return type_.bits if isinstance(type_, types.SerialEnum) else type_
 
 

@@ -33,7 +33,7 @@ Checked = tuple[ir.Program | None, list[Diagnostic], list[Diagnostic]]
 def check(
     declarations: Sequence[ast.Declaration], name: str, lines: Mapping[str, tuple[str, ...]]
 ) -> Checked:
-    """The program, or None; its errors; its warnings."""
+    """Returns the program, or None; its errors; its warnings."""
     checker = Checker()
     for one in declarations:
         checker.declaration(one)
@@ -127,7 +127,7 @@ class Checker(Declarations):
     def _package_of(
         self, node: ast.Instantiation
     ) -> tuple[types.PackageType, dict[types.TypeVariable, types.Type]]:
-        """The package with type arguments, or with variables in their places."""
+        """Returns the package with type arguments, or with variables in their places."""
         if isinstance(node.type, ast.Specialized):
             found = self.type_of(node.type)
         else:
@@ -204,7 +204,7 @@ class Checker(Declarations):
         return self.default(parameter.type, span)
 
     def _stand_in(self, type_: types.Applicable, span: Span) -> InstanceEntity:
-        """An instance of a control or parser type, for its parameters alone."""
+        """Returns an instance of a control or parser type, for its parameters alone."""
         declaration = type_.declaration
         scope = Scope(type_.scope)
         for name, bound in zip(declaration.types, type_.arguments, strict=True):
@@ -273,8 +273,9 @@ class Checker(Declarations):
     # --- field lists
 
     def _field_lists(self, metadata: ir.Type) -> dict[int, tuple[tuple[str, ...], ...]]:
-        """The fields under `@field_list(n)`, by n. What is no number is complained of: a list would lack
-        fields, and packets would lose values without a word."""
+        """Returns the fields under `@field_list(n)`, by n. What is no number is complained of: a list would
+        lack fields, and packets would lose values without a word.
+        """
         found: dict[int, list[tuple[str, ...]]] = {}
         self._collect_lists(metadata, (), self.known_numbers(), found)
         return {number: tuple(paths) for number, paths in found.items()}

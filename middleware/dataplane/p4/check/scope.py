@@ -176,7 +176,7 @@ class Scope:
         return None
 
     def visible(self) -> list[str]:
-        """All names, for suggestions."""
+        """Returns all names, for suggestions."""
         names: list[str] = []
         scope: Scope | None = self
         while scope is not None:

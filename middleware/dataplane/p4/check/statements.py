@@ -18,7 +18,7 @@ class Statements(Calls):
     """The part of the checker that lowers statements."""
 
     def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
-        """What a block does, in a scope of its own."""
+        """Returns what a block does, in a scope of its own."""
         with self.collecting() as output, self.inner():
             for one in block.statements:
                 self.statement(one)
@@ -34,7 +34,7 @@ class Statements(Calls):
                 self.poison(node.name, node.span)
 
     def _alone(self, node: ast.Statement) -> tuple[ir.Statement, ...]:
-        """A branch: a statement in a scope of its own."""
+        """Returns a branch: a statement in a scope of its own."""
         if isinstance(node, ast.Block):
             return self.statements(node)
         with self.collecting() as output, self.inner():
@@ -70,7 +70,7 @@ class Statements(Calls):
         self.declare(node.name, ConstantEntity(typed, node.span, self.order), node.span)
 
     def constant_value(self, node: ast.Expression, type_: types.Type) -> Typed:
-        """A value that is known at load."""
+        """Returns a value that is known at load."""
         if isinstance(type_, types.ListType):
             return self._list_constant(node, type_)
         typed = self.value(node, type_)
@@ -99,7 +99,9 @@ class Statements(Calls):
         self.emit(ir.Assign(target.node, value.node, node.span))
 
     def _evaluated_once(self, node: ir.Expression) -> ir.Expression:
-        """An l-value that is read and written: its indices go into variables if they call something."""
+        """Returns an l-value that is read and written: its indices go into variables if they call
+        something.
+        """
         if isinstance(node, ir.Element):
             base, index = self._evaluated_once(node.base), node.index
             if any(isinstance(one, ir.Call | ir.ExternCall | ir.TableApply) for one in walk(index)):
@@ -306,7 +308,7 @@ class Statements(Calls):
 
 
 def is_constant(node: ir.Expression) -> bool:
-    """Whether a value is known at load."""
+    """Returns whether a value is known at load."""
     match node:
         case ir.Literal() | ir.Default():
             return True

@@ -95,7 +95,7 @@ class Tables(Entries):
         return ir.Key(name, typed.node, kind, node.annotations, node.span, named)
 
     def _key_name(self, node: ast.Expression) -> str | None:
-        """The control plane's name of a key, as p4c derives it; None where it wants an annotation."""
+        """Returns the control plane's name of a key, as p4c derives it; None if it wants an annotation."""
         match node:
             case ast.Name(name=name, absolute=absolute):
                 return f".{name}" if absolute else name
@@ -136,7 +136,7 @@ class Tables(Entries):
         return None if inner is None else f"{inner}.{name}"
 
     def match_kind(self, node: ast.Name) -> ir.MatchKind:
-        """A match kind that this target has."""
+        """Returns a match kind that this target has."""
         if node.name not in self.match_kinds:
             hint = self.suggest(node.name, self.match_kinds)
             self.fail(node.span, f"there is no match kind '{node.name}'{hint}")
@@ -159,7 +159,7 @@ class Tables(Entries):
         return found
 
     def _object(self, node: ast.Property | None, table: str) -> int | None:
-        """The extern object that a property names, or makes."""
+        """Returns the extern object that a property names, or makes."""
         if node is None:
             return None
         wanted = _IMPLEMENTATIONS[node.name]

@@ -36,8 +36,9 @@ class Back(Blocks):
         return [head, "    K.egress_passes += len(targets)", *shown(body, loaded)]
 
     def _choose_passed(self, body: list[Line]) -> set[str]:
-        """The parameters of `back`: what its body reads, and what a clone in egress hands on. Gives all names
-        that are read."""
+        """Returns the parameters of `back`: what its body reads, and what a clone in egress hands on. Gives
+        all names that are read.
+        """
         roots = [text for store in (self.headers, self.user, self.meta) for text in leaf_texts(store)]
         given = {self.standard.get(name) for name in (*AT_EGRESS, *TIMES)}
         kept: set[str] = set()
@@ -51,7 +52,7 @@ class Back(Blocks):
             kept |= needed
 
     def _differs(self, body: list[Line]) -> bool:
-        """Whether egress has to run once per copy: it looks at what is different, or has effects."""
+        """Returns whether egress has to run once per copy: it looks at what is different, or has effects."""
         if self.requests or drops(body):
             return True
         loaded = loaded_names(body, set())
@@ -93,8 +94,9 @@ class Back(Blocks):
             writer.line("data = same")
 
     def _may_share(self, egress: list[Line]) -> bool:
-        """Whether what is computed and emitted follows from the headers that egress leaves, and what it was
-        given."""
+        """Returns whether what is computed and emitted follows from the headers that egress leaves, and what
+        it was given.
+        """
         after = self._written(self._after_egress)
         loaded = loaded_names(after, set())
         user = set(leaf_texts(self.user)) & assigned_names(egress, loaded_names(egress, loaded))
@@ -161,7 +163,7 @@ class Back(Blocks):
             writer.line("out.append(Out(eport, data))")
 
     def _restore(self, body: list[Line], loaded: set[str], one_by_one: bool) -> None:
-        """What a copy changes begins anew for the next."""
+        """What a copy changes restarts for the next."""
         if not one_by_one:
             return
         changed = assigned_names(body, loaded)

@@ -48,13 +48,13 @@ class Base:
         return f"t{self._numbers}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for an object in the namespace."""
+        """Returns a name for an object in the namespace."""
         name = f"{prefix}_{len(self.env)}"
         self.env[name] = value
         return name
 
     def bound(self, name: str, value: object) -> str:
-        """The same with a fixed name."""
+        """Returns the same with a fixed name."""
         self.env[name] = value
         return name
 
@@ -91,7 +91,7 @@ class Base:
         return Header(layout, f"{name}_v", f"{name}_r", f"{name}_d", fields)
 
     def default(self, type_: ir.Type) -> Store:
-        """The value of something uninitialised."""
+        """Returns the value of something uninitialised."""
         match type_:
             case ir.StructType(fields=fields):
                 return Group([self.default(f.type) for f in fields], type_)
@@ -111,17 +111,17 @@ class Base:
         return Header(layout, valid, self.zeros(layout), dirty, fields)
 
     def zeros(self, layout: Layout) -> str:
-        """The bytes of a header of zeros."""
+        """Returns the bytes of a header of zeros."""
         return self.bound(f"Z{layout.size}", bytes(layout.size))
 
     def fresh_element(self, type_: ir.Type) -> str:
-        """An element of a stack: invalid."""
+        """Returns an element of a stack: invalid."""
         if isinstance(type_, ir.UnionType):
             return f"[{', '.join(self.fresh_element(f.type) for f in type_.fields)}]"
         return f"[{', '.join(self._default_header(self.layouts.of(type_), 'False', 'False').texts())}]"
 
     def element(self, text: str, type_: ir.Type) -> Store:
-        """An element of a stack that is in a Python variable."""
+        """Returns an element of a stack that is in a Python variable."""
         if isinstance(type_, ir.UnionType):
             items = [list_header(self.layouts.of(f.type), f"{text}[{n}]") for n, f in enumerate(type_.fields)]
             return Union(items, type_)
@@ -158,7 +158,7 @@ class Base:
         return [text for texts, _ in pairs for text in texts], [text for _, texts in pairs for text in texts]
 
     def copied(self, stack: Stack) -> str:
-        """A Python list of its own."""
+        """Returns a Python list of its own."""
         if stack.text.startswith("["):
             return stack.text
         if isinstance(stack.type.element, ir.UnionType):
@@ -196,7 +196,7 @@ class Base:
     # --- what code can do
 
     def exits(self, body: object) -> bool:
-        """Whether an `exit` can be reached, through calls too."""
+        """Returns whether an `exit` can be reached, through calls too."""
         key = id(body)
         if key not in self._exits:
             self._exits[key] = False
@@ -220,5 +220,5 @@ class Base:
 
 
 def has_effects(expression: object) -> bool:
-    """Whether evaluating it may change something."""
+    """Returns whether evaluating it may change something."""
     return any(isinstance(node, ir.Call | ir.ExternCall | ir.TableApply) for node in walk(expression))

@@ -60,7 +60,7 @@ class Blocks(Parsing):
         )
 
     def _written(self, write: Callable[[], None]) -> list[Line]:
-        """The lines that `write` writes."""
+        """Returns the lines that `write` writes."""
         self.writer = Writer()
         write()
         return self.writer.lines
@@ -129,7 +129,9 @@ class Blocks(Parsing):
         return store
 
     def _kept_text(self, name: str, request: str) -> str:
-        """The value that a user metadata variable has for a copy: its own if the field list names it."""
+        """Returns the value that a user metadata variable has for a copy: its own if the field list
+        names it.
+        """
         lists = self.kept.get(name)
         if not lists:
             return self.fresh_user[name]

@@ -1,4 +1,4 @@
-"""Generated code as an engine, in the place of the interpreter."""
+"""Generated code as an engine, instead of the interpreter."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Generated:
                 self._front(packet, at, kind, kept, now, out)
 
     def _work_left(self) -> bool:
-        """Whether one packet may cause another pass; if not that is a drop."""
+        """Returns whether one packet may cause another pass; if not that is a drop."""
         self._work += 1
         if self._work > MAX_WORK:
             self._machine.counts.drop(DROP_WORK)

@@ -23,7 +23,7 @@ class Externs(Tables):
         return found or Scalar("None", e.type)
 
     def _scalars(self, call: ir.ExternCall) -> list[str]:
-        """The texts of all arguments, none of which is an out argument."""
+        """Returns the texts of all arguments, none of which is an out argument."""
         return [self.text(one.value) for one in call.arguments]
 
     def _array(self, call: ir.ExternCall) -> object:
@@ -96,7 +96,7 @@ class Externs(Tables):
     # --- numbers
 
     def _hashed(self, algorithm: ir.Expression, parts: list[tuple[str, str]]) -> str:
-        """The hash of the parts, side by side."""
+        """Returns the hash of the parts, side by side."""
         if not isinstance(algorithm, ir.Literal) or not isinstance(algorithm.type, ir.Enum):
             raise Unsupported("a hash algorithm that isn't known at load")
         name = algorithm.type.members[int(algorithm.value)]
@@ -232,7 +232,7 @@ class Externs(Tables):
         raise Unsupported("a digest of a stack or union")
 
     def _fields(self, header: Header) -> list[Scalar]:
-        """All fields, which a digest or message of the whole header makes variables."""
+        """Returns all fields, which a digest or message of the whole header makes variables."""
         return [Scalar(header.fields[n], leaf.type) for n, leaf in enumerate(header.layout.leaves)]
 
     def _assert(self, call: ir.ExternCall) -> None:

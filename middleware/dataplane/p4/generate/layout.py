@@ -44,14 +44,14 @@ class Layout:
         self._by_path = {leaf.path: number for number, leaf in enumerate(self.leaves)}
 
     def under(self, path: tuple[int, ...]) -> list[int]:
-        """The leaves of a field."""
+        """Returns the leaves of a field."""
         return [n for n, leaf in enumerate(self.leaves) if leaf.path[: len(path)] == path]
 
     def number(self, path: tuple[int, ...]) -> int:
         return self._by_path[path]
 
     def order(self) -> list[int]:
-        """The live leaves in their order."""
+        """Returns the live leaves in their order."""
         return sorted(self.live)
 
 

@@ -33,7 +33,9 @@ Path = tuple[int, ...]
 
 
 def _places(program: ir.Program) -> dict[Path, int] | None:
-    """The headers that the deparser emits, by path, with their place; None: it does more than emit."""
+    """Returns the headers that the deparser emits, by path, with their place; None: it does more than
+    emit.
+    """
     control = program.controls[program.pipeline.deparser]
     root = control.parameters[0].variable
     places: dict[Path, int] = {}
@@ -69,7 +71,7 @@ def _path(e: ir.Expression, root: int) -> Path | None:
 
 
 def _through(state: ir.State, furthest: int, places: dict[Path, int], root: int) -> int | None:
-    """The furthest place behind a state; None: out of order, or something that can't be told."""
+    """Returns the furthest place behind a state; None: out of order, or something that can't be told."""
     for s in state.body:
         if isinstance(s, ir.If):
             return None
@@ -83,7 +85,7 @@ def _through(state: ir.State, furthest: int, places: dict[Path, int], root: int)
 
 
 def _extracted(target: ir.Expression, places: dict[Path, int], root: int) -> tuple[int | None, bool]:
-    """The target's place, and whether it may come again."""
+    """Returns the target's place, and whether it may come again."""
     repeats = False
     while isinstance(target, ir.Member | ir.Next):
         if isinstance(target, ir.Next):

@@ -107,7 +107,7 @@ class Parsing(Externs):
             self.writer.assign(header.fields[number], text)
 
     def peeked(self, offset: int, width: int, type_: ir.Type) -> str:
-        """A fixed field, `offset` bits from here."""
+        """Returns a fixed field, `offset` bits from here."""
         first, last = offset >> 3, (offset + width + 7) >> 3
         spare = last * 8 - offset - width
         if width == 0:
@@ -176,7 +176,7 @@ class Parsing(Externs):
         return store
 
     def _peek_parts(self, type_: ir.Type, offset: int) -> tuple[Store, int]:
-        """A value, and the bit behind it."""
+        """Returns a value, and the bit behind it."""
         if isinstance(type_, ir.StructType | ir.TupleType):
             inner = type_.elements if isinstance(type_, ir.TupleType) else [f.type for f in type_.fields]
             items = []
@@ -255,7 +255,7 @@ class Parsing(Externs):
             word = "elif"
 
     def _offsets(self, parser: ir.Parser, known: dict[int, int | None]) -> dict[int, int | None]:
-        """The byte at which each state begins, where all ways to it agree."""
+        """Returns the byte at which each state begins, where all ways to it agree."""
         offsets: dict[int, int | None] = dict(known)
         waiting = list(known)
         while waiting:

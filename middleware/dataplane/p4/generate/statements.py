@@ -88,7 +88,7 @@ class Statements(Expressions):
         return aliases, copies
 
     def _alone(self, number: int, arguments: list[Directed]) -> bool:
-        """Whether the argument is a plain path that no other argument overlaps."""
+        """Returns whether the argument is a plain path that no other argument overlaps."""
         path = _path(arguments[number][1])
         if path is None:
             return False
@@ -340,7 +340,7 @@ def _slice_text(store: SliceOf) -> str:
 
 
 def _path(e: ir.Expression) -> tuple[int, ...] | None:
-    """A variable and the field numbers from there; () for a literal, which nothing changes."""
+    """Returns a variable and the field numbers from there; () for a literal, which nothing changes."""
     if isinstance(e, ir.Literal):
         return ()
     if isinstance(e, ir.Variable):
@@ -359,7 +359,7 @@ def _overlap(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def _returns_early(body: tuple[ir.Statement, ...]) -> bool:
-    """Whether there is a return that isn't the last statement of all."""
+    """Returns whether there is a return that isn't the last statement of all."""
     early = any(isinstance(node, ir.Return) for node in walk(body[:-1]))
     last = body[-1] if body else None
     return early or (not isinstance(last, ir.Return) and any(isinstance(n, ir.Return) for n in walk((last,))))

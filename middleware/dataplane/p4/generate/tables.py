@@ -32,7 +32,7 @@ class Tables(Statements):
         return hit, action
 
     def _look_up(self, number: int) -> tuple[str, str]:
-        """The row, and the cell of its profile or the row again."""
+        """Returns the row, and the cell of its profile or the row again."""
         table, state = self.program.tables[number], self.machine.tables[number]
         row = self.temp()
         if not state.shape.keys:
@@ -105,7 +105,7 @@ class Tables(Statements):
 def pick_cell(
     match: MatchTable, row: Row, instance: ir.ExternInstance, bits: int, width: int, random: Generator
 ) -> tuple[Row, Row | Cell]:
-    """The row that counts and the cell that acts, of a table with an action profile or selector."""
+    """Returns the row that counts and the cell that acts, of a table with an action profile or selector."""
     if row.choices is not None and not row.choices:
         row = match.miss
     if not row.choices:

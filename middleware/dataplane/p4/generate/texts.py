@@ -11,7 +11,7 @@ def type_of(store: Header | Stack | Group | Union) -> ir.Type:
 
 
 def inside(index: str, type_: ir.Type, size: int) -> str:
-    """The condition that an index is one of `size`."""
+    """Returns the condition that an index is one of `size`."""
     return f"0 <= {index} < {size}" if signed(type_) else f"{index} < {size}"
 
 
@@ -31,7 +31,7 @@ def wrap(text: str, type_: ir.Type) -> str:
 
 
 def unsigned(text: str, type_: ir.Type) -> str:
-    """The raw bits."""
+    """Returns the raw bits."""
     return f"({text} & {(1 << ir.width_of(type_)) - 1})" if signed(type_) else text
 
 

@@ -92,7 +92,7 @@ def assigned_names(lines: Iterable[Line], loaded: set[str]) -> set[str]:
 
 
 def shown(lines: Iterable[Line], loaded: set[str]) -> list[str]:
-    """The text of the lines that stay; bodies that have become empty get `pass`."""
+    """Returns the text of the lines that stay; bodies that have become empty get `pass`."""
     result: list[str] = []
     open_block = False
     depth = 0

@@ -158,7 +158,7 @@ class Expressions(Context):
 
 
 def _cells(value: Value) -> list[Value]:
-    """The fields of a struct, header or union."""
+    """Returns the fields of a struct, header or union."""
     if isinstance(value, HeaderValue):
         return value.fields
     if isinstance(value, UnionValue):

@@ -22,7 +22,7 @@ class Externs(Statements):
         return getattr(self, METHODS[call.name])(call)
 
     def _values(self, call: ir.ExternCall) -> list[Value]:
-        """The arguments; of an out argument its place."""
+        """Returns the arguments; of an out argument its place."""
         out = (ir.Direction.OUT, ir.Direction.INOUT)
         return [
             self.place(one.value) if one.direction in out else self.evaluate(one.value)
@@ -92,7 +92,7 @@ class Externs(Statements):
     # --- checksums
 
     def _checked(self, call: ir.ExternCall, values: list[Value], payload: bool) -> int:
-        """The checksum over `data` and, where wanted, the payload, as wide as its field."""
+        """Returns the checksum over `data` and, where wanted, the payload, as wide as its field."""
         kind = call.arguments[3].value.type
         assert isinstance(kind, ir.Enum)
         bits, width = raw(values[1], call.arguments[1].value.type)

@@ -43,7 +43,7 @@ def preserve(program: ir.Program, field_list: int, old: list[Value], new: list[V
 
 
 def indices(type_: ir.Type, path: tuple[str, ...]) -> list[int]:
-    """A path of field names as field numbers."""
+    """Returns a path of field names as field numbers."""
     numbers = []
     for name in path:
         assert isinstance(type_, ir.StructType | ir.HeaderType)

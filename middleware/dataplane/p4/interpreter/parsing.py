@@ -26,7 +26,7 @@ class Parsing(Externs):
             self.in_parser = False
 
     def _walk(self, parser: ir.Parser) -> bool:
-        """Whether it ends in accept."""
+        """Returns whether it ends in accept."""
         self.run(parser.setup)
         state = parser.start
         while state >= 0:

@@ -100,7 +100,7 @@ class Interpreter(Parsing):
                 self._ingress(arrival, now)
 
     def _work_left(self) -> bool:
-        """Whether one packet may cause another pass; if not that is a drop."""
+        """Returns whether one packet may cause another pass; if not that is a drop."""
         self._work += 1
         if self._work > MAX_WORK:
             self.machine.counts.drop(DROP_WORK)

@@ -145,7 +145,7 @@ class Statements(Expressions):
                 return
 
     def _round(self, body: tuple[ir.Statement, ...]) -> bool:
-        """Whether another round follows."""
+        """Returns whether another round follows."""
         try:
             self.run(body)
         except ContinueSignal:
@@ -221,7 +221,7 @@ class Statements(Expressions):
     # --- tables
 
     def apply_table(self, number: int) -> tuple[bool, int]:
-        """Whether an entry was hit, and the action that ran (an index into Program.actions)."""
+        """Returns whether an entry was hit, and the action that ran (an index into Program.actions)."""
         table, state = self.program.tables[number], self.machine.tables[number]
         row = state.match.find_linear(self.table_key(table)) if state.shape.keys else state.match.miss
         cell = self._choose(table, row)
@@ -237,7 +237,7 @@ class Statements(Expressions):
         return hit, action
 
     def table_key(self, table: ir.Table) -> int:
-        """The matched fields side by side."""
+        """Returns the matched fields side by side."""
         total = 0
         for key in table.keys:
             if key.match_kind is not ir.MatchKind.SELECTOR:
@@ -246,7 +246,9 @@ class Statements(Expressions):
         return total
 
     def _choose(self, table: ir.Table, row: Row) -> Cell | None:
-        """The cell of an action profile; None: nothing to choose, so the default entry if it was hit."""
+        """Returns the cell of an action profile; None: nothing to choose, so the default entry if it
+        was hit.
+        """
         if row.choices is None:
             return Cell(row.action, row.args)
         if not row.choices:

@@ -28,11 +28,11 @@ class Annotation(msgspec.Struct, frozen=True):
 
 
 def written_name(name: str, annotations: Iterable[Annotation]) -> str:
-    """What control planes call a parameter or a field: its `@name`, else its own."""
+    """Returns what control planes call a parameter or a field: its `@name`, else its own."""
     mark = find(annotations, "name")
     return str(mark.arguments[0]).removeprefix(".") if mark is not None and mark.arguments else name
 
 
 def find(annotations: Iterable[Annotation], name: str) -> Annotation | None:
-    """The first of that name."""
+    """Returns the first of that name."""
     return next((one for one in annotations if one.name == name), None)

@@ -40,7 +40,7 @@ _PLACES = (x.Variable, x.Member, x.Element, x.TupleElement, x.Next, x.Last, x.Sl
 
 
 def check_invariants(program: Program) -> None:
-    """AssertionError with the place of what breaks the contract of `ir`."""
+    """Raises AssertionError with the place of what breaks the contract of `ir`."""
     checker = _Checker(program)
     for node in bodies(program):
         checker.node(node)
@@ -248,7 +248,7 @@ class _Checker:
 
 
 def _sized(type_: Type) -> bool:
-    """Whether no number in it is without width."""
+    """Returns whether no number in it is without width."""
     match type_:
         case Bits(width=width):
             return width >= 0

@@ -51,12 +51,12 @@ _KINDS = {StructType: "struct", HeaderType: "header", UnionType: "header_union"}
 
 
 def show(program: Program) -> str:
-    """The whole program, one part after the other."""
+    """Returns the whole program, one part after the other."""
     return "\n".join(_Printer(program).lines()) + "\n"
 
 
 def show_type(type_: Type) -> str:
-    """A type as P4 writes it."""
+    """Returns a type as P4 writes it."""
     match type_:
         case Bits(width=width, signed=signed):
             return f"{'int' if signed else 'bit'}<{width}>"
@@ -264,7 +264,7 @@ class _Printer:
         return ", ".join(self.program.actions[actions[one].action].name for one in places)
 
     def simple(self, node: s.Statement) -> str:
-        """A statement of one line."""
+        """Returns a statement of one line."""
         program, show = self.program, self.expression
         match node:
             case s.Declare(variable=variable, value=value):

@@ -89,7 +89,7 @@ class ExternInstance(msgspec.Struct, frozen=True):
     named: str | None = None  # of a register's T: the new type it was declared with
 
     def argument(self, name: str) -> Scalar:
-        """The constructor argument of that name."""
+        """Returns the constructor argument of that name."""
         return dict(self.arguments)[name]
 
 
@@ -226,11 +226,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True):
     """A table of one control instance.
 
-    `default` runs when no entry fits. `size` is None where the program says nothing. `implementation`:
-    index into
-    `Program.externs` of an action profile or selector; `counters`, `meters`: of a direct counter, a direct
-    meter.
-    `constant_entries`: `entries` is const, so that the control plane can't add any.
+    `default` runs when no entry fits. `size` is None if the program says nothing. `implementation`: index
+    into `Program.externs` of an action profile or selector; `counters`, `meters`: of a direct counter, a
+    direct meter. `constant_entries`: `entries` is const, so that the control plane can't add any.
     """
 
     name: str

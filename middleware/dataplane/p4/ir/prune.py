@@ -21,7 +21,7 @@ Places = Mapping[int, int]  # a new index for each old one
 
 
 def prune(program: Program) -> Program:
-    """The same program with its actions and functions counted anew."""
+    """Returns the same program with its actions and functions counted anew."""
     actions, functions = _reached(program)
     if len(actions) == len(program.actions) and len(functions) == len(program.functions):
         return program

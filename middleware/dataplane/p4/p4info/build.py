@@ -48,7 +48,7 @@ _PLATFORM = (
 
 
 def build_p4info(program: ir.Program) -> p4i.P4Info:
-    """The whole message. P4Error where identifiers in the program contradict each other."""
+    """Returns the whole message. P4Error where identifiers in the program contradict each other."""
     return _Builder(program).build()
 
 
@@ -112,7 +112,9 @@ class _Builder:
         return P4Error([Diagnostic(span, message)], self.program.lines)
 
     def _actions(self) -> list[ir.Action]:
-        """The actions that something runs, each name once; those of tables first, as only they have data."""
+        """Returns the actions that something runs, each name once; those of tables first, as only they have
+        data.
+        """
         in_tables = {reference.action for table in self.program.tables for reference in table.actions}
         called = called_actions(self.program) - in_tables
         actions = [self.program.actions[number] for number in (*sorted(in_tables), *sorted(called))]
@@ -323,7 +325,7 @@ def _document(message: p4i.MatchField | p4i.Action.Param, annotations: tuple[ir.
 
 
 def _argument(annotations: tuple[ir.Annotation, ...], name: str, otherwise: ir.Scalar) -> ir.Scalar:
-    """The first argument of an annotation."""
+    """Returns the first argument of an annotation."""
     found = ir.find(annotations, name)
     return found.arguments[0] if found is not None and found.arguments else otherwise
 
@@ -352,7 +354,7 @@ def to_text(info: p4i.P4Info) -> str:
 
 
 def parse_text(text: str) -> p4i.P4Info:
-    """ValueError where it is none."""
+    """Raises ValueError if it is none."""
     try:
         return text_format.Parse(text, p4i.P4Info())
     except text_format.ParseError as error:

@@ -97,18 +97,20 @@ class Symbols:
         return number
 
     def id(self, kind: Kind, name: str) -> int:
-        """A name's identifier."""
+        """Returns a name's identifier."""
         return self._ids[kind][name]
 
     def alias(self, name: str) -> str:
-        """The shortest suffix, in whole parts, that no other name has; the whole name where there is none."""
+        """Returns the shortest suffix, in whole parts, that no other name has; the whole name where there is
+        none.
+        """
         suffixes = _suffixes(name)
         unique = (suffix for suffix in suffixes if self._suffixes[suffix] < 2)
         return ".".join(next(unique, suffixes[-1]))
 
 
 def _suffixes(name: str) -> list[tuple[str, ...]]:
-    """The suffixes of a dotted name, shortest first."""
+    """Returns the suffixes of a dotted name, shortest first."""
     parts = tuple(name.split("."))
     return [parts[at:] for at in range(len(parts) - 1, -1, -1)]
 

@@ -27,7 +27,7 @@ class Annotated(Protocol):
 
 
 def id_of(annotations: Iterable[ir.Annotation]) -> int | None:
-    """The number in `@id`."""
+    """Returns the number in `@id`."""
     found = ir.find(annotations, "id")
     if found is None or not found.arguments or not isinstance(found.arguments[0], int):
         return None

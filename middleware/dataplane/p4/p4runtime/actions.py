@@ -21,7 +21,7 @@ _DEFAULT_ONLY, _TABLE_ONLY = 2, 1
 
 
 def action_from(schema: Schema, table: Table, sent: p4r.TableAction, *, default: bool, what: str) -> Action:
-    """The action of an entry, or of the default entry; it has to be of the table's own form."""
+    """Returns the action of an entry, or of the default entry; it has to be of the table's own form."""
     kind = sent.WhichOneof("type")
     if kind is None:
         raise invalid(f"{what}: the action is missing")
@@ -68,7 +68,7 @@ def _one_shot(schema: Schema, table: Table, sent: p4r.ActionProfileActionSet, wh
 
 
 def action_to(schema: Schema, action: Action) -> p4r.TableAction:
-    """The message of what an entry does."""
+    """Returns the message of what an entry does."""
     if isinstance(action, ActionCall):
         return p4r.TableAction(action=call_to(schema, action))
     if isinstance(action, MemberRef):

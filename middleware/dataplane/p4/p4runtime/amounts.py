@@ -19,7 +19,7 @@ def counter_from(message: p4r.CounterData, what: str) -> CounterData:
 
 
 def counter_to(data: CounterData, unit: int) -> p4r.CounterData:
-    """What the counter's unit shows; numbers wrap where 63 bits don't hold them."""
+    """Returns what the counter's unit shows; numbers wrap where 63 bits don't hold them."""
     message = p4r.CounterData()
     if unit in (BYTES, BOTH):
         message.byte_count = data.bytes % _TOP

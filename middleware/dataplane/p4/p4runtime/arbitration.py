@@ -17,8 +17,8 @@ MOST_CLIENTS = 64
 
 class Notice(Struct, frozen=True):
     """A notification for one client. `code` is OK for the primary, ALREADY_EXISTS for a backup, NOT_FOUND
-    where
-    there is no primary. `election_id` is the highest ever seen, None where there never was a primary."""
+    where there is no primary. `election_id` is the highest ever seen, None if there never was a primary.
+    """
 
     client: Hashable
     role: str
@@ -88,7 +88,7 @@ class Arbitration:
         ]
 
     def may_write(self, role: str, election_id: int | None) -> bool:
-        """Whether a write with this election id comes from the role's primary."""
+        """Returns whether a write with this election id comes from the role's primary."""
         state = self._roles.get(role)
         if state is None or state.primary is None or election_id is None:
             return False
@@ -99,15 +99,15 @@ class Arbitration:
         return role is not None and self._roles[role].primary == client
 
     def role_of(self, client: Hashable) -> str:
-        """The role that a client has asked for."""
+        """Returns the role that a client has asked for."""
         return self._role_of.get(client, "")
 
     def knows_role(self, role: str) -> bool:
-        """Whether a client of this role was ever here; the role without a name always is."""
+        """Returns whether a client of this role was ever here; the role without a name always is."""
         return not role or role in self._roles
 
     def primaries(self) -> list[Hashable]:
-        """The primary of each role that has one: all of them get what the switch tells."""
+        """Returns the primary of each role that has one: all of them get what the switch tells."""
         return [state.primary for state in self._roles.values() if state.primary is not None]
 
     def check_invariants(self) -> None:

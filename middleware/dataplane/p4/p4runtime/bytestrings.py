@@ -10,12 +10,14 @@ from .errors import Code, P4RuntimeError, invalid
 
 
 def encode(value: int) -> bytes:
-    """The canonical form."""
+    """Returns the canonical form."""
     return value.to_bytes((value.bit_length() + 7) // 8 or 1, "big")
 
 
 def decode(data: bytes, width: int, what: str) -> int:
-    """The number. INVALID_ARGUMENT for an empty string, OUT_OF_RANGE where `width` bits do not hold it."""
+    """Returns the number. Raises INVALID_ARGUMENT for an empty string, OUT_OF_RANGE where `width` bits do not
+    hold it.
+    """
     if not data:
         raise invalid(f"{what}: the value is empty")
     value = int.from_bytes(data, "big")

@@ -44,7 +44,7 @@ def to_data(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, numbers: Iterator[i
 
 
 def number_of(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, data: p4d.P4Data, what: str) -> int:
-    """The number of a value that is a single one, as a register's cell is."""
+    """Returns the number of a value that is a single one, as a register's cell is."""
     kind = spec.WhichOneof("type_spec")
     if kind == "new_type":
         return number_of(_original(spec, types), types, data, what)
@@ -67,7 +67,7 @@ def width_of(spec: p4t.P4DataTypeSpec) -> int:
 
 
 def _original(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> p4t.P4DataTypeSpec:
-    """What a `type` stands for. Translated ones are numbers of the width that the controller sees."""
+    """Returns what a `type` stands for. Translated ones are numbers of the width that the controller sees."""
     found = types.new_types[spec.new_type.name]
     if found.HasField("original_type"):
         return found.original_type

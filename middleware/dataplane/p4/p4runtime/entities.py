@@ -90,7 +90,9 @@ class Entities:
         return store, getattr(entity, which)
 
     def read(self, wanted: Iterable[p4r.Entity], now: float) -> Iterator[p4r.Entity]:
-        """What all filters let through, filter after filter. P4RuntimeError at the first that is wrong."""
+        """Yields what all filters let through, filter after filter. P4RuntimeError at the first that is
+        wrong.
+        """
         for filter_ in wanted:
             store, message = self._store(filter_)
             try:

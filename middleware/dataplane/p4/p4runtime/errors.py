@@ -46,7 +46,7 @@ CODES = {
 
 
 def of(error: ControlError) -> P4RuntimeError:
-    """A refusal of the switch in P4Runtime's terms."""
+    """Returns a refusal of the switch in P4Runtime's terms."""
     return P4RuntimeError(CODES[error.problem], str(error))
 
 

@@ -14,7 +14,7 @@ class _Named(Protocol):
 
 
 def first_difference(given: p4i.P4Info, built: p4i.P4Info) -> str | None:
-    """The first thing that one has and the other has not, in words; None where controllers see the same.
+    """Returns the first thing that one has and the other has not, in words; None if controllers see the same.
 
     Annotations, documentation, package information and sizes are not looked at.
     """

@@ -31,8 +31,9 @@ class Names:
         self._picked = 0
 
     def number(self, data: bytes, what: str) -> int:
-        """What a string stands for. INVALID_ARGUMENT where it is none, RESOURCE_EXHAUSTED where no number is
-        left."""
+        """Returns what a string stands for. Raises INVALID_ARGUMENT if it is none, RESOURCE_EXHAUSTED where
+        no number is left.
+        """
         name = _text(data, what)
         known = self._numbers.get(name)
         if known is not None:
@@ -58,7 +59,9 @@ class Names:
         return number
 
     def adopt(self, earlier: Names) -> None:
-        """What an earlier pipeline picked stands on. ValueError where it stands for something else here."""
+        """What an earlier pipeline picked stands on. Raises ValueError if it stands for something
+        else here.
+        """
         for name, number in earlier._numbers.items():
             if self._numbers.get(name, number) != number or self._names.get(number, name) != name:
                 raise ValueError(f"{name!r} of {self._type} was {number} before")
@@ -68,7 +71,7 @@ class Names:
         self._picked += earlier._picked
 
     def data(self, number: int) -> bytes:
-        """The string that a controller sees."""
+        """Returns the string that a controller sees."""
         return self._names.get(number, str(number)).encode()
 
 
@@ -82,7 +85,7 @@ def _text(data: bytes, what: str) -> str:
 
 
 def names_of(program: ir.Program) -> dict[str, Names]:
-    """By the name of the type. ValueError where mappings do not fit or contradict each other."""
+    """By the name of the type. Raises ValueError if mappings do not fit or contradict each other."""
     found = {}
     for one in program.new_types:
         mark = ir.find(one.annotations, "p4runtime_translation")

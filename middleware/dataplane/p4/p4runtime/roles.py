@@ -46,8 +46,9 @@ class Roles:
         self._configs: dict[str, RoleConfig] = {}
 
     def read(self, name: str, role: p4r.Role) -> RoleConfig | None:
-        """What an arbitration update says. INVALID_ARGUMENT where it is no such configuration, or claims what
-        another role has for itself."""
+        """Returns what an arbitration update says. Raises INVALID_ARGUMENT if it is no such configuration, or
+        claims what another role has for itself.
+        """
         if not role.HasField("config"):
             return None
         if not name:
@@ -68,7 +69,7 @@ class Roles:
         return self._configs.get(name)
 
     def check_write(self, name: str, request: p4r.WriteRequest) -> None:
-        """PERMISSION_DENIED where one of the updates is not the role's affair: then none is done."""
+        """Raises PERMISSION_DENIED if one of the updates is not the role's affair: then none is done."""
         for update in request.updates:
             if not self.covers(name, update.entity):
                 which = update.entity.WhichOneof("entity")
@@ -77,18 +78,18 @@ class Roles:
                 )
 
     def check_pipeline(self, name: str) -> None:
-        """PERMISSION_DENIED where the role may not set one."""
+        """Raises PERMISSION_DENIED if the role may not set one."""
         config = self._configs.get(name)
         if config is not None and not config.pipeline:
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"role {name!r} may not set pipelines")
 
     def covers(self, name: str, entity: p4r.Entity) -> bool:
-        """Whether the role may write the entity, and sees it."""
+        """Returns whether the role may write the entity, and sees it."""
         config, number = self._configs.get(name), _id(entity)
         return config is None or not number or number in config.ids
 
     def told(self, name: str, message: p4r.StreamMessageResponse) -> p4r.StreamMessageResponse | None:
-        """What the role hears of a message of the switch; None: nothing."""
+        """Returns what the role hears of a message of the switch; None: nothing."""
         config = self._configs.get(name)
         if config is None:
             return message
@@ -118,7 +119,7 @@ def _read(role: p4r.Role) -> RoleConfig:
 
 
 def _id(entity: p4r.Entity) -> int:
-    """The identifier of what an entity belongs to; 0 where it has none, or is a wildcard."""
+    """Returns the identifier of what an entity belongs to; 0 if it has none, or is a wildcard."""
     which = entity.WhichOneof("entity")
     if which in ("direct_counter_entry", "direct_meter_entry"):
         return int(getattr(entity, which).table_entry.table_id)

@@ -42,11 +42,11 @@ class Field(Struct, frozen=True):
     names: Names | None = None
 
     def number(self, data: bytes, what: str) -> int:
-        """The switch's number of a value as controllers write it. P4RuntimeError."""
+        """Returns the switch's number of a value as controllers write it. P4RuntimeError."""
         return self._names(what).number(data, what) if self.translated else decode(data, self.width, what)
 
     def data(self, number: int) -> bytes:
-        """The value as controllers read it."""
+        """Returns the value as controllers read it."""
         return self._names(self.name).data(number) if self.translated else encode(number)
 
     def _names(self, what: str) -> Names:
@@ -147,14 +147,14 @@ class Kindred(dict[int, _T]):
         self.names = {found.name: found for found in self.values()}
 
     def find(self, number: int) -> _T:
-        """The object, or NOT_FOUND."""
+        """Returns the object, or NOT_FOUND."""
         found = self.get(number)
         if found is None:
             raise not_found(f"there is no {self.what} with id {number:#x}")
         return found
 
     def chosen(self, number: int) -> list[_T]:
-        """All of them for 0, the wildcard, else the one."""
+        """Returns all of them for 0, the wildcard, else the one."""
         return [self.find(number)] if number else list(self.values())
 
 

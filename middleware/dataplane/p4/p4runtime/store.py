@@ -31,7 +31,7 @@ class Store(Generic[_Message]):
         raise NotImplementedError
 
     def read(self, wanted: _Message, now: float) -> Iterator[p4r.Entity]:
-        """The entities that the filter lets through; default values in it are wildcards."""
+        """Yields the entities that the filter lets through; default values in it are wildcards."""
         raise NotImplementedError
 
 
@@ -46,7 +46,7 @@ def nothing() -> None:
 
 
 def index_of(message: p4r.Index, size: int, what: str) -> int:
-    """A place in an array."""
+    """Returns a place in an array."""
     if message.index < 0:
         raise invalid(f"{what}: index {message.index} is negative")
     if message.index >= size:

@@ -75,7 +75,7 @@ class TableStore(Store[p4r.TableEntry]):
         return partial(self._restore, table, old, now, counts)
 
     def _counts(self, table: Table, matches: Matches | None, priority: int) -> MeterCounts:
-        """What the entry's meter has marked."""
+        """Returns what the entry's meter has marked."""
         if not table.direct_meter:
             return MeterCounts()
         return self.control.direct_meter_counts(table.name, matches, priority)
@@ -154,7 +154,7 @@ def entry_from(
     old: Action | None = None,
     key: tuple[Matches, int] | None = None,
 ) -> Entry:
-    """The entry as sent; `old` is its action where none is sent, `key` what `key_of` said."""
+    """Returns the entry as sent; `old` is its action where none is sent, `key` what `key_of` said."""
     matches, priority = key or key_of(table, message)
     action = old
     if action is None or message.HasField("action"):
@@ -172,7 +172,7 @@ def entry_from(
 
 
 def entry_to(schema: Schema, table: Table, entry: Entry) -> p4r.TableEntry:
-    """The entry without what belongs to it."""
+    """Returns the entry without what belongs to it."""
     return p4r.TableEntry(
         table_id=table.id,
         match=matches_to(table.fields, entry.matches),
@@ -186,7 +186,7 @@ def entry_to(schema: Schema, table: Table, entry: Entry) -> p4r.TableEntry:
 
 
 def key_of(table: Table, message: p4r.TableEntry) -> tuple[Matches, int]:
-    """What identifies an entry: its matches and its priority."""
+    """Returns what identifies an entry: its matches and its priority."""
     matches = matches_from(table.fields, message.match, table.name)
     if table.has_priority and message.priority <= 0:
         raise invalid(f"{table.name}: entries need a priority above 0")
@@ -224,7 +224,7 @@ def chosen(
     wanted: p4r.TableEntry,
     now: float,
 ) -> Iterator[tuple[Table, Entry]]:
-    """The entries that a filter lets through (9.1.5)."""
+    """Yields the entries that a filter lets through (9.1.5)."""
     control = store.control
     for table in store.schema.tables.chosen(wanted.table_id):
         if wanted.table_id:
@@ -356,7 +356,7 @@ def _key_or_default(table: Table, entry: p4r.TableEntry) -> tuple[Matches | None
 
 
 def _identity(schema: Schema, table: Table, entry: Entry, wanted: p4r.TableEntry) -> p4r.TableEntry:
-    """The entry that a counter or meter belongs to, with its action."""
+    """Returns the entry that a counter or meter belongs to, with its action."""
     message = entry_to(schema, table, replace(entry, metadata=b"", controller_metadata=0, idle_timeout=0.0))
     message.is_default_action = wanted.is_default_action
     message.is_const = False

@@ -15,7 +15,7 @@ _MOST_MISTAKES = 20
 
 
 def parse(tokens: Sequence[Token]) -> tuple[list[ast.Declaration], list[Diagnostic]]:
-    """All declarations of a program that could be read, and what was wrong with the others."""
+    """Returns all declarations of a program that could be read, and what was wrong with the others."""
     reader = Declarations(tokens)
     found: list[ast.Declaration] = []
     problems: list[Diagnostic] = []
@@ -169,7 +169,7 @@ class Declarations(Tables):
         return ast.ExternFunction(prototype, prototype.span)
 
     def _after_angles(self) -> str:
-        """The kind of what follows `name<...>` here."""
+        """Returns the kind of what follows `name<...>` here."""
         distance, depth = 1, 0
         while self.peek(distance).kind in ("<", ">", ",", IDENTIFIER, *NAMES):
             depth += (self.peek(distance).kind == "<") - (self.peek(distance).kind == ">")
@@ -322,7 +322,7 @@ class Declarations(Tables):
         )
 
     def _at_state(self) -> bool:
-        """Whether a state comes, past its annotations."""
+        """Returns whether a state comes, past its annotations."""
         if self.token.kind != "@":
             return self.token.kind == "state"
         position = self.position()

@@ -40,7 +40,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "\n": ""}
 
 
 def unquoted(text: str) -> str:
-    """The value of a string literal."""
+    """Returns the value of a string literal."""
     if "\\" not in text:
         return text[1:-1]
     letters: list[str] = []
@@ -68,7 +68,7 @@ def literal(token: Token) -> ast.IntegerLiteral:
 class Expressions(Stream):
     """The part of the parser that reads types and expressions.
 
-    `_angles` is above 0 where `>` closes a list of type arguments; brackets set it back.
+    `_angles` is above 0 if `>` closes a list of type arguments; brackets set it back.
     """
 
     _angles = 0
@@ -77,7 +77,7 @@ class Expressions(Stream):
     # --- types
 
     def type_ref(self, of: str = "") -> ast.TypeRef:
-        """A type, arrays included."""
+        """Returns a type, arrays included."""
         found = self._plain_type(of)
         while self.token.kind == "[":
             self.advance()
@@ -145,7 +145,7 @@ class Expressions(Stream):
     # --- expressions
 
     def _bracketed(self) -> ast.Expression:
-        """An expression inside brackets, where `>` is greater-than again."""
+        """Returns an expression inside brackets, where `>` is greater-than again."""
         angles, self._angles = self._angles, 0
         found = self.expression()
         self._angles = angles
@@ -169,7 +169,7 @@ class Expressions(Stream):
             self._nested -= 1
 
     def key_set(self) -> ast.Expression:
-        """An expression, mask, range, `_` or `default`."""
+        """Returns an expression, mask, range, `_` or `default`."""
         token = self.token
         if token.kind == "default" or (token.text == "_" and token.kind == IDENTIFIER):
             self.advance()
@@ -184,7 +184,7 @@ class Expressions(Stream):
         return value
 
     def _operator(self) -> str:
-        """The binary operator here, or "". Two `>` that touch are one."""
+        """Returns the binary operator here, or "". Two `>` that touch are one."""
         kind = self.token.kind
         if kind == ">":
             if self._angles:
@@ -248,7 +248,7 @@ class Expressions(Stream):
         return ast.Cast(type_, operand, self.since(token.span))
 
     def postfix(self) -> ast.Expression:
-        """A primary expression with members, indices, slices and calls."""
+        """Returns a primary expression with members, indices, slices and calls."""
         found = self._primary()
         while True:
             kind = self.token.kind

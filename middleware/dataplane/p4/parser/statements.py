@@ -66,7 +66,7 @@ class Statements(Annotations):
         return found
 
     def _declares(self) -> bool:
-        """Whether a variable's or an instance's declaration stands here."""
+        """Returns whether a variable's or an instance's declaration stands here."""
         token = self.token
         if token.kind == IDENTIFIER:
             after = self.peek()
@@ -121,7 +121,7 @@ class Statements(Annotations):
         return ast.ConstantDeclaration(type_, name.text, value, annotations, name.span)
 
     def dimensions(self, type_: ast.TypeRef) -> ast.TypeRef:
-        """The sizes behind a name: `H h[3]`."""
+        """Returns the sizes behind a name: `H h[3]`."""
         while self.accept("["):
             size = self._bracketed()
             self.expect("]", "after the size of a stack")
@@ -140,7 +140,7 @@ class Statements(Annotations):
         return found
 
     def variable(self, type_: ast.TypeRef, annotations: tuple[Annotation, ...]) -> ast.VariableDeclaration:
-        """What follows a variable's type, without the semicolon."""
+        """Returns what follows a variable's type, without the semicolon."""
         name = self.name("of a variable")
         type_ = self.dimensions(type_)
         value = self.expression() if self.accept("=") else None

@@ -114,7 +114,7 @@ class Tables(Statements):
         return ast.Entry(constant, priority, keys, action, annotations, keys.span)
 
     def _keys_of(self) -> ast.Expression:
-        """What a select case or an entry matches: one key set, or several in brackets."""
+        """Returns what a select case or an entry matches: one key set, or several in brackets."""
         if self.token.kind != "(":
             return self.key_set()
         position, nested = self.position(), self._nested

@@ -9,7 +9,7 @@ from .values import CounterData, MeterConfig, MeterCounts
 
 
 def check_index(kind: str, name: str, index: int, size: int) -> None:
-    """OUT_OF_RANGE unless 0 <= index < size."""
+    """Raises OUT_OF_RANGE unless 0 <= index < size."""
     if not 0 <= index < size:
         raise ControlError(Problem.OUT_OF_RANGE, f"{kind} {name} has {size} cells, there is no cell {index}")
 
@@ -56,7 +56,7 @@ class MeterArray:
         self.cells: dict[int, Meter] = {}
 
     def execute(self, index: int, length: int, now: float) -> int:
-        """The colour; green where nothing is configured or there is no such cell."""
+        """Returns the colour; green where nothing is configured or there is no such cell."""
         cell = self.cells.get(index)
         if cell is None:
             if not 0 <= index < self.size:
@@ -104,7 +104,7 @@ class RegisterArray:
         self.cells = [0] * size
 
     def get(self, index: int) -> int:
-        """What the program reads; 0 past the end."""
+        """Returns what the program reads; 0 past the end."""
         return self.cells[index] if 0 <= index < self.size else 0
 
     def put(self, index: int, value: int) -> None:

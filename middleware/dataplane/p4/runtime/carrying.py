@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def carry_over(old: Control, before: ir.Program, new: Control, after: ir.Program, now: float) -> None:
-    """`new` is a fresh switch. ControlError where something has no place there; throw it away then."""
+    """`new` is a fresh switch. Raises ControlError if something has no place there; throw it away then."""
     _profiles(old, before, new)
     for group in old.multicast_groups():
         new.insert_multicast_group(group)

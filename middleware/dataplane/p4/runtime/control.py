@@ -60,7 +60,9 @@ class Control:
         return self._table(table).entry(matches, priority, now)
 
     def entries(self, table: str, now: float = 0.0) -> Iterator[Entry]:
-        """All entries, const ones too, in the order of insertion. The default entry isn't among them."""
+        """Yields all entries, const ones too, in the order of insertion. The default entry isn't
+        among them.
+        """
         return self._table(table).entries(now)
 
     def set_default(self, table: str, action: Action | None, now: float = 0.0) -> None:
@@ -68,11 +70,11 @@ class Control:
         self._table(table).set_default(action)
 
     def default(self, table: str) -> Entry:
-        """The default entry: no matches; NoAction where the program names no action."""
+        """Returns the default entry: no matches; NoAction where the program names no action."""
         return self._table(table).default()
 
     def is_default_set(self, table: str) -> bool:
-        """Whether the default action is another than the program's own."""
+        """Returns whether the default action is another than the program's own."""
         return self._table(table).is_default_set()
 
     # --- direct counters and meters; matches None: the default entry
@@ -137,7 +139,7 @@ class Control:
         self._meter(name).write(index, config, now)
 
     def meter_counts(self, name: str, index: int) -> MeterCounts:
-        """What the cell has marked, by colour."""
+        """Returns what the cell has marked, by colour."""
         return self._meter(name).counts(index)
 
     def set_meter_counts(self, name: str, index: int, counts: MeterCounts) -> None:
@@ -246,7 +248,7 @@ class Control:
         return {name: queue.config for name, queue in queues if queue.config is not None}
 
     def take_digests(self, now: float) -> list[DigestList]:
-        """The lists that are due; ask after every batch of packets, and at `next_digest_at`."""
+        """Returns the lists that are due; ask after every batch of packets, and at `next_digest_at`."""
         return [one for queue in self._machine.digests.values() for one in queue.take(now)]
 
     def next_digest_at(self) -> float | None:

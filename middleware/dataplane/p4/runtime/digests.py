@@ -43,7 +43,7 @@ class DigestQueue:
         return first if self._full() else first + self.config.max_timeout
 
     def take(self, now: float) -> list[DigestList]:
-        """The lists that are due."""
+        """Returns the lists that are due."""
         lists: list[DigestList] = []
         due = self.due_at()
         while due is not None and due <= now:

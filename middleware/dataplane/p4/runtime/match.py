@@ -80,7 +80,7 @@ class Row:
 
 
 def better(row: Row, other: Row | None) -> bool:
-    """Whether `row` wins: by rank, and among equals the older one."""
+    """Returns whether `row` wins: by rank, and among equals the older one."""
     return other is None or (row.rank, -row.order) > (other.rank, -other.order)
 
 
@@ -181,7 +181,7 @@ class MatchTable:
         self._order = 0
 
     def find(self, key: int) -> Row:
-        """The row for a key, the default entry's if none fits."""
+        """Returns the row for a key, the default entry's if none fits."""
         row = self.cache.get(key)
         if row is not None:
             return row
@@ -194,7 +194,7 @@ class MatchTable:
         return found
 
     def find_linear(self, key: int) -> Row:
-        """The reference of `find`."""
+        """Returns the reference of `find`."""
         return find_linear(self.by_identity.values(), key) or self.miss
 
     def add(self, row: Row) -> None:

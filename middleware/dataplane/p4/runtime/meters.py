@@ -48,7 +48,7 @@ class Meter:
         return colour
 
     def mark(self, size: int, now: float) -> int:
-        """The colour of a packet of `size` bytes, or of 1 packet."""
+        """Returns the colour of a packet of `size` bytes, or of 1 packet."""
         config = self.config
         if config is None:
             return GREEN
@@ -81,7 +81,7 @@ class Meter:
 
 
 def checked(config: MeterConfig | None) -> MeterConfig | None:
-    """The config, or INVALID: nothing is negative, and the peak isn't below the committed rate."""
+    """Returns the config, or INVALID: nothing is negative, and the peak isn't below the committed rate."""
     if config is None:
         return None
     if min(config.cir, config.cburst, config.pir, config.pburst) < 0:

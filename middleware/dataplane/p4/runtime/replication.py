@@ -62,7 +62,7 @@ class Replication:
         return list(self._sessions.values())
 
     def packet_length(self, session: int) -> int:
-        """How much of a clone is left; 0: all."""
+        """Returns how much of a clone is left; 0: all."""
         found = self._sessions.get(session)
         return found.packet_length if found is not None else 0
 

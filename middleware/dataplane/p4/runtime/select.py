@@ -19,7 +19,7 @@ ALGORITHMS = {
 
 
 def hashed(algorithm: str, value: int, width: int, random: Generator) -> int:
-    """The hash of `width` bits. "random" takes the next number of the switch's generator."""
+    """Returns the hash of `width` bits. "random" takes the next number of the switch's generator."""
     function = ALGORITHMS.get(algorithm)
     return random.next64() if function is None else function(value, width)
 

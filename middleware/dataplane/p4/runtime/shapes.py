@@ -54,7 +54,9 @@ class ActionShape(msgspec.Struct, frozen=True):
     as_default: bool = True  # False: @tableonly
 
     def arguments(self, call: ActionCall) -> tuple[int, ...]:
-        """The call's arguments in order, as the program sees them; INVALID if one is missing or too wide."""
+        """Returns the call's arguments in order, as the program sees them. Raises INVALID if one is missing
+        or too wide.
+        """
         known = {param.name for param in self.params}
         for name in call.arguments:
             if name not in known:
@@ -69,7 +71,7 @@ class ActionShape(msgspec.Struct, frozen=True):
         return param.value(raw)
 
     def call(self, args: tuple[int, ...]) -> ActionCall:
-        """The opposite of `arguments`."""
+        """Returns the opposite of `arguments`."""
         return ActionCall(self.name, {p.name: p.raw(v) for p, v in zip(self.params, args, strict=True)})
 
 
@@ -96,7 +98,7 @@ class TableShape(msgspec.Struct, frozen=True):
         return all(key.kind is ir.MatchKind.EXACT for key in self.keys)
 
     def compile(self, matches: Matches) -> Compiled:
-        """INVALID for unknown fields, wrong kinds, values too wide, a missing exact field."""
+        """Raises INVALID for unknown fields, wrong kinds, values too wide, a missing exact field."""
         known = {key.name for key in self.keys}
         for name in matches:
             if name not in known:
@@ -111,7 +113,7 @@ class TableShape(msgspec.Struct, frozen=True):
 
 
 def compile_matches(owner: str, keys: tuple[KeyShape, ...], matches: Matches) -> Compiled:
-    """All fields side by side."""
+    """Returns all fields side by side."""
     value = mask = prefix = 0
     ranges: list[tuple[int, int, int, int]] = []
     for key in keys:
@@ -132,7 +134,7 @@ def compile_matches(owner: str, keys: tuple[KeyShape, ...], matches: Matches) ->
 
 
 def check_width(what: str, value: int, width: int) -> None:
-    """INVALID unless `value` fits."""
+    """Raises INVALID unless `value` fits."""
     if value < 0 or value >> width:
         raise ControlError(Problem.INVALID, f"{what}: {value} does not fit into {width} bits")
 
@@ -208,7 +210,7 @@ def _table_action(program: ir.Program, one: ir.TableAction) -> ActionShape:
 
 
 def matched_keys(table: ir.Table) -> tuple[KeyShape, ...]:
-    """The keys that are matched, with their places; selector keys are left out."""
+    """Returns the keys that are matched, with their places; selector keys are left out."""
     keys = [key for key in table.keys if key.match_kind is not ir.MatchKind.SELECTOR]
     return place([(key.name, key.type, key.match_kind) for key in keys])
 

@@ -51,7 +51,7 @@ class Switch:
         self._engine, self.engine = _engine(self._machine, interpret)
 
     def receive(self, port: int, packet: bytes, now: float) -> list[Out]:
-        """What leaves the switch because this packet came in at `port`, in order.
+        """Returns what leaves the switch because this packet came in at `port`, in order.
 
         A port that doesn't exist is a ValueError; whatever the bytes are, nothing else is raised.
         """
@@ -60,7 +60,7 @@ class Switch:
         return out
 
     def receive_many(self, packets: Sequence[tuple[int, bytes]], now: float) -> list[Out]:
-        """The same for a batch of (port, packet), one after the other."""
+        """Returns the same for a batch of (port, packet), one after the other."""
         out: list[Out] = []
         for port, packet in packets:
             self._receive(port, packet, now, out)
@@ -87,7 +87,7 @@ class Switch:
         return machine.counts.read(machine.tables, machine.ports, self._errors)
 
     def log(self) -> list[str]:
-        """What log_msg wrote since the last call, and failed asserts; the newest 1000 lines."""
+        """Returns what log_msg wrote since the last call, and failed asserts; the newest 1000 lines."""
         lines = list(self._machine.log)
         self._machine.log.clear()
         return lines

@@ -160,7 +160,7 @@ class TableState:
         return row
 
     def _row(self, entry: Entry, now: float) -> Row:
-        """A row without its action."""
+        """Returns a row without its action."""
         if not self.shape.keys:
             raise ControlError(Problem.INVALID, f"table {self.shape.name} has no key, so no entries")
         row = self._new_row(True)
@@ -254,7 +254,7 @@ class TableState:
 
 
 def own_matches(keys: tuple[KeyShape, ...], matches: tuple[ir.Match, ...]) -> Matches:
-    """A program's matches as the control plane would write them."""
+    """Returns a program's matches as the control plane would write them."""
     pairs = ((key, _own_match(key, match)) for key, match in zip(keys, matches, strict=True))
     return {key.name: match for key, match in pairs if match is not None}
 

@@ -8,7 +8,7 @@ _BYTES_A_LINE: Final = 16
 
 
 def difference(pattern: str | None, exact: bool, data: bytes) -> str | None:
-    """What is wrong with `data`, in one line; None where it is as expected.
+    """Returns what is wrong with `data`, in one line; None if it is as expected.
 
     `pattern` is in upper-case nibbles, `*` for any; None is any packet. With `exact` nothing may follow.
     """

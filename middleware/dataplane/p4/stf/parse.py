@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 1 << 16
 
 
 def parse(text: str, name: str = "<vectors>") -> tuple[s.Statement, ...]:
-    """All statements of a file. VectorError at the first line that says nothing sensible."""
+    """Returns all statements of a file. Raises VectorError at the first line that says nothing sensible."""
     found = (_statement(line, number, name) for number, line in enumerate(text.split("\n"), 1))
     return tuple(statement for statement in found if statement is not None)
 
@@ -95,7 +95,7 @@ def _matches(line: Line) -> tuple[s.KeyValue, ...]:
 
 
 def _value(line: Line) -> s.Value:
-    """A number, and after it `/ length`, `&&& mask` or `.. high`."""
+    """Returns a number, and after it `/ length`, `&&& mask` or `.. high`."""
     word = line.take("number", "a number")
     value = number(word.text)
     if value is None:

@@ -48,7 +48,7 @@ class Target(msgspec.Struct, frozen=True):
         return any(key.match_kind in _NEED_PRIORITY for key in self.table.keys)
 
     def matches(self, given: tuple[KeyValue, ...]) -> Matches:
-        """The matches of an entry, by the keys' names; what matches everything is left out."""
+        """Returns the matches of an entry, by the keys' names; what matches everything is left out."""
         found: Matches = {}
         keys = [key for key in self.table.keys if key.match_kind is not ir.MatchKind.SELECTOR]
         for one in given:
@@ -64,7 +64,9 @@ class Target(msgspec.Struct, frozen=True):
         return found
 
     def priority(self, given: int | None) -> int:
-        """The switch's priority, which begins at 1; exact and lpm tables have none, whatever is given."""
+        """Returns the switch's priority, which begins at 1; exact and lpm tables have none, whatever is
+        given.
+        """
         if not self.has_priority:
             return 0
         if given is None:
@@ -74,7 +76,7 @@ class Target(msgspec.Struct, frozen=True):
         return given + 1
 
     def call(self, call: Call) -> ActionCall:
-        """An action of the table with all its arguments."""
+        """Returns an action of the table with all its arguments."""
         actions = [self.program.actions[reference.action] for reference in self.table.actions]
         action = named({one.name: one for one in actions}, call.action, f"action of {self.table.name}")
         parameters = {written_name(one.name, one.annotations): one for one in action.data}
@@ -95,12 +97,12 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def find_table(program: ir.Program, name: str) -> Target:
-    """The table of that name, or of that unique suffix."""
+    """Returns the table of that name, or of that unique suffix."""
     return Target(named({one.name: one for one in program.tables}, name, "table"), program)
 
 
 def find_extern(program: ir.Program, name: str, kinds: Iterable[str]) -> ir.ExternInstance:
-    """The extern object of that name, or of that unique suffix, among those kinds."""
+    """Returns the extern object of that name, or of that unique suffix, among those kinds."""
     wanted = tuple(kinds)
     there = {one.name: one for one in program.externs if one.kind in wanted}
     return named(there, name, wanted[0].replace("_", " "))
@@ -122,7 +124,7 @@ def named(there: dict[str, _T], name: str, what: str) -> _T:
 
 
 def _key(keys: list[ir.Key], name: str) -> ir.Key:
-    """A key: p4c writes `h$0.f` for `h[0].f`, and `h.$valid` for `h.isValid()`."""
+    """Returns a key: p4c writes `h$0.f` for `h[0].f`, and `h.$valid` for `h.isValid()`."""
     there = {_plain_name(key.name): key for key in keys}
     wanted = _plain_name(name)
     try:
@@ -156,7 +158,7 @@ def _width(key: ir.Key) -> int:
 
 
 def _match(key: ir.Key, given: KeyValue) -> Match | None:
-    """What a key matches; None for everything."""
+    """Returns what a key matches; None for everything."""
     width, value = _width(key), given.value
     if key.match_kind is ir.MatchKind.EXACT:
         return ExactMatch(_plain(given, width))
@@ -194,7 +196,7 @@ def _lpm(given: KeyValue, width: int) -> Match | None:
 
 
 def _mask(value: Value, width: int) -> int:
-    """The bits that count. Where `*` stand it is only the digits that are written, as p4c has it."""
+    """Returns the bits that count. Where `*` stand it is only the digits that are written, as p4c has it."""
     if value.prefix is not None:
         return ((1 << value.prefix) - 1) << max(width - value.prefix, 0)
     if value.mask is not None:

@@ -237,7 +237,7 @@ class Runner:
         self._control.set_register(self._register(statement.name), None, 0)
 
     def _meter(self, name: str) -> str:
-        """An indirect meter's name, or that of the table of a direct one."""
+        """Returns an indirect meter's name, or that of the table of a direct one."""
         meter = find_extern(self._program, name, ("meter", "direct_meter"))
         if meter.kind == "direct_meter":
             raise ResolveError(f"{meter.name} belongs to a table's entries; it has no index", name)

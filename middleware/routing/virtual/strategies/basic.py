@@ -23,7 +23,7 @@ def roots(network: Network) -> list[int]:
 
 
 def broadcast_tree(network: Network, root: int) -> int:
-    """All clients, breadth first from a root, without branches that lead to none."""
+    """Returns all clients, breadth first from a root, without branches that lead to none."""
     return prune(network, breadth_first(network, root), mask_of(network.clients))
 
 

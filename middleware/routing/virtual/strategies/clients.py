@@ -19,7 +19,7 @@ ALWAYS = 1.0
 def prune_tree(network: Network, broadcast: int, terminals: list[int], least: int = 1) -> int:
     """Algorithm 5.2: a broadcast tree without the branches to nobody in `terminals`.
 
-    0 where no more than `least` edges are left. The printed loop ends when the leaves stay the same set.
+    0 if no more than `least` edges are left. The printed loop ends when the leaves stay the same set.
     """
     tree = prune(network, broadcast, mask_of(terminals))
     return tree if tree.bit_count() > least else 0
@@ -45,18 +45,18 @@ def virtual_paths(network: Network, knowledge: Knowledge) -> Iterator[int]:
 
 
 def tree(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A tree per publisher to all that may ever be interested."""
+    """Yields a tree per publisher to all that may ever be interested."""
     return base_trees(network, knowledge, 0)
 
 
 def path(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A tree per publisher to permanent matches only, then virtual paths."""
+    """Yields a tree per publisher to permanent matches only, then virtual paths."""
     yield from base_trees(network, knowledge, ALWAYS)
     yield from virtual_paths(network, knowledge)
 
 
 def threshold(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A tree per publisher to those that get their share at least, then virtual paths."""
+    """Yields a tree per publisher to those that get their share at least, then virtual paths."""
     yield from base_trees(network, knowledge, knowledge.threshold)
     yield from virtual_paths(network, knowledge)
 
@@ -67,12 +67,12 @@ def threshold_hops(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator
 
 
 def relation(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A Steiner tree per publisher over all its subscribers."""
+    """Yields a Steiner tree per publisher over all its subscribers."""
     return _steiner_trees(network, knowledge, 0)
 
 
 def frequency_relation(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A Steiner tree per publisher over those that get their share at least."""
+    """Yields a Steiner tree per publisher over those that get their share at least."""
     return _steiner_trees(network, knowledge, knowledge.threshold)
 
 

@@ -44,7 +44,7 @@ def _levels(network: Network) -> list[int]:
 
 
 def _down(network: Network, switch: int, low: list[int]) -> list[int]:
-    """The edges of a switch that lead nearer to hosts; all of them where there are no hosts."""
+    """Returns the edges of a switch that lead nearer to hosts; all of them where there are no hosts."""
     links = network.out[switch]
     if not network.hosts:
         return [link >> 1 for link in links]
@@ -64,9 +64,9 @@ def _combinations(edges: list[int]) -> Iterator[int]:
 
 
 def cycles(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Every cycle of a smallest cycle basis, less one edge so that it is a tree; then cycles made of two,
-    three
-    and so on. Where there are none, nothing."""
+    """Yields every cycle of a smallest cycle basis, less one edge so that it is a tree; then cycles made of
+    two, three and so on. Where there are none, nothing.
+    """
     basis = cycle_basis(network)
     for count in range(1, len(basis) + 1):
         for chosen in combinations(basis, count):
@@ -115,7 +115,7 @@ def _ways(network: Network, root: int, tree: int) -> dict[int, int]:
 
 
 def is_cycle(network: Network, edges: int) -> bool:
-    """Whether edges are one simple cycle."""
+    """Returns whether edges are one simple cycle."""
     nodes = members(nodes_of(network, edges))
     if not edges or any((network.edge_masks[node] & edges).bit_count() != 2 for node in nodes):
         return False
@@ -156,7 +156,7 @@ def _clients(network: Network, group: list[int]) -> list[int]:
 
 
 def _inside(network: Network, group: list[int], terminals: list[int]) -> int:
-    """A tree that leaves its group only where there is no other way."""
+    """Returns a tree that leaves its group only where there is no other way."""
     inner = set(group)
     costs = [
         1 if network.switch_of(a) in inner and network.switch_of(b) in inner else _FAR
