@@ -1,9 +1,9 @@
-"""Which segments of a log are too old, too many, or behind the log's start. Kafka's rules.
+"""Choice of segments that are too old, too many, or before the log's start. Kafka's rules.
 
-By time: a segment goes when its largest timestamp (without one, its file's modification) is older than
-retention.ms. By size: as long as what is left still has retention.bytes. Both only where cleanup.policy
-has `delete`. Behind the start: when the next segment begins at or before the log's start offset. Segments
-go from the oldest on, without holes; the last one may be among them, and its owner rolls it first.
+By time: a segment is deleted when its largest timestamp (without one, its file's modification time) is older
+than retention.ms. By size: as long as the rest still has retention.bytes. Both apply only if cleanup.policy
+has `delete`. By start: when the next segment begins at or before the log's start offset. Segments are deleted
+from the oldest on, without gaps. If the last one is among them, its owner rolls it first.
 """
 
 from __future__ import annotations
