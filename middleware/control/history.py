@@ -1,4 +1,4 @@
-"""The last revisions, for watchers: bounded by number and by bytes. Who needs older ones takes a snapshot."""
+"""The last revisions, for watchers: bounded by number and bytes. Watchers further behind take a snapshot."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class History:
             self._bytes -= self._revisions.popleft().size
 
     def after(self, revision: int, max_bytes: int) -> list[Revision] | None:
-        """Returns what follows `revision`, up to `max_bytes` but one at least; None if it isn't all there."""
+        """Returns the revisions after `revision`, up to `max_bytes` but at least one; None if some are
+        missing.
+        """
         if not self.first - 1 <= revision <= self.last:
             return None
         found: list[Revision] = []

@@ -4,7 +4,7 @@ Per producer id: its epoch, the sequence ranges and offsets of its last five bat
 transaction coordinator, and the start of its open transaction. The rules are those of Kafka's
 ProducerStateManager and ProducerAppendInfo:
 
-- a batch equal in epoch, first and last sequence to a remembered one repeats it: its offset is returned again;
+- a batch equal in epoch, first and last sequence to a remembered one repeats it: it gets the same offset;
 - an older epoch is refused (INVALID_PRODUCER_EPOCH), a newer one must begin with sequence 0;
 - otherwise the first sequence must follow the last one (2^31 - 1 is followed by 0), or the batch is
   OUT_OF_ORDER_SEQUENCE. Kafka does the same for a batch older than the five (DUPLICATE_SEQUENCE is unused);
