@@ -1,4 +1,4 @@
-"""The MQTT face of a daemon, as its settings want it. Loaded where it is on."""
+"""The MQTT face of a daemon, as configured. Loaded only if it is on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .settings import Settings
 
 
 class MqttPart:
-    """The MQTT face of the host, from its making, which takes up the sessions that last, to `close`."""
+    """The host's MQTT face, from its creation, which restores lasting sessions, to `close`."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class MqttPart:
         unix_path: Path | None,
         pubsub: HostPubSub,
     ) -> None:
-        """`address`: None if it serves over TLS only. Raises StartError."""
+        """`address` is None if it serves over TLS only. Raises StartError."""
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
@@ -43,7 +43,7 @@ class MqttPart:
 
     @property
     def address(self) -> Address | None:
-        """Where it listens without TLS; None if it does not."""
+        """The address without TLS; None if there is none."""
         return Address(*self.face.address) if self._wanted is not None else None
 
     @property
@@ -64,7 +64,7 @@ class MqttPart:
 
 
 def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> MqttSettings:
-    """Returns the face's part of the settings; `address` None: without TLS it listens nowhere. Raises
+    """Returns the face's part of the settings. If `address` is None, it does not listen without TLS. Raises
     StartError.
     """
     tls, tls_address = None, Address("127.0.0.1", 0)
@@ -90,7 +90,7 @@ def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path |
 
 
 def _tls(settings: Settings) -> TlsSettings:
-    """Certificate, key and authority, which have been read once. Raises StartError."""
+    """Returns certificate, key and authority after a trial load. Raises StartError."""
     if not settings.mqtt_tls_certificate:
         raise StartError("--mqtt-tls needs a certificate: give --mqtt-tls-certificate FILE")
     tls = TlsSettings(
@@ -115,7 +115,7 @@ def _tls(settings: Settings) -> TlsSettings:
 
 
 def _passwords(path: str) -> Passwords | None:
-    """Returns what the file says. Raises StartError."""
+    """Returns the passwords of the file. Raises StartError."""
     if not path:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The fewest labels there can be, for small cases: all choices of virtual trees, all delivery trees."""
+"""The minimum number of labels, for small cases: all choices of virtual trees, all delivery trees."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def delivery_trees(network: Network, asked: Request) -> list[int]:
 
 
 def encode(network: Network, rules: RuleBase, asked: Request, most_trees: int = 3) -> Encoding:
-    """Returns an encoding with the fewest labels and then links, of at most `most_trees` trees."""
+    """Returns an encoding with the fewest labels, then links, of at most `most_trees` trees."""
     trees = delivery_trees(network, asked)
     if not trees:
         raise RoutingError("a receiver cannot be reached")
