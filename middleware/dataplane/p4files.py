@@ -1,4 +1,4 @@
-"""P4 programs from files: includes beside the file that includes, then in the folders given."""
+"""P4 programs from files: includes are searched beside the including file, then in the given folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treecast.middleware.dataplane.p4 import Bundle, Program, load_program
 def load_file(
     path: Path, *, folders: Sequence[Path] = (), defines: Mapping[str, str] | None = None
 ) -> Program:
-    """Raises OSError or UnicodeDecodeError if the file cannot be read, P4Error where the program is
+    """Returns the program. Raises OSError or UnicodeDecodeError if the file cannot be read, P4Error if it is
     refused.
     """
 

@@ -1,9 +1,9 @@
-"""What a bad link does to frames. Pure: `now` and the generator are arguments.
+"""The effects of a bad link on frames. Pure: `now` and the generator are arguments.
 
-A frame meets, in this order: a cut link (it is gone), loss, duplication (a copy follows it directly),
-reordering (it is held back until `OVERTAKERS` later frames have passed it, or for `HOLD_SECONDS`
-where none come), delay. Frames that are not held back leave in the order in which they came, also
-when the delay is changed while some are on their way.
+A frame passes, in this order: a cut link (it is dropped), loss, duplication (a copy follows it directly),
+reordering (it is held until `OVERTAKERS` later frames have passed it, or for `HOLD_SECONDS` if none come),
+delay. Frames that are not held leave in their order of arrival, even if the delay changes while some are in
+flight.
 
 At every moment, for each direction:
 
@@ -63,7 +63,7 @@ class Counters:
 
 @dataclass(slots=True)
 class _Held:
-    """A frame that later ones shall overtake."""
+    """A frame that later ones are to overtake."""
 
     frame: bytes
     overtakers: int
@@ -72,7 +72,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Direction:
-    """One direction of a link: `receive` what comes in, `take` what is due."""
+    """One direction of a link: `receive` takes incoming frames, `take` returns due ones."""
 
     impairment: Impairment
     generator: Generator
@@ -150,7 +150,7 @@ class Direction:
         return leaving
 
     def next_due(self) -> float | None:
-        """When `take` has something again, if nothing more comes in."""
+        """Returns when `take` has a frame next, if no more arrive."""
         times = [self._queue[0][0]] if self._queue else []
         if self._held:
             times.append(self._held[0].deadline)

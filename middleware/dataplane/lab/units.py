@@ -1,4 +1,4 @@
-"""Numbers with units, as a lab's file spells them: rates, durations, shares.
+"""Numbers with units in a lab's file: rates, durations, shares.
 
 | value    | examples                     | unit of the result |
 | -------- | ---------------------------- | ------------------ |

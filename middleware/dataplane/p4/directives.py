@@ -1,4 +1,4 @@
-"""What the preprocessor knows of macros and conditions, and the value of an `#if` expression. Pure."""
+"""The preprocessor's macros and conditions, and the value of an `#if` expression. Pure."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def integer(text: str) -> int:
 
 
 def evaluate(line: Sequence[Token], place: Token) -> int:
-    """Returns an `#if` expression, its macros replaced. Words that are left are 0. Raises ValueError with
-    what is wrong.
+    """Returns the value of an `#if` expression whose macros are replaced; remaining words are 0. Raises
+    ValueError with the reason.
     """
     texts = _joined(line)
     if not texts:

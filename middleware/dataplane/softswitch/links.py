@@ -1,6 +1,6 @@
 """Network interfaces as the ports of a switch: whole Ethernet frames, many per turn (AF_PACKET, Linux, root).
 
-A VLAN tag that the kernel takes off a frame before it hands it over is lost, as in `lab.relay`.
+A VLAN tag that the kernel strips from a frame before delivery is lost, as in `lab.relay`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Links:
 
     @property
     def ports(self) -> Iterable[tuple[int, socket.socket]]:
-        """Port numbers and their sockets, to wait for."""
+        """The port numbers and their sockets, to wait for."""
         return self._ends.items()
 
     def receive(self, port: int) -> list[tuple[int, bytes]]:
@@ -65,7 +65,9 @@ class Links:
         return frames
 
     def send(self, outs: Sequence[Out]) -> None:
-        """Frames to their ports, in order; what cannot be sent is counted and gone, as on a wire."""
+        """Sends frames to their ports, in order. Frames that cannot be sent are counted and lost, as on a
+        wire.
+        """
         for out in outs:
             end = self._ends.get(out.port)
             if end is None:
@@ -77,7 +79,7 @@ class Links:
                 self.counters.refused += 1
 
     def count_missed(self) -> int:
-        """The kernel's counters start anew with each reading."""
+        """Adds the frames that the kernel missed; its counters restart with each reading."""
         for end in self._ends.values():
             _, missed = struct.unpack("II", end.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
             self.counters.missed += missed

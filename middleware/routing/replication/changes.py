@@ -3,7 +3,7 @@
 | step | action | why packets are safe |
 | --- | --- | --- |
 | CREATE | write new segments, each after those that it leads to | nothing refers to them yet |
-| REWRITE or ENTER | new branches of a segment, or a new entry of the publisher | a packet meets one whole tree |
+| REWRITE or ENTER | new branches of a segment, or a new entry of the publisher | a packet meets one tree |
 | DRAIN | wait for twice the longest life of a packet | packets on the old tree have arrived |
 | REMOVE | remove unreferenced segments, each before those it leads to | nothing refers to them now |
 

@@ -1,4 +1,4 @@
-"""What type a value may be given where another is wanted: implicit and explicit casts. Pure."""
+"""Implicit and explicit casts between types. Pure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Conversions(TypeRefs):
     # --- explicit casts
 
     def cast(self, typed: Typed, wanted: types.Type, span: Span) -> Typed:
-        """`(wanted) typed`."""
+        """Checks `(wanted) typed`."""
         if same(typed.type, wanted):
             return Typed(wanted, typed.node)
         found = self._explicit(typed, wanted, span)

@@ -49,7 +49,7 @@ class Expressions(Operators):
         return self.convert(self.expression(node, wanted), wanted, node.span)
 
     def lvalue(self, node: ast.Expression) -> Typed:
-        """Something that may be assigned to."""
+        """Checks an expression that must be assignable."""
         typed = self.expression(node)
         if not typed.writable:
             why = "it is read-only" if typed.place else "it is no variable, field, element or slice"
@@ -379,7 +379,7 @@ class Expressions(Operators):
 
 
 def _slots(wanted: types.Type | None) -> tuple[types.Type, ...] | None:
-    """Returns the types of the elements of what a list may become."""
+    """Returns the element types of a list's target type; None if a list cannot become it."""
     if isinstance(wanted, types.Tuple):
         return wanted.elements
     if isinstance(wanted, types.Record) and wanted.kind != "header_union":
@@ -388,7 +388,7 @@ def _slots(wanted: types.Type | None) -> tuple[types.Type, ...] | None:
 
 
 def _moved(node: ir.Expression, span: Span) -> ir.Expression:
-    """Returns a constant where it is used."""
+    """Returns a constant with the place of its use."""
     if isinstance(node, ir.Literal):
         return ir.Literal(node.value, node.type, span)
     return node

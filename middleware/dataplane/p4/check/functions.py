@@ -82,7 +82,7 @@ class Functions(Inference):
     def bind(
         self, parameters: tuple[ParameterType, ...], objects: Mapping[str, ExternEntity] = NO_OBJECTS
     ) -> tuple[ir.Parameter, ...]:
-        """Makes parameters the variables of the present scope. Extern objects are none: they are known."""
+        """Declares parameters as variables of the present scope, except extern objects, which are known."""
         found = []
         for one in parameters:
             span = one.declaration.span
@@ -160,7 +160,7 @@ class Functions(Inference):
 
     @contextmanager
     def within(self, declaration: object) -> Iterator[None]:
-        """While this is lowered, also where it is refused; what refers to it meanwhile contains itself."""
+        """Marks the declaration as being lowered, to detect references to itself meanwhile."""
         order = self.order
         self._active.append(declaration)
         try:

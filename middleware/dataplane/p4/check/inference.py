@@ -1,4 +1,4 @@
-"""Arguments to parameters, and what type parameters are bound to. Pure."""
+"""Assignment of arguments to parameters, and inference of type parameters. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Inference(Expressions):
         arguments: tuple[ast.Argument, ...],
         span: Span,
     ) -> list[ast.Argument | None]:
-        """One argument per parameter; None if the default is meant."""
+        """Returns one argument per parameter; None for a default."""
         if len(arguments) > len(parameters):
             count = len(parameters)
             takes = f"{count} argument{'' if count == 1 else 's'}"
@@ -95,9 +95,7 @@ class Inference(Expressions):
         call: ast.Call,
         expected: types.Type | None,
     ) -> tuple[list[ir.Argument], types.Type, tuple[types.Type, ...]]:
-        """Returns the arguments as they are passed, the type of the result, and what the type
-        parameters are.
-        """
+        """Returns the converted arguments, the result type, and the inferred type arguments."""
         declared = [one.declaration for one in signature.parameters]
         paired = self.pair(signature.name, declared, call.arguments, call.span)
         bindings = self._explicit_types(signature, call)
@@ -151,7 +149,7 @@ class Inference(Expressions):
         return found
 
     def _bind_number(self, variable: types.TypeVariable, bindings: Bindings, one: Typed) -> None:
-        """An `int` for a type parameter that nothing else has bound: it has no width."""
+        """Refuses an `int` for a type parameter that nothing else has bound: it has no width."""
         if variable not in bindings:
             self.fail(one.span, "the width of this number isn't known here; write it as 32w... or cast it")
 
@@ -183,7 +181,7 @@ class Inference(Expressions):
         return ir.Argument(direction, value.node)
 
     def check_out(self, typed: Typed, wanted: types.Type, parameter: ParameterType) -> None:
-        """What is passed for an out or inout parameter has to be assignable, and of its very type."""
+        """Checks that an argument of an out or inout parameter is assignable and has exactly its type."""
         if not typed.writable:
             why = "this is read-only" if typed.place else "this is no variable, field, element or slice"
             what = f"parameter '{parameter.name}' is {parameter.direction}"
@@ -192,7 +190,7 @@ class Inference(Expressions):
             self._mismatch(typed.span, wanted, typed.type)
 
     def check_sized(self, typed: Typed, of: str) -> None:
-        """A list whose numbers have no width can't be passed."""
+        """Refuses a list whose numbers have no width."""
         if isinstance(typed.type, types.Infinite):
             return
         if _unsized(typed.type):

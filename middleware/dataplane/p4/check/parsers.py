@@ -86,7 +86,7 @@ class Parsers(Tables):
         return (ir.MatchSet(entity.index),)
 
     def value_set(self, node: ast.ValueSet) -> None:
-        """`value_set<T>(size) name;`."""
+        """Checks `value_set<T>(size) name;`."""
         type_ = self.type_of(node.type)
         size = self.integer(node.size, "the size of a value set")
         mark = find(node.annotations, "size")

@@ -18,14 +18,14 @@ class Statements(Calls):
     """The part of the checker that lowers statements."""
 
     def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
-        """Returns what a block does, in a scope of its own."""
+        """Returns the statements of a block, checked in its own scope."""
         with self.collecting() as output, self.inner():
             for one in block.statements:
                 self.statement(one)
         return tuple(output)
 
     def statement(self, node: ast.Statement) -> None:
-        """Lowers one statement into the present output; keeps its error and goes on."""
+        """Lowers one statement into the present output; records its error and continues."""
         try:
             _HANDLERS[type(node)](self, node)
         except Refused as refused:
@@ -44,7 +44,7 @@ class Statements(Calls):
     # --- declarations
 
     def variable(self, node: ast.VariableDeclaration) -> None:
-        """A local variable."""
+        """Checks a local variable."""
         type_ = self.type_of(node.type)
         if isinstance(type_, types.Infinite | ir.String | ir.Void | types.ListType):
             self.fail(node.span, f"a variable can't be of type {types.describe(type_)}")
@@ -64,7 +64,7 @@ class Statements(Calls):
         self.declare(node.name, VariableEntity(index, type_, True, node.span), node.span)
 
     def constant(self, node: ast.ConstantDeclaration) -> None:
-        """`const type name = value;`."""
+        """Checks `const type name = value;`."""
         type_ = self.type_of(node.type)
         typed = self.constant_value(node.value, type_)
         self.declare(node.name, ConstantEntity(typed, node.span, self.order), node.span)

@@ -32,7 +32,7 @@ class Tables(Entries):
     """The part of the checker that lowers tables."""
 
     def table(self, node: ast.Table) -> None:
-        """A table of the control that is being lowered."""
+        """Checks a table of the control being lowered."""
         key_types: list[types.Type] = []
         keys = tuple(self._key(one, key_types) for one in node.keys or ())
         if node.actions is None:
@@ -123,7 +123,9 @@ class Tables(Entries):
         return named if len(named) == len(found) else None
 
     def _member_name(self, node: ast.Member) -> str | None:
-        """`base.field`; `@name` on the field counts, and replaces all with a dot in front."""
+        """Returns the name of `base.field`. `@name` on the field counts, and with a leading dot replaces all
+        of it.
+        """
         base = self.expression(node.base) if not isinstance(node.base, ast.TypeExpression) else None
         name = node.name
         if base is not None and isinstance(base.type, types.Record) and name in base.type.places:

@@ -1,4 +1,4 @@
-"""What all parts of the generator share: the writer, where variables are kept, names and constants."""
+"""Shared by all parts of the generator: the writer, storage of variables, names and constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ZERO = {ir.Bool: "False", ir.Varbit: "(0, 0)"}
 
 
 class Frame:
-    """A body that is being inlined: where its result goes, and how a return leaves it."""
+    """A body being inlined: the place of its result, and how a return leaves it."""
 
     __slots__ = ("flag", "loops", "result", "wrapped")
 
@@ -36,7 +36,7 @@ class Base:
         self.stores: dict[int, Store] = {}
         self.frames: list[Frame] = []
         self.in_parser = False
-        self.requests: set[str] = set()  # what the packet's future may be asked: clone, resubmit...
+        self.requests: set[str] = set()  # possible futures of the packet: clone, resubmit...
         self.colors: set[str] = set()  # variables of direct meters' colours
         self._numbers = 0
         self._exits: dict[int, bool] = {}
@@ -61,7 +61,7 @@ class Base:
     # --- stores
 
     def store_of(self, variable: int) -> Store:
-        """Where a variable is kept; made at its first mention."""
+        """Returns the store of a variable, created at its first use."""
         found = self.stores.get(variable)
         if found is None:
             info = self.program.variables[variable]
@@ -134,7 +134,7 @@ class Base:
     # --- copying
 
     def put(self, target: Store, value: Store) -> None:
-        """`target = value`, everything at once."""
+        """Writes `target = value`, all parts at once."""
         targets, values = self._pairs(target, value)
         self.writer.assign_all(targets, values)
         self.after_put(target)
@@ -166,7 +166,9 @@ class Base:
         return f"[h[:] for h in {stack.text}]"
 
     def after_put(self, target: Store) -> None:
-        """What else changes: the header of a field is dirty, the packet isn't what came any more."""
+        """Writes side effects of an assignment: the field's header is dirty, the packet differs from the
+        received one.
+        """
         if isinstance(target, Scalar):
             if target.header is not None:
                 self.touch(target.header)
@@ -189,7 +191,7 @@ class Base:
             self.writer.assign_all(others, ["False"] * len(others))
 
     def touch(self, header: Header) -> None:
-        """A field has changed."""
+        """Marks a field's header as changed."""
         self.writer.assign(header.dirty, "True")
         self.writer.assign("ch", "True")
 

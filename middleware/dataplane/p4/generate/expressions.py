@@ -1,4 +1,4 @@
-"""Expressions as Python text. What can't be said in one expression is written as lines before it."""
+"""Expressions as Python text. Parts that are not one expression are written as lines before it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ATOM = re.compile(r"-?\w+\Z")
 
 
 class Expressions(Packing):
-    """`value` gives a store whose texts have no effects; `text` is for scalars."""
+    """`value` returns a store whose texts have no effects; `text` is for scalars."""
 
     def text(self, e: ir.Expression) -> str:
         return self.scalar(self.value(e))
 
     def atom(self, e: ir.Expression) -> str:
-        """Text that may be repeated."""
+        """Returns text that may be repeated."""
         return self.hold(self.text(e))
 
     def hold(self, text: str) -> str:

@@ -11,7 +11,7 @@ from .texts import unsigned
 
 
 class Packing(Base):
-    """What is emitted, hashed, matched and compared."""
+    """Packs values to emit, hash, match and compare."""
 
     def packed(self, header: Header) -> str:
         """Returns a header's bytes."""

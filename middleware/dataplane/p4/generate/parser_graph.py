@@ -1,4 +1,4 @@
-"""What can be told about a parser before its code is written, and the texts of its matches."""
+"""Static analysis of a parser before code generation, and the texts of its matches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .layout import Leaf
 
 
 def typed(text: str, type_: ir.Type) -> str:
-    """Raw bits as a value of the type."""
+    """Returns raw bits as a value of the type."""
     if isinstance(type_, ir.Bool):
         return f"{text} != 0"
     if isinstance(type_, ir.Bits) and type_.signed and type_.width:
@@ -40,7 +40,7 @@ def is_set(matches: tuple[ir.Match, ...]) -> bool:
 
 
 def merged(cases: tuple[ir.Case, ...]) -> list[tuple[list[tuple[ir.Match, ...]], int]]:
-    """Cases one after the other with one target stand together."""
+    """Merges consecutive cases with the same target."""
     merged: list[tuple[list[tuple[ir.Match, ...]], int]] = []
     for case in cases:
         if merged and merged[-1][1] == case.target and not is_any(merged[-1][0][-1]):

@@ -1,9 +1,9 @@
-"""Stores: where values of each type are kept in generated code, and what they are made of.
+"""Stores: the storage of values of each type in generated code.
 
-A scalar is one Python expression, mostly a local variable. A struct is its parts. A header is four things:
-`valid`, `raw` (its bytes as they came), `dirty` (a field has changed since) and a variable per live field. A
+A scalar is one Python expression, usually a local variable. A struct is its parts. A header has four parts:
+`valid`, `raw` (its bytes as received), `dirty` (a field has changed since) and a variable per live field. A
 stack is a Python list of such headers, each a list [valid, raw, dirty, fields...], and a variable for
-nextIndex. Stores double as values: then the strings are any expressions.
+nextIndex. Stores also represent values: the strings are then any expressions.
 """
 
 from __future__ import annotations

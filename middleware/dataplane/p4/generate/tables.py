@@ -1,4 +1,4 @@
-"""Look-ups and the actions that they run."""
+"""Look-ups and their actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .texts import unsigned
 
 
 class Tables(Statements):
-    """Tables are inlined where they are applied, their actions too."""
+    """Inlines tables, with their actions, at each application."""
 
     def apply_table(self, number: int) -> tuple[str, str]:
         """Texts of whether an entry was hit, and of the action's number."""

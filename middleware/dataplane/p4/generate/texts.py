@@ -20,7 +20,7 @@ def signed(type_: ir.Type) -> bool:
 
 
 def wrap(text: str, type_: ir.Type) -> str:
-    """Modulo the type's width."""
+    """Returns the text modulo the type's width."""
     width = ir.width_of(type_)
     if not signed(type_):
         return f"({text} & {(1 << width) - 1})"
@@ -36,7 +36,7 @@ def unsigned(text: str, type_: ir.Type) -> str:
 
 
 def cast(text: str, old: ir.Type, new: ir.Type) -> str:
-    """Between Bits types, Bits and Bool."""
+    """Returns a cast between Bits types, or between Bits and Bool."""
     if isinstance(new, ir.Bool):
         return text if isinstance(old, ir.Bool) else f"({text} != 0)"
     if not isinstance(new, ir.Bits):

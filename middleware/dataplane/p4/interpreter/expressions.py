@@ -153,7 +153,7 @@ class Expressions(Context):
         return SlicePlace(self.place(e.base), e.high, e.low, e.base.type)
 
     def _value_place(self, e: ir.Expression) -> Place:
-        """Of something that is no l-value, such as `f().x`: a place of its own."""
+        """Returns a temporary place for a value that is not an l-value, such as `f().x`."""
         return Place([copy(self.evaluate(e))], 0)
 
 

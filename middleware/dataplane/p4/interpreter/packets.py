@@ -1,4 +1,4 @@
-"""The packet under a parser and a deparser: a cursor over bits, and bits put together."""
+"""The packet in a parser and a deparser: a cursor over bits, and concatenated bits."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def varbit_limit(type_: ir.Type) -> int:
 
 
 class Bits:
-    """packet_out: bits in order. What doesn't end at a byte is filled with zero bits."""
+    """packet_out: bits in order. An incomplete last byte is filled with zero bits."""
 
     __slots__ = ("value", "width")
 

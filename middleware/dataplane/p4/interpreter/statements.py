@@ -29,7 +29,7 @@ class Statements(Expressions):
         arguments: tuple[ir.Argument, ...],
         body: tuple[ir.Statement, ...],
     ) -> Value:
-        """Copy in, run, copy out; out also when an exit goes through."""
+        """Copies in, runs, copies out; also copies out when an exit passes through."""
         places = self._copy_in(parameters, [(one.direction, one.value) for one in arguments])
         try:
             self.run(body)
@@ -43,7 +43,7 @@ class Statements(Expressions):
     def _copy_in(
         self, parameters: tuple[ir.Parameter, ...], arguments: list[tuple[ir.Direction, ir.Expression]]
     ) -> list[tuple[int, Place]]:
-        """All arguments are evaluated before the first parameter is written. Gives what goes out again."""
+        """Evaluates all arguments before the first parameter is written. Returns what is copied out."""
         places: list[tuple[int, Place]] = []
         values: list[tuple[int, Value]] = []
         for parameter, (direction, expression) in zip(parameters, arguments, strict=True):
@@ -196,7 +196,7 @@ class Statements(Expressions):
         return int(bits)
 
     def _advance_stack(self, target: ir.Expression) -> None:
-        """Extraction to `stack.next`, or to a member of the union that is next, moves on."""
+        """Advances the stack after an extraction to `stack.next`, or to a member of its next union."""
         if isinstance(target, ir.Member):
             target = target.base
         if isinstance(target, ir.Next):
@@ -292,7 +292,7 @@ class Statements(Expressions):
 
 
 def emit(out: Bits, value: Value, type_: ir.Type) -> None:
-    """Appends what is valid."""
+    """Appends the valid headers."""
     match type_:
         case ir.HeaderType():
             assert isinstance(value, HeaderValue)

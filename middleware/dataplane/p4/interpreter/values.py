@@ -1,7 +1,7 @@
-"""Values while a packet is worked on.
+"""Values during the processing of a packet.
 
-Bits: int (signed for int<W>). Bool: bool. Error and enum: int. Varbit: (value, bits). Struct and tuple:
-list of values. Headers, stacks and unions: the classes below. Places own what they hold: copy when storing.
+Bits: int (signed for int<W>). Bool: bool. Error and enum: int. Varbit: (value, bits). Struct and tuple: list
+of values. Headers, stacks and unions: the classes below. Places own their values: copy when storing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from .. import ir
 from ..bits import to_signed
 
-Value: TypeAlias = Any  # a tagged union by ir.Type, which always stands beside it
+Value: TypeAlias = Any  # a tagged union by ir.Type, which always accompanies it
 
 
 class HeaderValue:
-    """A header. Fields of an invalid header keep what was stored; setValid makes them 0."""
+    """A header. Fields of an invalid header keep their stored values; setValid makes them 0."""
 
     __slots__ = ("fields", "valid")
 
@@ -50,7 +50,7 @@ class UnionValue:
 
 
 def default(type_: ir.Type) -> Value:
-    """Returns what something uninitialised is."""
+    """Returns the value of an uninitialised variable."""
     match type_:
         case ir.Bool():
             return False
@@ -83,7 +83,7 @@ def copy(value: Value) -> Value:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """`==`: invalid headers are equal whatever they hold."""
+    """Implements `==`: invalid headers are equal whatever they hold."""
     if isinstance(left, list):
         return all(equal(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, HeaderValue):
@@ -105,7 +105,7 @@ def fit(value: int, type_: ir.Type) -> int:
 
 
 def raw(value: Value, type_: ir.Type) -> tuple[int, int]:
-    """Returns the bits of a value and their number: what is hashed, written into packets, and matched."""
+    """Returns the bits of a value and their number, for hashing, packets and matching."""
     match type_:
         case ir.Varbit():
             return value[0], value[1]
@@ -131,7 +131,7 @@ def _side_by_side(values: list[Value], types: list[ir.Type]) -> tuple[int, int]:
 
 
 def leaves(value: Value, type_: ir.Type) -> list[int]:
-    """Returns the numbers in a value, depth first, as raw bits: what a digest carries."""
+    """Returns the numbers in a value, depth first, as raw bits: the content of a digest."""
     match type_:
         case ir.StructType(fields=fields):
             return [n for one, f in zip(value, fields, strict=True) for n in leaves(one, f.type)]

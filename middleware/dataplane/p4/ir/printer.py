@@ -1,8 +1,7 @@
-"""Shows a program to people: `treecast p4 check --dump`. Pure.
+"""Prints a program for people: `treecast p4 check --dump`. Pure.
 
-Expressions are written as P4 writes them, with every cast, and variables as `name#index`, so that what the
-front
-end has made of a program can be read beside it. It is no P4: there is no way back.
+Expressions are in P4's syntax, with every cast, and variables are `name#index`, so that the result of the
+front end can be compared with the source. The output is not P4 and cannot be parsed.
 """
 
 from __future__ import annotations

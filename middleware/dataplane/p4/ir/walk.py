@@ -1,4 +1,4 @@
-"""Going through a program: all expressions and statements below a node. Pure."""
+"""Traversal of a program: all expressions and statements below a node. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P4Info from a checked program: what p4c's control-plane generator makes for v1model."""
+"""P4Info from a checked program, as p4c's control-plane generator builds it for v1model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PLATFORM = (
 
 
 def build_p4info(program: ir.Program) -> p4i.P4Info:
-    """Returns the whole message. P4Error where identifiers in the program contradict each other."""
+    """Returns the whole message. Raises P4Error if identifiers in the program contradict each other."""
     return _Builder(program).build()
 
 
@@ -243,7 +243,7 @@ class _Builder:
             self._direct(number, extern)
 
     def _direct(self, number: int, extern: ir.ExternInstance) -> None:
-        """Direct counters and meters are there for the table that has them; without one nobody sees them."""
+        """Adds a direct counter or meter of a table; one without a table is invisible."""
         for table in self.program.tables:
             if table.hidden or number not in (table.counters, table.meters):
                 continue
@@ -354,7 +354,7 @@ def to_text(info: p4i.P4Info) -> str:
 
 
 def parse_text(text: str) -> p4i.P4Info:
-    """Raises ValueError if it is none."""
+    """Parses P4Info text. Raises ValueError for invalid text."""
     try:
         return text_format.Parse(text, p4i.P4Info())
     except text_format.ParseError as error:

@@ -1,4 +1,4 @@
-"""Calls in a program that control planes know of: of `digest()`, by the type of its data, and of actions."""
+"""Calls in a program that are visible to control planes: `digest()`, by the type of its data, and actions."""
 
 from __future__ import annotations
 

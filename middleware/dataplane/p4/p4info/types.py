@@ -1,4 +1,4 @@
-"""Types as P4Info describes them, and the table of those that have a name."""
+"""Types in P4Info's description, and the table of named ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TypeTable:
         return self._composite(type_)
 
     def width(self, type_: ir.Type, named: str | None = None) -> int:
-        """Bits of a value as control planes see it: 0 for what they see as a string."""
+        """Returns the control plane's width of a value: 0 for a string."""
         found = self._new_types.get(named or "")
         translated = found and ir.find(found.annotations, TRANSLATION)
         if translated:
@@ -68,7 +68,7 @@ class TypeTable:
         return p4t.P4DataTypeSpec(new_type=p4t.P4NamedType(name=new.name))
 
     def _underlying(self, new: ir.NewType) -> p4t.P4DataTypeSpec:
-        """Returns what a new type of a new type of ... stands for."""
+        """Returns the type behind a chain of new types."""
         while new.original_name in self._new_types:
             new = self._new_types[new.original_name]
         return self.spec(new.original, new.original_name)
@@ -167,7 +167,9 @@ def _bit(width: int) -> p4t.P4BitstringLikeTypeSpec:
 
 
 def _controller_width(annotation: ir.Annotation) -> int:
-    """`@p4runtime_translation(uri, W)` says W, `(uri, string)` says 0. The checker has made W of `bit<W>`."""
+    """Returns the W of `@p4runtime_translation(uri, W)`, 0 for `(uri, string)`. The checker has evaluated W
+    of `bit<W>`.
+    """
     given = annotation.arguments[1] if len(annotation.arguments) > 1 else 0
     return 0 if isinstance(given, str) else int(given)
 

@@ -1,7 +1,7 @@
-"""Who may write: election ids, one primary for each role (the specification's section 5). Pure.
+"""Write permission: election ids, one primary for each role (the specification's section 5). Pure.
 
-A client is primary if its election id is at least as high as any that was ever seen for its role. When the
-primary goes, nobody is until such a client comes; backups are told, and may bid again.
+A client is primary if its election id is at least the highest ever seen for its role. When the primary
+leaves, there is none until such a client arrives; backups are notified, and may bid again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ MOST_CLIENTS = 64
 
 class Notice(Struct, frozen=True):
     """A notification for one client. `code` is OK for the primary, ALREADY_EXISTS for a backup, NOT_FOUND
-    where there is no primary. `election_id` is the highest ever seen, None if there never was a primary.
+    without a primary.
+
+    `election_id` is the highest ever seen, None if there never was a primary.
     """
 
     client: Hashable
@@ -42,7 +44,7 @@ class Arbitration:
         self._most = most_clients
 
     def update(self, client: Hashable, role: str, election_id: int | None) -> list[Notice]:
-        """A client has sent its MasterArbitrationUpdate. P4RuntimeError ends its stream."""
+        """Handles a client's MasterArbitrationUpdate. Raises P4RuntimeError, which ends its stream."""
         known = self._role_of.get(client)
         if known is not None and known != role:
             raise P4RuntimeError(Code.FAILED_PRECONDITION, f"this stream has the role {known!r} already")
@@ -69,7 +71,7 @@ class Arbitration:
         return [one for one in self._notices(role, state) if one.client == client]
 
     def leave(self, client: Hashable) -> list[Notice]:
-        """A stream has ended. The highest election id is remembered."""
+        """Handles the end of a stream. The highest election id is remembered."""
         role = self._role_of.pop(client, None)
         if role is None:
             return []
@@ -107,11 +109,13 @@ class Arbitration:
         return not role or role in self._roles
 
     def primaries(self) -> list[Hashable]:
-        """Returns the primary of each role that has one: all of them get what the switch tells."""
+        """Returns the primary of each role that has one; all of them get the switch's messages."""
         return [state.primary for state in self._roles.values() if state.primary is not None]
 
     def check_invariants(self) -> None:
-        """For tests: every role has at most one primary, which is there and has the highest id."""
+        """For tests: checks that every role has at most one primary, which is connected and has the highest
+        id.
+        """
         for state in self._roles.values():
             ids = [one for one in state.clients.values() if one is not None]
             assert len(ids) == len(set(ids))

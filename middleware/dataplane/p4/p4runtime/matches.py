@@ -31,8 +31,8 @@ _KIND_OF = {
 
 
 def matches_from(fields: Mapping[int, Field], sent: Iterable[p4r.FieldMatch], what: str) -> Matches:
-    """Returns what an entry or a value set's member matches. Raises INVALID_ARGUMENT if a message is not as
-    it has to be.
+    """Returns the matches of an entry or a value set's member. Raises INVALID_ARGUMENT for an invalid
+    message.
     """
     found: Matches = {}
     for message in sent:

@@ -1,6 +1,6 @@
 """PacketIn and PacketOut: the header with `@controller_header` as P4Runtime's metadata, and back.
 
-A switch hands a packet for the controller out with the "packet_in" header in front, and takes one from it
+A switch outputs a packet for the controller with the "packet_in" header in front, and accepts one from it
 with the "packet_out" header in front. Programs without such headers exchange bare packets.
 """
 

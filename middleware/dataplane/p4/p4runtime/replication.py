@@ -21,8 +21,9 @@ _INSTANCE_BITS = 16
 
 
 class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
-    """Groups and sessions. What was written with `egress_port`, as clients before P4Runtime 1.4 do, is read
-    so."""
+    """Groups and sessions. Those written with `egress_port`, as by clients before P4Runtime 1.4, are read
+    back the same way.
+    """
 
     def __init__(self, schema: Schema, control: Control) -> None:
         super().__init__(schema, control)

@@ -1,4 +1,4 @@
-"""Annotations: their bodies are kept as literals where they are such, and as text. Pure."""
+"""Annotations: bodies are kept as literals if possible, and as text. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Annotations(Expressions):
         self.constants: dict[str, Scalar] = {}
 
     def annotations(self) -> tuple[Annotation, ...]:
-        """Returns all that stand here."""
+        """Parses all annotations here."""
         found: list[Annotation] = []
         while self.token.kind == "@":
             found.append(self._annotation())
@@ -49,7 +49,7 @@ class Annotations(Expressions):
         return Annotation(name.text, span=self.since(first.span))
 
     def _pragma(self, first: Token, word: Token) -> Annotation:
-        """`@pragma name body`, to the end of the line."""
+        """Parses `@pragma name body`, to the end of the line."""
         name, body = self.token, []
         if name.row != word.row:
             raise Mistake(word.span, "@pragma needs a name")
@@ -96,7 +96,7 @@ def annotation(
 
 
 def _split(body: Sequence[Token]) -> list[list[Token]]:
-    """At the commas outside brackets."""
+    """Splits the body at commas outside brackets."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in body:
@@ -125,7 +125,8 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
         if token.kind in ("true", "false"):
             return token.kind == "true"
         return token.text
-    words = any(token.kind in NAMES or token.text[:1].isalpha() for token in part)  # `bit<8` is no comparison
+    # `bit<8` is not a comparison
+    words = any(token.kind in NAMES or token.text[:1].isalpha() for token in part)
     if any(token.kind == INTEGER for token in part) and not words:
         try:
             return evaluate(part, part[0])
@@ -135,7 +136,7 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
 
 
 def value_of(text: str, constants: Mapping[str, Scalar]) -> Scalar | None:
-    """Returns the value of an annotation's text as an expression; None if it is none, or is not known."""
+    """Returns the value of an annotation's text as an expression; None if it is not one, or unknown."""
     part = list(tokens(text, ""))
     return _value(part, constants) if part else None
 
@@ -172,7 +173,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Scalar]] = {
 
 
 def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar | None:
-    """Returns the value of an expression over literals and constants; None for what isn't one."""
+    """Returns the value of an expression over literals and constants; None for any other."""
     match node:
         case ast.IntegerLiteral(value=value) | ast.StringLiteral(value=value) | ast.BoolLiteral(value=value):
             return value
@@ -193,7 +194,7 @@ def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar
 
 
 def _text(body: Sequence[Token]) -> str:
-    """Returns the tokens as written, with a blank where there was space between them."""
+    """Returns the tokens as written, with single blanks for space between them."""
     words: list[str] = []
     last: Token | None = None
     for token in body:

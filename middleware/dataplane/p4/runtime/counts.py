@@ -1,4 +1,4 @@
-"""What a running switch counts. Generated code adds to these by itself."""
+"""Counters of a running switch. Generated code increments them directly."""
 
 from __future__ import annotations
 

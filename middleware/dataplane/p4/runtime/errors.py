@@ -1,4 +1,6 @@
-"""Why the control plane is refused. A server maps `Problem` to its protocol's codes, totally."""
+"""Reasons for refusals of control-plane requests. A server maps `Problem` to its protocol's codes,
+totally.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import enum
 
 
 class Problem(enum.Enum):
-    """What was wrong. The comment names the canonical gRPC status that P4Runtime wants."""
+    """The kind of a refusal. The comment names P4Runtime's canonical gRPC status."""
 
     UNKNOWN = "no table, action, counter, ... of this name in the program"  # Raises NOT_FOUND
     NOT_FOUND = "no such entry, member, group or session"  # Raises NOT_FOUND

@@ -63,7 +63,7 @@ class Machine:
         return max(0, int((now - self.start) * 1_000_000)) & 0xFFFFFFFFFFFF
 
     def digest(self, name: str, values: tuple[int, ...], now: float) -> None:
-        """A program's digest."""
+        """Adds a program's digest."""
         self.counts.digests += 1
         self.digests[name].add(values, now)
 
@@ -98,7 +98,7 @@ def is_standard(type_: ir.Type) -> bool:
 
 
 def digest_name(call: ir.ExternCall) -> str:
-    """A digest has the name of the struct that it carries."""
+    """Returns the name of a digest: that of its struct."""
     data = call.type_arguments[0]
     return data.name if isinstance(data, ir.StructType) else "digest"
 
@@ -115,9 +115,7 @@ _MOST_WALKED = 4
 
 
 def extern_calls(program: ir.Program) -> tuple[ir.ExternCall, ...]:
-    """Returns every extern call of the program. Switches are made by the dozen from one: it is gone through
-    once.
-    """
+    """Returns every extern call of the program. Cached, because dozens of switches may share one program."""
     for known, calls in _walked:
         if known is program:
             return calls

@@ -1,4 +1,4 @@
-"""What the control plane needs to know of a table, taken from the program once."""
+"""A table's shape for the control plane, extracted from the program once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ranges = tuple[tuple[int, int, int, int], ...]
 
 
 class KeyShape(msgspec.Struct, frozen=True):
-    """One matched field: `shift` is where it stands in the table's one number."""
+    """One matched field; `shift` is its position in the table's single key number."""
 
     name: str
     width: int
@@ -37,7 +37,7 @@ class ParamShape(msgspec.Struct, frozen=True):
     boolean: bool
 
     def value(self, raw: int) -> int:
-        """Raw bits as the program sees them."""
+        """Returns raw bits as the program's value."""
         return bool(raw) if self.boolean else to_signed(raw, self.width) if self.signed else raw
 
     def raw(self, value: int) -> int:
@@ -150,7 +150,7 @@ def _range(owner: str, key: KeyShape, match: RangeMatch) -> Ranges:
 
 
 def _masked(owner: str, key: KeyShape, match: Match) -> tuple[int, int]:
-    """Value and mask of one field."""
+    """Returns value and mask of one field."""
     what = f"{key.name} of {owner}"
     bits = _mask_of(what, key, match)
     if isinstance(match, RangeMatch):
@@ -216,7 +216,7 @@ def matched_keys(table: ir.Table) -> tuple[KeyShape, ...]:
 
 
 def place(fields: list[tuple[str, ir.Type, ir.MatchKind]]) -> tuple[KeyShape, ...]:
-    """Side by side, the first one highest."""
+    """Places fields side by side, the first one highest."""
     shift = sum(key_width(type_) for _, type_, _ in fields)
     placed = []
     for name, type_, kind in fields:

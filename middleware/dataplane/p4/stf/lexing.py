@@ -1,4 +1,4 @@
-"""One line of a vector file as words, and errors that show where in it."""
+"""One line of a vector file as words, and errors that show their place in it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from .statements import Value
 
 
 class VectorError(ValueError):
-    """A vector file says something that cannot be read or done. The text has the file, the line and a
-    caret."""
+    """A vector file contains something that cannot be read or done. The text has the file, the line and a
+    caret.
+    """
 
     def __init__(self, message: str, *, name: str, line: int, column: int, text: str) -> None:
         self.message, self.line, self.column = message, line, column
@@ -74,7 +75,7 @@ class Line:
 
     @property
     def column(self) -> int:
-        """Where the next word begins, or where the line ends."""
+        """The column of the next word, or of the line's end."""
         return self.words[self.at].column if self.at < len(self.words) else len(self.text.rstrip()) + 1
 
     def peek(self, ahead: int = 0) -> str:
@@ -82,7 +83,7 @@ class Line:
         return self.words[self.at + ahead].kind if self.at + ahead < len(self.words) else ""
 
     def take(self, kind: str, what: str) -> Word:
-        """Returns the next word, which has to be of that kind."""
+        """Returns the next word, which must be of that kind."""
         if self.peek() != kind:
             found = f", not {self.words[self.at].text!r}" if self.at < len(self.words) else ""
             raise self.error(f"{what} is expected here{found}")
@@ -97,7 +98,7 @@ class Line:
         return True
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raises an error if anything follows."""
         if self.at < len(self.words):
             raise self.error(f"nothing is expected after this, found {self.words[self.at].text!r}")
 
@@ -110,7 +111,7 @@ class Line:
         return value.number
 
     def real(self, what: str) -> float:
-        """A number that may have a fraction."""
+        """Returns a number that may have a fraction."""
         word = self.take("number", what)
         value = number(word.text)
         return float(word.text) if value is None else float(value.number)

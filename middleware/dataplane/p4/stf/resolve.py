@@ -1,4 +1,4 @@
-"""Names and values of a vector file, as the program has them.
+"""Resolution of a vector file's names and values in the program.
 
 A name may be any unique suffix of the control plane's, so that `ipv4_lpm` finds `MyIngress.ipv4_lpm`.
 """
@@ -29,7 +29,7 @@ _NEED_PRIORITY = (ir.MatchKind.TERNARY, ir.MatchKind.RANGE, ir.MatchKind.OPTIONA
 
 
 class ResolveError(ValueError):
-    """The program has no such thing, or it cannot have that value. `word` is what to point at."""
+    """The program has no such object, or it cannot have that value. `word` is the word to point at."""
 
     def __init__(self, message: str, word: str = "") -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class Target(msgspec.Struct, frozen=True):
         return any(key.match_kind in _NEED_PRIORITY for key in self.table.keys)
 
     def matches(self, given: tuple[KeyValue, ...]) -> Matches:
-        """Returns the matches of an entry, by the keys' names; what matches everything is left out."""
+        """Returns the matches of an entry, by key name, without keys that match everything."""
         found: Matches = {}
         keys = [key for key in self.table.keys if key.match_kind is not ir.MatchKind.SELECTOR]
         for one in given:
@@ -109,7 +109,7 @@ def find_extern(program: ir.Program, name: str, kinds: Iterable[str]) -> ir.Exte
 
 
 def named(there: dict[str, _T], name: str, what: str) -> _T:
-    """By the whole name; else by whole parts at its end; else, as p4c does, by any end."""
+    """Finds by the whole name; else by whole parts at its end; else, as p4c does, by any end."""
     name = name.removeprefix(".")
     if name in there:
         return there[name]
@@ -139,7 +139,7 @@ def _key(keys: list[ir.Key], name: str) -> ir.Key:
 
 
 def _plain_name(name: str) -> str:
-    """One form for the ways to write the same key."""
+    """Returns one form for all spellings of the same key."""
     parts = name.split(".")
     last = parts[-1].removesuffix("()")
     if last in ("isValid", "$valid$", "$valid", "valid"):
@@ -158,7 +158,7 @@ def _width(key: ir.Key) -> int:
 
 
 def _match(key: ir.Key, given: KeyValue) -> Match | None:
-    """Returns what a key matches; None for everything."""
+    """Returns the match of a key; None for everything."""
     width, value = _width(key), given.value
     if key.match_kind is ir.MatchKind.EXACT:
         return ExactMatch(_plain(given, width))
@@ -196,7 +196,7 @@ def _lpm(given: KeyValue, width: int) -> Match | None:
 
 
 def _mask(value: Value, width: int) -> int:
-    """Returns the bits that count. Where `*` stand it is only the digits that are written, as p4c has it."""
+    """Returns the significant bits. With `*` they are only the written digits, as in p4c."""
     if value.prefix is not None:
         return ((1 << value.prefix) - 1) << max(width - value.prefix, 0)
     if value.mask is not None:
